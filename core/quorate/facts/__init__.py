@@ -1,0 +1,1 @@
+"""Values everything else is about: rows, counters, lineages, nodes, keys."""

@@ -1,0 +1,123 @@
+"""Which counters are in a set of ranges: a normalised interval set.
+
+Any overlap and any order of additions give the same value.  Bounds are inclusive.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+
+class IntervalSet:
+    """Sorted, disjoint, non-adjacent inclusive ranges of integers."""
+
+    __slots__ = ("_firsts", "_lasts")
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        for first, last in ranges:
+            self.add(first, last)
+
+    def add(self, first: int, last: int) -> bool:
+        """Add first..last; True when something was new.  An empty range (last < first) adds nothing."""
+        if last < first:
+            return False
+        firsts, lasts = self._firsts, self._lasts
+        left = bisect_left(lasts, first - 1)
+        right = bisect_right(firsts, last + 1)
+        if left == right:
+            firsts.insert(left, first)
+            lasts.insert(left, last)
+            return True
+        if right == left + 1 and firsts[left] <= first and last <= lasts[left]:
+            return False
+        first = min(first, firsts[left])
+        last = max(last, lasts[right - 1])
+        firsts[left:right] = [first]
+        lasts[left:right] = [last]
+        return True
+
+    def remove(self, first: int, last: int) -> None:
+        """Take first..last out."""
+        kept: list[tuple[int, int]] = []
+        for low, high in self:
+            if high < first or low > last:
+                kept.append((low, high))
+                continue
+            if low < first:
+                kept.append((low, first - 1))
+            if high > last:
+                kept.append((last + 1, high))
+        self._firsts = [low for low, _ in kept]
+        self._lasts = [high for _, high in kept]
+
+    def __contains__(self, value: int) -> bool:
+        index = bisect_left(self._lasts, value)
+        return index < len(self._lasts) and self._firsts[index] <= value
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(zip(tuple(self._firsts), tuple(self._lasts), strict=True))
+
+    def is_empty(self) -> bool:
+        """Whether no integer is in the set (truth testing is ambiguous and refused)."""
+        return not self._firsts
+
+    def __bool__(self) -> bool:
+        raise TypeError("ask is_empty(): the truth of an interval set is ambiguous")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, IntervalSet):
+            return NotImplemented
+        return self._firsts == other._firsts and self._lasts == other._lasts
+
+    __hash__ = None  # type: ignore[assignment]  # mutable: must not be a key
+
+    def __repr__(self) -> str:
+        return f"IntervalSet({list(self)})"
+
+    def copy(self) -> "IntervalSet":
+        """An independent copy."""
+        other = IntervalSet()
+        other._firsts = self._firsts[:]
+        other._lasts = self._lasts[:]
+        return other
+
+    def end_of_prefix(self, start: int) -> int:
+        """The highest n such that start+1..n are all in the set (start when start+1 is not)."""
+        index = bisect_left(self._lasts, start + 1)
+        if index < len(self._lasts) and self._firsts[index] <= start + 1:
+            return self._lasts[index]
+        return start
+
+    def cut_below(self, value: int) -> None:
+        """Forget everything up to and including `value`."""
+        firsts, lasts = self._firsts, self._lasts
+        index = bisect_right(lasts, value)
+        del firsts[:index]
+        del lasts[:index]
+        if firsts and firsts[0] <= value:
+            firsts[0] = value + 1
+
+    def gaps(self, first: int, last: int) -> list[tuple[int, int]]:
+        """The ranges of first..last that are not in the set."""
+        missing: list[tuple[int, int]] = []
+        at = first
+        for low, high in self:
+            if high < at:
+                continue
+            if low > last:
+                break
+            if low > at:
+                missing.append((at, low - 1))
+            at = high + 1
+        if at <= last:
+            missing.append((at, last))
+        return missing
+
+    def count(self) -> int:
+        """How many integers are in the set."""
+        return sum(high - low + 1 for low, high in self)
+
+    def max(self) -> int:
+        """The highest member; 0 when empty."""
+        return self._lasts[-1] if self._lasts else 0

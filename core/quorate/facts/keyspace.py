@@ -1,0 +1,44 @@
+"""Which slot and partition a key belongs to.
+
+Slots are Redis Cluster's: CRC16 (XMODEM) of the key, or of its hash tag, modulo 16384.
+A zone has P partitions, P a power of two up to 16384, so partition = slot * P // 16384 gives each
+partition an equal contiguous range of slots.
+"""
+
+from binascii import crc_hqx
+
+SLOT_COUNT = 16384
+
+
+def key_slot(key: bytes) -> int:
+    """Slot of `key`, 0..16383.
+
+    The hash tag is what stands between the first `{` and the next `}`, when that is not empty.
+    """
+    start = key.find(b"{")
+    if start >= 0:
+        end = key.find(b"}", start + 1)
+        if end > start + 1:
+            key = key[start + 1 : end]
+    return crc_hqx(key, 0) & 16383
+
+
+def is_partition_count(count: int) -> bool:
+    """Whether `count` is a power of two in 1..16384."""
+    return 0 < count <= SLOT_COUNT and count & (count - 1) == 0
+
+
+def slot_shift(partitions: int) -> int:
+    """The right shift that turns a slot into a partition: partition = slot >> shift."""
+    return (SLOT_COUNT // partitions).bit_length() - 1
+
+
+def key_partition(key: bytes, partitions: int) -> int:
+    """Partition of `key` in a zone of `partitions` partitions."""
+    return key_slot(key) >> slot_shift(partitions)
+
+
+def partition_slots(partition: int, partitions: int) -> tuple[int, int]:
+    """First and last slot (inclusive) of `partition`."""
+    width = SLOT_COUNT // partitions
+    return partition * width, (partition + 1) * width - 1

@@ -1,0 +1,101 @@
+"""In which term each counter of a partition was written: the lineage of a copy.
+
+Source: docs/protocol.md, section 1.  A lineage is a list of entries (term, first counter, closed
+counters) above a folded base (base term, base counter).  An update (t, c) is *divergent* against a
+lineage when t is not in it, or a later entry starts at or below c, or a later entry closed c, or c
+is below t's first counter and t did not close it.  All four say the same: the last entry that
+covers c (starts at or below it, or closed it) is not t's.
+"""
+
+import msgspec
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """Term `term` wrote the counters from `first` on and closed the listed ones as no-ops."""
+
+    term: int
+    first: int
+    closed: tuple[tuple[int, int], ...] = ()
+
+    def covers(self, counter: int) -> bool:
+        """Whether this entry decides whose update `counter` is, unless a later one does."""
+        return counter >= self.first or any(low <= counter <= high for low, high in self.closed)
+
+
+class Lineage(msgspec.Struct, frozen=True, array_like=True):
+    """`entries` in rising order of term; counters up to `base_counter` end in `base_term`."""
+
+    base_term: int = 0
+    base_counter: int = 0
+    entries: tuple[Entry, ...] = ()
+
+    @property
+    def last_term(self) -> int:
+        """Term of the last entry."""
+        return self.entries[-1].term if self.entries else self.base_term
+
+    @property
+    def last_first(self) -> int:
+        """First counter of the last entry."""
+        return self.entries[-1].first if self.entries else self.base_counter + 1
+
+    def has_term(self, term: int) -> bool:
+        """Whether `term` is one of the lineage's."""
+        return term == self.base_term or any(entry.term == term for entry in self.entries)
+
+    def term_at(self, counter: int) -> int | None:
+        """The term whose update `counter` must be; None below the base, where it is forgotten."""
+        for entry in reversed(self.entries):
+            if entry.covers(counter):
+                return entry.term
+        return self.base_term if counter >= self.base_counter else None
+
+    def is_divergent(self, term: int, counter: int) -> bool:
+        """Whether update (term, counter) is not part of this history."""
+        at = self.term_at(counter)
+        return term > self.base_term if at is None else at != term
+
+    def agreed_prefix(self, other: "Lineage", upto: int) -> int:
+        """The highest m <= upto such that both lineages have the same term for every c <= m.
+
+        Below a folded base nothing can be compared, so a copy that ends there agrees on nothing.
+        """
+        low = max(self.base_counter, other.base_counter)
+        if low > upto:
+            return 0
+        if self.term_at(low) != other.term_at(low):
+            return 0
+        edges = {entry.first for entry in (*self.entries, *other.entries)}
+        for entry in (*self.entries, *other.entries):
+            for first, last in entry.closed:
+                edges.update((first, last + 1))
+        for edge in sorted(edges):
+            if edge > upto:
+                break
+            if edge > low and self.term_at(edge) != other.term_at(edge):
+                return edge - 1
+        return upto
+
+    def appended(self, entry: Entry) -> "Lineage":
+        """This lineage with one more, later, entry."""
+        if entry.term <= self.last_term and self.entries:
+            raise ValueError(f"term {entry.term} is not above {self.last_term}")
+        return Lineage(self.base_term, self.base_counter, (*self.entries, entry))
+
+    def folded(self, counter: int) -> "Lineage":
+        """The lineage with everything that `counter` (held by all voters) settles folded away."""
+        keep = len(self.entries)
+        for index, entry in enumerate(self.entries):
+            if entry.first > counter:
+                keep = index
+                break
+        settled = self.entries[: max(keep - 1, 0)]
+        if not settled:
+            return self
+        base = self.entries[len(settled)].first - 1
+        if base < self.base_counter or any(e.closed for e in self.entries[len(settled) :]):
+            return self
+        return Lineage(settled[-1].term, base, self.entries[len(settled) :])
+
+
+EMPTY_LINEAGE = Lineage()

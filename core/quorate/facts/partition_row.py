@@ -1,0 +1,103 @@
+"""What the metastore says of one partition: who owns it, who votes, which migration is under way.
+
+Source: docs/protocol.md, section 1 (Hazelcast's partition table; Ignite 3's assignments).
+Rows are ordered by version: +1 for each committed change, +2 past a migration commit whose outcome
+is unknown.  Two different rows of a partition never share a version.
+"""
+
+import enum
+
+import msgspec
+
+from quorate.facts.errors import InvariantError
+from quorate.facts.topology import Holder, Voter
+
+REPLICAS_MAX = 7
+
+
+class MigrationKind(enum.StrEnum):
+    """What one migration does to a row (the names are Hazelcast's, SWAP and DROP are ours)."""
+
+    MOVE = "MOVE"
+    COPY = "COPY"
+    SHIFT_UP = "SHIFT_UP"
+    SHIFT_DOWN = "SHIFT_DOWN"
+    SWAP = "SWAP"
+    DROP = "DROP"
+
+
+class Migration(msgspec.Struct, frozen=True, array_like=True):
+    """One atomic change of one row: at most one newcomer, any reordering, at most one leaver.
+
+    `destination` is the newcomer, or for a change of order the new primary; None when the
+    change only drops or reorders backups.  `replicas` and `voters` are the row after the commit.
+    """
+
+    migration_id: str
+    kind: MigrationKind
+    source: str | None
+    destination: Holder | None
+    replicas: tuple[str | None, ...]
+    voters: tuple[Voter, ...]
+
+
+class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
+    """`replicas[replica_index]` is who is online and owns (index 0: primary); `voters` the quorum.
+
+    `term` is the version under which `primary` was activated; a later version with the same
+    primary keeps it.
+    """
+
+    partition: int
+    version: int
+    term: int
+    primary: Holder | None
+    replicas: tuple[str | None, ...]
+    voters: tuple[Voter, ...]
+    active: Migration | None = None
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Names of the online owners, hottest first."""
+        return tuple(node for node in self.replicas if node is not None)
+
+    @property
+    def voter_nodes(self) -> tuple[str, ...]:
+        """Names of the quorum's members, offline ones included."""
+        return tuple(voter.node for voter in self.voters)
+
+
+def majority(count: int) -> int:
+    """How many of `count` voters are a majority."""
+    return count // 2 + 1
+
+
+def committed_row(row: PartitionRow) -> PartitionRow:
+    """The row after its active migration: version + 1, a new term when the primary changes."""
+    migration = row.active
+    if migration is None:
+        raise InvariantError(f"partition {row.partition}: no migration to commit in {row}")
+    version = row.version + 1
+    primary, term = row.primary, row.term
+    if migration.replicas[0] != (primary.node if primary else None):
+        primary, term = migration.destination, version
+    return PartitionRow(
+        row.partition, version, term, primary, migration.replicas, migration.voters
+    )
+
+
+def check_row(row: PartitionRow) -> None:
+    """Raise InvariantError unless the row is well-formed (I-4: term and version, no owner twice)."""
+    owners = row.owners
+    if len(set(owners)) != len(owners):
+        raise InvariantError(f"partition {row.partition}: an owner appears twice in {row.replicas}")
+    if len(set(row.voter_nodes)) != len(row.voters):
+        raise InvariantError(f"partition {row.partition}: a voter appears twice in {row.voters}")
+    if not set(owners) <= set(row.voter_nodes):
+        raise InvariantError(f"partition {row.partition}: owners {owners} outside {row.voters}")
+    if row.term > row.version:
+        raise InvariantError(f"partition {row.partition}: term {row.term} above {row.version}")
+    if len(row.voters) > REPLICAS_MAX + 1:
+        raise InvariantError(f"partition {row.partition}: {len(row.voters)} voters")
+    if row.primary is not None and row.replicas[0] not in (None, row.primary.node):
+        raise InvariantError(f"partition {row.partition}: {row.primary} is not at index 0")

@@ -1,0 +1,42 @@
+"""What a zone asks for, as the core uses it (the custom resource's model is wire/zone.py)."""
+
+import enum
+
+import msgspec
+
+
+class StorageKind(enum.StrEnum):
+    """Where copies live."""
+
+    PERSISTENT = "Persistent"
+    IN_MEMORY = "InMemory"
+
+
+class SyncWrites(enum.StrEnum):
+    """When a Persistent copy counts an update as durable."""
+
+    ALWAYS = "Always"
+    INTERVAL = "Interval"
+
+
+class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
+    """One declared zone.  `uid` tells a zone from a later one of the same name.
+
+    `port` is the client port every agent listens on for this zone (0: agent's own choice, one
+    port per agent: `ports` maps node name to port).  `max_memory_bytes` 0 means no limit.
+    """
+
+    uid: str
+    name: str
+    partitions: int
+    replicas: int
+    storage: StorageKind = StorageKind.PERSISTENT
+    sync_writes: SyncWrites = SyncWrites.ALWAYS
+    max_memory_bytes: int = 0
+    ports: dict[str, int] = {}
+    deleting: bool = False
+
+    @property
+    def persistent(self) -> bool:
+        """Whether copies outlive their process."""
+        return self.storage is StorageKind.PERSISTENT

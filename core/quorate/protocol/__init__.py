@@ -1,0 +1,1 @@
+"""What master and copies do on each event (docs/protocol.md)."""

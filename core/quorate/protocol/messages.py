@@ -1,0 +1,535 @@
+"""What master, agents and tools say to each other: the only form of every message.
+
+Frames on a peer connection are a four-byte big-endian length and one of these structs in msgpack,
+as an array whose first element is the tag.  Core, agents and simulator use the structs as they are.
+`zone` is the zone's uid; `term`, `version`, counters as in docs/protocol.md; `*_ms` milliseconds.
+"""
+
+import msgspec
+
+from quorate.facts.lineage import Lineage
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.topology import Holder, NodeRecord
+from quorate.facts.zone import ZoneRecord
+
+FORMAT_VERSION = 1
+FRAME_BYTES_MAX = 80 * 1024 * 1024
+
+Operation = tuple[bytes | None, bytes | None, int]
+"""(key, value, expires_at): value None deletes; key None deletes every key below the counter."""
+
+
+class Update(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One update of a partition: resulting rows or tombstones, never deltas."""
+
+    counter: int
+    term: int
+    operations: tuple[Operation, ...]
+
+
+# --- handshake -----------------------------------------------------------------------------------
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """First frame in both directions.  `role` is agent, master or tool; the store is the folder's."""
+
+    format_version: int
+    role: str
+    cluster: str
+    node: str = ""
+    store: str = ""
+    incarnation: int = 0
+    master_term: int = 0
+    host: str = ""
+    peer_port: int = 0
+    client_host: str = ""
+    failure_domain: str = ""
+    weight: int = 1
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """The other side will not talk; the connection closes.  `reason` is a sentence for people."""
+
+    reason: str
+    code: str = ""
+
+
+# --- master to agent -----------------------------------------------------------------------------
+
+
+class Members(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """All registered nodes.  An agent takes part once its own incarnation is in here."""
+
+    master_term: int
+    nodes: tuple[NodeRecord, ...]
+
+
+class ZoneTable(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """A zone and some (or all) of its committed rows."""
+
+    master_term: int
+    zone: ZoneRecord
+    rows: tuple[PartitionRow, ...]
+
+
+class ZoneGone(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """The zone was deleted: remove its data."""
+
+    master_term: int
+    zone: str
+
+
+class MasterPing(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    """The master's heartbeat; answered by AgentReport."""
+
+    master_term: int
+    sequence: int
+
+
+class PreparedRow(msgspec.Struct, frozen=True, array_like=True, tag=14):
+    """Row version + 1 of a migration, for its destination to store; not yet the row."""
+
+    master_term: int
+    zone: str
+    migration_id: str
+    row: PartitionRow
+
+
+class Freeze(msgspec.Struct, frozen=True, array_like=True, tag=15):
+    """To the primary: park new commands, never serve again in this term, report the last counter."""
+
+    master_term: int
+    zone: str
+    partition: int
+    migration_id: str
+    term: int
+
+
+class AskInventory(msgspec.Struct, frozen=True, array_like=True, tag=16):
+    """Report every copy of every zone (a new master asks; so does a re-registration)."""
+
+    master_term: int
+
+
+# --- agent to master -----------------------------------------------------------------------------
+
+
+class CopyReport(msgspec.Struct, frozen=True, array_like=True):
+    """One copy as its agent has it: committed row version, prepared row, position."""
+
+    partition: int
+    version: int
+    prepared: PartitionRow | None
+    prepared_migration: str
+    last_term: int
+    lwm: int
+    hwm: int
+    adopted: bool
+
+
+class Inventory(msgspec.Struct, frozen=True, array_like=True, tag=20):
+    """All copies of one zone on the sending agent."""
+
+    zone: str
+    copies: tuple[CopyReport, ...]
+    last: bool = True
+
+
+class ZoneReady(msgspec.Struct, frozen=True, array_like=True, tag=21):
+    """The agent listens for clients of the zone on `port` (0: it could not; `problem` says why)."""
+
+    zone: str
+    port: int
+    problem: str = ""
+
+
+class RowsStored(msgspec.Struct, frozen=True, array_like=True, tag=22):
+    """The agent has these (partition, version) or newer."""
+
+    zone: str
+    versions: tuple[tuple[int, int], ...]
+
+
+class Trouble(msgspec.Struct, frozen=True, array_like=True):
+    """A partition that is stuck at its primary: no-quorum, activating, frozen, owner-silent."""
+
+    zone: str
+    partition: int
+    term: int
+    kind: str
+    since_ms: int
+    node: str = ""
+
+
+class AgentReport(msgspec.Struct, frozen=True, array_like=True, tag=23):
+    """Answer to MasterPing, with what is stuck."""
+
+    sequence: int
+    troubles: tuple[Trouble, ...] = ()
+    leaving: bool = False
+
+
+class CaughtUp(msgspec.Struct, frozen=True, array_like=True, tag=24):
+    """From the primary, in joint mode: a majority of the voters after the migration and its
+    destination durably hold every counter answered so far."""
+
+    zone: str
+    partition: int
+    migration_id: str
+    version: int
+    term: int
+
+
+class Frozen(msgspec.Struct, frozen=True, array_like=True, tag=25):
+    """From the primary: it will never serve again in `term`; `last` is its last counter and the
+    destination holds it."""
+
+    zone: str
+    partition: int
+    migration_id: str
+    term: int
+    last: int
+
+
+class Prepared(msgspec.Struct, frozen=True, array_like=True, tag=26):
+    """From the destination: the prepared row is durable here, or refused for good."""
+
+    zone: str
+    partition: int
+    migration_id: str
+    version: int
+    accepted: bool
+    reason: str = ""
+
+
+class Activated(msgspec.Struct, frozen=True, array_like=True, tag=27):
+    """From the primary: it serves in this term."""
+
+    zone: str
+    partition: int
+    term: int
+    hwm: int
+
+
+class ActivationBlocked(msgspec.Struct, frozen=True, array_like=True, tag=28):
+    """From the primary: it cannot complete this activation from logs; `better` can."""
+
+    zone: str
+    partition: int
+    term: int
+    better: str
+
+
+class CopyReady(msgspec.Struct, frozen=True, array_like=True, tag=29):
+    """From the primary: `node` (with this store) has adopted the term and holds what was answered."""
+
+    zone: str
+    partition: int
+    term: int
+    node: str
+    store: str
+
+
+class TransferProgress(msgspec.Struct, frozen=True, array_like=True, tag=30):
+    """From a filling copy: how far it is, and why it is a full copy when it is one."""
+
+    zone: str
+    partition: int
+    bytes_done: int
+    bytes_total: int
+    full_reason: str = ""
+    done: bool = False
+
+
+# --- agent to agent ------------------------------------------------------------------------------
+
+
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=40):
+    """Asks the other agent for a lease on everything it promised to the sender's incarnation.
+
+    `sent_ms` is the sender's boot clock; `seen` the exception sequence it has taken in.
+    """
+
+    sent_ms: int
+    seen: int
+
+
+class HeartbeatAck(msgspec.Struct, frozen=True, array_like=True, tag=41):
+    """Grants the lease, counted by the holder from `sent_ms`, except where listed.
+
+    `exceptions` are (zone, partition, promised term): promises that have moved to another holder.
+    They are repeated until a Heartbeat carries `sequence` as seen.
+    """
+
+    sent_ms: int
+    lease_ms: int
+    sequence: int
+    exceptions: tuple[tuple[str, int, int], ...]
+
+
+class Fence(msgspec.Struct, frozen=True, array_like=True, tag=42):
+    """From a new primary to every voter: promise `term` to `holder`, report what you hold."""
+
+    zone: str
+    partition: int
+    term: int
+    holder: Holder
+
+
+class FenceAck(msgspec.Struct, frozen=True, array_like=True, tag=43):
+    """The promise is durable.  Held: every counter <= lwm (in the lineage's terms) and `above`,
+    (term, ranges).  `lease_ms`: how long a lease granted to an earlier holder may still run."""
+
+    zone: str
+    partition: int
+    term: int
+    store: str
+    lineage: Lineage
+    lwm: int
+    above: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
+    lease_ms: int
+    adopted: bool
+
+
+class FenceRefused(msgspec.Struct, frozen=True, array_like=True, tag=44):
+    """A higher (or equal, another holder's) term was promised, or the store is not ready."""
+
+    zone: str
+    partition: int
+    term: int
+    promised: int
+
+
+class Sync(msgspec.Struct, frozen=True, array_like=True, tag=45):
+    """From an active primary: adopt this lineage, whose last entry is the term's."""
+
+    zone: str
+    partition: int
+    term: int
+    lineage: Lineage
+    hwm: int
+    suppliers: tuple[str, ...]
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True):
+    """New updates of one partition in one term.  `hwm`: the highest counter sent so far;
+    `majority`: held by a majority (logs may be cut there); `settled`: held by all copies."""
+
+    partition: int
+    term: int
+    hwm: int
+    majority: int
+    settled: int
+    updates: tuple[msgspec.Raw, ...]
+
+
+class Append(msgspec.Struct, frozen=True, array_like=True, tag=46):
+    """From primaries of one agent, one turn's updates; each update is an encoded Update."""
+
+    zone: str
+    batches: tuple[Batch, ...]
+
+
+class Acks(msgspec.Struct, frozen=True, array_like=True, tag=47):
+    """(partition, term, lwm): durably held by a copy that has adopted the term."""
+
+    zone: str
+    entries: tuple[tuple[int, int, int], ...]
+
+
+class Rejected(msgspec.Struct, frozen=True, array_like=True, tag=48):
+    """An Append or Sync of a term that is not the promised one; `promised` is, 0 for none."""
+
+    zone: str
+    partition: int
+    term: int
+    promised: int
+
+
+class FetchUpdates(msgspec.Struct, frozen=True, array_like=True, tag=49):
+    """Send the updates of these inclusive counter ranges (answered by Updates)."""
+
+    zone: str
+    partition: int
+    term: int
+    ranges: tuple[tuple[int, int], ...]
+
+
+class Updates(msgspec.Struct, frozen=True, array_like=True, tag=50):
+    """Encoded updates asked for.  `reaches_from`: this log has everything above it up to its LWM;
+    a counter asked for that is at or below it can only come with a full copy."""
+
+    zone: str
+    partition: int
+    term: int
+    updates: tuple[msgspec.Raw, ...]
+    reaches_from: int
+
+
+class FetchKeys(msgspec.Struct, frozen=True, array_like=True, tag=51):
+    """Send the present rows of these keys (they were touched by divergent updates)."""
+
+    zone: str
+    partition: int
+    term: int
+    keys: tuple[bytes, ...]
+
+
+class KeyRows(msgspec.Struct, frozen=True, array_like=True, tag=52):
+    """Rows asked for as (key, counter, term, expires_at, value); counter 0: there is none.
+
+    `lwm` is the counter the supplier's rows stand at."""
+
+    zone: str
+    partition: int
+    term: int
+    lwm: int
+    rows: tuple[tuple[bytes, int, int, int, bytes | None], ...]
+
+
+class FetchSnapshot(msgspec.Struct, frozen=True, array_like=True, tag=53):
+    """Send rows with key > after (None: from the start)."""
+
+    zone: str
+    partition: int
+    term: int
+    after: bytes | None
+    bytes_max: int
+
+
+class SnapshotChunk(msgspec.Struct, frozen=True, array_like=True, tag=54):
+    """Rows of (after, next]; `lwm` is where the supplier's rows stood when they were read,
+    `flushed` its last whole-partition delete.  `next` None: that was the last chunk."""
+
+    zone: str
+    partition: int
+    term: int
+    after: bytes | None
+    next: bytes | None
+    lwm: int
+    flushed: int
+    rows: tuple[tuple[bytes, int, int, int, bytes | None], ...]
+    bytes_total: int
+
+
+class Unavailable(msgspec.Struct, frozen=True, array_like=True, tag=55):
+    """The copy asked cannot supply (not adopted in that term): ask another."""
+
+    zone: str
+    partition: int
+    term: int
+
+
+# --- tools ---------------------------------------------------------------------------------------
+
+
+class AskCopies(msgspec.Struct, frozen=True, array_like=True, tag=60):
+    """List this agent's copies of a zone (by name)."""
+
+    zone_name: str
+
+
+class CopyState(msgspec.Struct, frozen=True, array_like=True):
+    """One copy for a validator: counters, gaps (held ranges above LWM), lineage, size."""
+
+    partition: int
+    replica_index: int
+    version: int
+    term: int
+    adopted: bool
+    lwm: int
+    hwm: int
+    above: tuple[tuple[int, int], ...]
+    lineage: Lineage
+    rows: int
+    bytes: int
+    settled: int
+
+
+class Copies(msgspec.Struct, frozen=True, array_like=True, tag=61):
+    """Answer to AskCopies; `problem` is empty when the zone is here."""
+
+    zone_name: str
+    node: str
+    copies: tuple[CopyState, ...]
+    problem: str = ""
+
+
+class AskRows(msgspec.Struct, frozen=True, array_like=True, tag=62):
+    """Read a copy's rows with key > after, tombstones included."""
+
+    zone_name: str
+    partition: int
+    after: bytes | None
+    bytes_max: int
+
+
+class CopyRows(msgspec.Struct, frozen=True, array_like=True, tag=63):
+    """Rows of a copy as (key, counter, term, expires_at, value); `next` None: the last of them."""
+
+    zone_name: str
+    partition: int
+    next: bytes | None
+    lwm: int
+    rows: tuple[tuple[bytes, int, int, int, bytes | None], ...]
+    problem: str = ""
+
+
+class Damage(msgspec.Struct, frozen=True, array_like=True, tag=64):
+    """Debug (off by default): overwrite one row of this copy behind the protocol's back."""
+
+    zone_name: str
+    key: bytes
+    value: bytes
+
+
+class Damaged(msgspec.Struct, frozen=True, array_like=True, tag=65):
+    """Answer to Damage."""
+
+    problem: str = ""
+
+
+Message = (
+    Hello
+    | Refused
+    | Members
+    | ZoneTable
+    | ZoneGone
+    | MasterPing
+    | PreparedRow
+    | Freeze
+    | AskInventory
+    | Inventory
+    | ZoneReady
+    | RowsStored
+    | AgentReport
+    | CaughtUp
+    | Frozen
+    | Prepared
+    | Activated
+    | ActivationBlocked
+    | CopyReady
+    | TransferProgress
+    | Heartbeat
+    | HeartbeatAck
+    | Fence
+    | FenceAck
+    | FenceRefused
+    | Sync
+    | Append
+    | Acks
+    | Rejected
+    | FetchUpdates
+    | Updates
+    | FetchKeys
+    | KeyRows
+    | FetchSnapshot
+    | SnapshotChunk
+    | Unavailable
+    | AskCopies
+    | Copies
+    | AskRows
+    | CopyRows
+    | Damage
+    | Damaged
+)

@@ -1,0 +1,77 @@
+"""What the master needs of the durable store of ownership: compare-and-set, one object at a time.
+
+One interface with three implementations (Kubernetes objects, SQLite, a dict for simulation) and one
+contract test suite.  Keys are small tuples; values are the structs of `quorate.facts`; a revision is
+opaque and compared for equality only.
+"""
+
+from typing import Literal, NamedTuple, Protocol
+
+from quorate.facts.errors import QuorateError
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.topology import NodeRecord
+from quorate.facts.zone import ZoneRecord
+
+SHARD_PARTITIONS = 64
+"""Rows per stored object: an object stays far below etcd's 1.5 MB, a loss costs few writes."""
+
+
+class ZoneKey(NamedTuple):
+    """The record of one zone (value: ZoneRecord)."""
+
+    uid: str
+    kind: Literal["zone"] = "zone"
+
+
+class NodeKey(NamedTuple):
+    """The registration of one agent (value: NodeRecord)."""
+
+    name: str
+    kind: Literal["node"] = "node"
+
+
+class ShardKey(NamedTuple):
+    """Rows index * 64 .. index * 64 + 63 of a zone (value: tuple of PartitionRow)."""
+
+    uid: str
+    index: int
+    kind: Literal["shard"] = "shard"
+
+
+Key = ZoneKey | NodeKey | ShardKey
+Value = ZoneRecord | NodeRecord | tuple[PartitionRow, ...]
+Revision = str
+
+
+class Stored(NamedTuple):
+    """A value with the revision it was read or written at."""
+
+    value: Value
+    revision: Revision
+
+
+class Conflict(QuorateError):
+    """The object's revision is not the expected one: nothing was written."""
+
+
+class OutcomeUnknown(QuorateError):
+    """The write may or may not have happened: read again before anything else."""
+
+
+class Metastore(Protocol):
+    """Durable records under compare-and-set."""
+
+    async def acquire_master_term(self) -> int:
+        """Count one more holder of the mastership; durable before it returns; never repeats."""
+
+    async def load(self) -> dict[Key, Stored]:
+        """Everything, as of now."""
+
+    async def read(self, key: Key) -> Stored | None:
+        """One object, as of now; None when there is none."""
+
+    async def write(self, key: Key, value: Value | None, expected: Revision | None) -> Revision:
+        """Write (None: delete) if the object is at `expected` (None: does not exist yet).
+
+        Raises Conflict, or OutcomeUnknown.  Deleting answers the empty revision.
+        """

@@ -1,0 +1,93 @@
+"""What a copy needs of a storage engine: rows in key order, an update log, small records, batches.
+
+Everything written is visible to reads at once and becomes durable together at the next `commit`
+(and, where writes are synced, when `sync` has returned after it).  Nothing here blocks but `sync`.
+A *space* is where the rows of one copy live: partition and generation, so that a full copy can be
+filled beside the one it replaces and take its place in one batch.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+
+class Row(NamedTuple):
+    """The stored form of one key.  `value` None is a tombstone; `expires_at` wall ms, 0 never."""
+
+    counter: int
+    term: int
+    expires_at: int
+    value: bytes | None
+
+
+class StorageFull(Exception):
+    """No room: nothing of the batch was written.  Reads go on."""
+
+
+class Space(Protocol):
+    """Rows of one copy."""
+
+    def get(self, key: bytes) -> Row | None:
+        """The row of `key`, tombstones included."""
+
+    def put(self, key: bytes, row: Row) -> None:
+        """Write a row into the turn's batch."""
+
+    def drop(self, key: bytes) -> None:
+        """Remove the row for good (no tombstone)."""
+
+    def scan(self, after: bytes | None, rows_max: int, bytes_max: int) -> list[tuple[bytes, Row]]:
+        """Rows in key order with key > after; at least one when there is one."""
+
+    def row_count(self) -> int:
+        """Live rows (no tombstones), exact."""
+
+    def byte_count(self) -> int:
+        """Bytes of keys and values, tombstones included; approximate."""
+
+
+class Storage(Protocol):
+    """One zone's storage on one agent."""
+
+    def space(self, partition: int, generation: int) -> Space:
+        """The rows of one copy; the same object for the same numbers."""
+
+    def drop_space(self, partition: int, generation: int) -> None:
+        """Remove all rows of a copy (with the batch)."""
+
+    def log_put(self, partition: int, counter: int, term: int, update: bytes) -> None:
+        """Keep one encoded update.  Two terms may hold the same counter until one is undone."""
+
+    def log_read(
+        self, partition: int, first: int, last: int, bytes_max: int
+    ) -> list[tuple[int, int, bytes]]:
+        """(counter, term, update) with first <= counter <= last, in order of (counter, term)."""
+
+    def log_drop(self, partition: int, counter: int, term: int) -> None:
+        """Forget one update (it was undone)."""
+
+    def log_cut(self, partition: int, upto: int) -> None:
+        """Forget all updates up to and including counter `upto`."""
+
+    def log_bytes(self, partition: int) -> int:
+        """Bytes of the partition's updates kept; approximate."""
+
+    def record_put(self, name: bytes, data: bytes) -> None:
+        """Write one small named record (a copy's state, a promise)."""
+
+    def record_get(self, name: bytes) -> bytes | None:
+        """One named record."""
+
+    def record_drop(self, name: bytes) -> None:
+        """Remove a named record."""
+
+    def records(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All records whose name starts with `prefix`, in order of name."""
+
+    def commit(self) -> None:
+        """Write the turn's batch.  StorageFull: nothing was written and the batch is gone."""
+
+    def sync(self) -> None:
+        """Make every committed batch durable.  May be called from another thread; blocks."""
+
+    def close(self) -> None:
+        """Release the engine's files."""

@@ -1,0 +1,1 @@
+"""The gates from outside: models of the custom resources and the encoding of messages."""

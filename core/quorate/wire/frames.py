@@ -1,0 +1,61 @@
+"""How messages become frames on a peer connection, and frames messages again.
+
+A frame is a four-byte big-endian length, then one message in msgpack.  A length above the limit, an
+unknown tag or a field of the wrong type is a WireError: the connection that sent it is closed.
+"""
+
+import msgspec
+
+from quorate.facts.errors import WireError
+from quorate.protocol.messages import FRAME_BYTES_MAX, Message
+
+HEADER_BYTES = 4
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Message)
+
+
+def encode_frame(message: Message) -> bytes:
+    """One message as a frame."""
+    body = _encoder.encode(message)
+    if len(body) > FRAME_BYTES_MAX:
+        raise WireError(f"{type(message).__name__} of {len(body)} bytes: limit {FRAME_BYTES_MAX}")
+    return len(body).to_bytes(HEADER_BYTES, "big") + body
+
+
+class FrameReader:
+    """Cuts a byte stream into messages.  After a WireError it must not be fed again."""
+
+    __slots__ = ("_buffer", "_bytes_max")
+
+    def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._buffer = bytearray()
+        self._bytes_max = bytes_max
+
+    def feed(self, data: bytes) -> list[Message]:
+        """The messages that `data` completes."""
+        buffer = self._buffer
+        buffer += data
+        messages: list[Message] = []
+        at = 0
+        end = len(buffer)
+        while end - at >= HEADER_BYTES:
+            length = int.from_bytes(buffer[at : at + HEADER_BYTES], "big")
+            if length > self._bytes_max:
+                raise WireError(f"frame of {length} bytes: limit {self._bytes_max}")
+            if end - at - HEADER_BYTES < length:
+                break
+            body = bytes(memoryview(buffer)[at + HEADER_BYTES : at + HEADER_BYTES + length])
+            at += HEADER_BYTES + length
+            messages.append(decode_message(body))
+        if at:
+            del buffer[:at]
+        return messages
+
+
+def decode_message(body: bytes) -> Message:
+    """One message from its msgpack form."""
+    try:
+        return _decoder.decode(body)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise WireError(f"not a message: {error}") from error
