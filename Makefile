@@ -1,0 +1,58 @@
+# What a person types.  Everything stays inside the project's folder, except the binaries of the test
+# control plane, which are kept in $XDG_CACHE_HOME (or ~/.cache) because they take long to build.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-fast check crds control-plane bench constraints clean
+
+VENV   := .venv
+PY     := $(VENV)/bin/python
+STAMP  := $(VENV)/.installed
+PYTEST := $(PY) -m pytest -p no:cacheprovider
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## virtual environment in .venv with pinned dependencies
+
+# Sources come first, so that --no-build-isolation finds pinned build tools for all that follows.
+$(STAMP): constraints-build.txt constraints.txt pyproject.toml
+	@bash tools/make-venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints-build.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r constraints.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: setup ## the whole story on this machine: load, kill, scale, restart, validate (under 3 minutes)
+	$(PY) -m quorate_cli.demo
+
+test: setup ## every test: also real kube-apiserver, real processes, Spark
+	$(PYTEST)
+
+test-fast: setup ## unit, property and simulation tests, under a minute
+	$(PYTEST) -m "not integration and not process and not spark"
+
+check: setup ## style, types, architecture, generated files
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(PY) -m quorate_operator.write_crds --check crds
+
+crds: setup ## write crds/ from the models
+	$(PY) -m quorate_operator.write_crds crds
+
+control-plane: setup ## find or build etcd, kube-apiserver, kube-controller-manager and kubectl for the tests
+	PYTHONPATH=tests $(PY) -m quorate_control_plane.binaries
+
+bench: setup ## measure beside redis-server; figures go to docs/benchmarks.md
+	$(PY) benchmarks/run.py
+
+constraints: setup ## resolve pyproject.toml anew into the constraints files
+	$(PY) -m pip install --quiet --disable-pip-version-check --target $(VENV)/uv uv
+	$(VENV)/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
+	  --custom-compile-command "make constraints" --all-extras --group dev --output-file constraints.txt pyproject.toml
+	$(VENV)/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
+	  --custom-compile-command "make constraints" --group build --constraint constraints.txt --output-file constraints-build.txt
+
+clean: ## forget what these commands made here (not the data in .quorate)
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find core operator node_agent spark cli tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
