@@ -31,10 +31,10 @@ class NodeKey(NamedTuple):
 
 
 class ShardKey(NamedTuple):
-    """Rows index * 64 .. index * 64 + 63 of a zone (value: tuple of PartitionRow)."""
+    """Rows shard * 64 .. shard * 64 + 63 of a zone (value: tuple of PartitionRow)."""
 
     uid: str
-    index: int
+    shard: int
     kind: Literal["shard"] = "shard"
 
 

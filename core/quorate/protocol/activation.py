@@ -1,0 +1,267 @@
+"""Which step a primary's role takes next: from its first Fence to serving, and through a migration.
+
+Level-triggered: `step` looks at the whole role and does what is possible; it is called after every
+event that may matter and, through `tick`, again when an answer is late.
+Source: docs/protocol.md, sections 3 and 5.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quorate.facts.time import Now
+from quorate.protocol.messages import (
+    Activated,
+    ActivationBlocked,
+    Append,
+    CaughtUp,
+    CopyReady,
+    Fence,
+    FetchKeys,
+    FetchUpdates,
+    Frozen,
+    KeyRows,
+    Message,
+    Sync,
+    Trouble,
+)
+from quorate.protocol.outbox import MASTER
+from quorate.protocol.primary import Primary, Stage
+from quorate.protocol.storage import Row
+from quorate.protocol.upkeep import batch_of
+
+if TYPE_CHECKING:
+    from quorate.protocol.replicas import Replicas
+
+TROUBLE_AFTER_MS = 2000
+JOINT_LAG_MAX = 1000
+"""A destination this many updates behind may be waited for in joint mode."""
+
+
+def step(replicas: Replicas, role: Primary, now: Now) -> None:
+    """Do everything the role can do now."""
+    _fence(replicas, role, now)
+    if role.stage is Stage.FENCING and role.has_majority_promised():
+        role.stage = Stage.GATHERING
+    if role.stage is Stage.GATHERING:
+        _gather(replicas, role, now)
+    if not role.persisted:
+        return
+    _sync(replicas, role, now)
+    if role.stage is Stage.ADOPTING and role.has_majority_adopted():
+        role.stage = Stage.WAITING
+    if role.stage is Stage.WAITING and now.boot_ms >= role.lease_wait_until:
+        role.stage = Stage.SERVING
+        role.renew({n: replicas.leases.held_until(n) for n in role.peers})
+        replicas.upkeep.survey(role.copy)
+        replicas.finished.answered.extend(role.advance())
+    if role.stage is Stage.SERVING:
+        _report_activated(replicas, role, now)
+        _migrate(replicas, role, now)
+        _report_ready(replicas, role, now)
+
+
+def _due(replicas: Replicas, role: Primary, what: str, now: Now) -> bool:
+    """Whether `what` was not asked or said within the retry interval; notes that it is now."""
+    if now.boot_ms - role.asked.get(what, -(1 << 40)) < replicas.settings.retry_ms:
+        return False
+    role.asked[what] = now.boot_ms
+    return True
+
+
+def _to_master(replicas: Replicas, role: Primary, message: Message, now: Now) -> None:
+    if _due(replicas, role, type(message).__name__, now):
+        replicas.out.send_durable(MASTER, message)
+
+
+def _fence(replicas: Replicas, role: Primary, now: Now) -> None:
+    fence = Fence(replicas.uid, role.copy.partition, role.term, role.holder)
+    for node, peer in role.peers.items():
+        if peer.promised or replicas.stores.get(node) != role.stores.get(node):
+            continue
+        if now.boot_ms - peer.asked_ms >= replicas.settings.retry_ms or peer.asked_ms < 0:
+            peer.asked_ms = now.boot_ms
+            replicas.out.send(node, fence)
+
+
+def _gather(replicas: Replicas, role: Primary, now: Now) -> None:
+    plan = role.plan = role.gather()
+    copy = role.copy
+    if plan.undo is None or role.blocked:
+        message = ActivationBlocked(replicas.uid, copy.partition, role.term, plan.supplier)
+        _to_master(replicas, role, message, now)
+        return
+    keys = sorted(plan.undo - role.fetched_rows.keys())
+    if keys and _due(replicas, role, "keys", now):
+        ask = FetchKeys(replicas.uid, copy.partition, role.term, tuple(keys[:10_000]))
+        replicas.out.send(plan.supplier, ask)
+    for node, ranges in plan.wanted.items():
+        if _due(replicas, role, "updates " + node, now):
+            wanted = FetchUpdates(replicas.uid, copy.partition, role.term, tuple(ranges[:200]))
+            replicas.out.send(node, wanted)
+    if keys or plan.wanted:
+        return
+    role.adopt_own(plan)
+    role.stage = Stage.ADOPTING
+    replicas.touch(copy)
+    replicas.adopting.append(role)
+
+
+def updates_came(replicas: Replicas, role: Primary, node: str, reaches_from: int) -> None:
+    """An answer to our FetchUpdates: what it brought is held already."""
+    if role.stage is not Stage.GATHERING or role.plan is None:
+        return
+    before = role.plan.wanted.get(node, [])
+    role.asked.pop("updates " + node, None)
+    if before and before[0][0] <= reaches_from:
+        role.blocked = before == role.gather().wanted.get(node, [])
+    step(replicas, role, replicas.now)
+
+
+def keys_came(replicas: Replicas, role: Primary, answer: KeyRows) -> None:
+    """Rows that replace what our own divergent updates touched."""
+    if role.stage is not Stage.GATHERING:
+        return
+    for key, counter, term, expires_at, value in answer.rows:
+        role.fetched_rows[key] = Row(counter, term, expires_at, value) if counter else None
+    role.asked.pop("keys", None)
+    step(replicas, role, replicas.now)
+
+
+def _sync(replicas: Replicas, role: Primary, now: Now) -> None:
+    lineage = role.lineage
+    if lineage is None:
+        return
+    for node, peer in role.peers.items():
+        if not peer.promised or peer.adopted:
+            continue
+        if now.boot_ms - peer.asked_ms < replicas.settings.retry_ms and peer.asked_ms >= 0:
+            continue
+        peer.asked_ms = now.boot_ms
+        message = Sync(
+            replicas.uid, role.copy.partition, role.term, lineage, role.copy.lwm, role.row.owners
+        )
+        replicas.out.send(node, message)
+
+
+def _report_activated(replicas: Replicas, role: Primary, now: Now) -> None:
+    if "Activated" not in role.asked:
+        message = Activated(replicas.uid, role.copy.partition, role.term, role.copy.lwm)
+        _to_master(replicas, role, message, now)
+
+
+def _report_ready(replicas: Replicas, role: Primary, now: Now) -> None:
+    """Voters that adopted and hold what was answered, but are not among the online owners."""
+    voters = role.row.voter_nodes
+    for node, peer in role.peers.items():
+        if node in role.row.replicas:
+            peer.ready = True
+            continue
+        peer.ready = node not in voters
+        ready = node in voters and peer.adopted and peer.lwm >= role.acked
+        if ready and _due(replicas, role, "ready " + node, now):
+            message = CopyReady(
+                replicas.uid, role.copy.partition, role.term, node, role.stores[node]
+            )
+            replicas.out.send(MASTER, message)
+
+
+def _migrate(replicas: Replicas, role: Primary, now: Now) -> None:
+    migration = role.row.active
+    if migration is None:
+        return
+    copy, destination = role.copy, migration.destination
+    if role.joint is None:
+        if destination is not None and destination != role.holder:
+            peer = role.peers.get(destination.node)
+            if peer is None or not peer.adopted or copy.lwm - peer.lwm > JOINT_LAG_MAX:
+                return
+        role.joint = migration
+        role.joint_hwm = copy.lwm
+        role.renew({n: replicas.leases.held_until(n) for n in role.peers})
+        role.advance()
+    if role.acknowledged() >= role.joint_hwm:
+        message = CaughtUp(
+            replicas.uid, copy.partition, migration.migration_id, role.row.version, role.term
+        )
+        _to_master(replicas, role, message, now)
+    if role.frozen == migration.migration_id and role.acknowledged() == copy.lwm:
+        frozen = Frozen(
+            replicas.uid, copy.partition, migration.migration_id, role.term, copy.lwm
+        )
+        _to_master(replicas, role, frozen, now)
+
+
+def freeze(replicas: Replicas, role: Primary, migration_id: str, now: Now) -> None:
+    """Serve nothing more in this term; say so when everything answered is where it must be."""
+    migration = role.row.active
+    if migration is None or migration.migration_id != migration_id:
+        return
+    if role.joint is None or role.acknowledged() < role.joint_hwm:
+        return  # not caught up in this term: the master asked on an old report
+    if not role.frozen:
+        role.frozen = migration_id
+        role.since_ms = now.boot_ms
+        role.asked.pop("Frozen", None)
+    step(replicas, role, now)
+
+
+def refused(
+    replicas: Replicas, role: Primary, node: str, promised: int
+) -> None:
+    """A copy refused our Fence, Append or Sync."""
+    if promised > role.term:
+        replicas.end_role(role)
+        return
+    peer = role.peers.get(node)
+    if peer is not None and promised < role.term:
+        peer.promised = peer.adopted = False  # its promise was lost with its store: fence again
+
+
+def peer_restarted(role: Primary, node: str) -> None:
+    """A new process of `node`: it has forgotten leases and what it was sent."""
+    peer = role.peers.get(node)
+    if peer is not None:
+        peer.promised = peer.adopted = peer.ready = False
+        peer.asked_ms = -1
+        if not role.persisted:
+            peer.answer = None
+
+
+def tick(replicas: Replicas, role: Primary, now: Now) -> None:
+    """Repeat what was not answered; tell copies that are behind where we stand."""
+    settings = replicas.settings
+    step(replicas, role, now)
+    if not role.persisted:
+        return
+    copy = role.copy
+    copy.settled = max(copy.settled, role.settled())
+    idle = "announce"
+    announce = now.boot_ms - role.asked.get(idle, 0) >= settings.announce_ms
+    news = announce and (copy.majority, copy.settled) != role.announced
+    for node, peer in role.peers.items():
+        if not peer.adopted:
+            continue
+        behind = peer.lwm < copy.lwm and now.boot_ms - peer.progress_ms >= settings.repair_ms
+        if news or (behind and _due(replicas, role, "behind " + node, now)):
+            replicas.out.send(node, Append(replicas.uid, (batch_of(role, []),)))
+    if news:
+        role.asked[idle] = now.boot_ms
+        role.announced = (copy.majority, copy.settled)
+        if copy.purge_tombstones():
+            replicas.touch(copy)
+
+
+def trouble(replicas: Replicas, role: Primary, now: Now) -> Trouble | None:
+    """What the role is stuck in, for the master's heartbeat."""
+    if role.stage is not Stage.SERVING:
+        kind, since = "activating", role.since_ms
+    elif role.frozen:
+        kind, since = "frozen", role.since_ms
+    elif role.serving_until <= now.boot_ms:
+        kind, since = "no-quorum", max(role.serving_until, role.since_ms)
+    else:
+        return None
+    if now.boot_ms - since < TROUBLE_AFTER_MS:
+        return None
+    return Trouble(replicas.uid, role.copy.partition, role.term, kind, now.boot_ms - since)

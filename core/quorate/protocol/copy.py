@@ -1,0 +1,485 @@
+"""What one copy of one partition holds, and how updates become rows.
+
+The rows of a copy are exactly the fold of its updates up to LWM, in the terms of its lineage.  An
+update above a gap, or of a term the copy has not adopted, waits in the log: it is held (durable,
+reported, never given up) but not applied, so undoing a divergent update never needs a value that
+only this copy had.  docs/protocol.md, sections 1 to 4.
+
+    absent --Fence/Sync--> MOVING --adopt--> OWNING --row without us--> EVICTED (promise kept)
+"""
+
+from collections import deque
+from heapq import heappush
+
+import msgspec
+
+from quorate.facts.errors import InvariantError
+from quorate.facts.intervals import IntervalSet
+from quorate.facts.lineage import EMPTY_LINEAGE, Lineage
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.topology import Holder
+from quorate.protocol.messages import CopyReport, CopyState, Operation, Update
+from quorate.protocol.storage import Row, Storage
+
+_encode = msgspec.msgpack.Encoder().encode
+decode_update = msgspec.msgpack.Decoder(Update).decode
+
+LOG_READ_BYTES = 4 * 1024 * 1024
+
+
+class CopyRecord(msgspec.Struct, frozen=True, array_like=True):
+    """The durable state of a copy besides rows and log."""
+
+    generation: int
+    lineage: Lineage
+    lwm: int
+    log_from: int
+    row: PartitionRow | None
+    prepared: PartitionRow | None = None
+    prepared_migration: str = ""
+
+
+class PromiseRecord(msgspec.Struct, frozen=True, array_like=True):
+    """What outlives the copy as long as the store lives: promise, row version, generation."""
+
+    term: int
+    holder: Holder | None
+    version: int
+    generation: int
+
+
+_decode_record = msgspec.msgpack.Decoder(CopyRecord).decode
+_decode_promise = msgspec.msgpack.Decoder(PromiseRecord).decode
+
+
+def copy_name(partition: int) -> bytes:
+    """Name of the copy's record."""
+    return b"c%05d" % partition
+
+
+def promise_name(partition: int) -> bytes:
+    """Name of the promise's record."""
+    return b"p%05d" % partition
+
+
+class Copy:
+    """One copy.  All writes go into the storage's batch of the turn.
+
+    `lwm`: rows are the fold up to here.  `above[term]`: counters held in the log above it.
+    `durable_lwm`: what may be acknowledged.  `log_from`: the log has everything above it up to lwm.
+    """
+
+    __slots__ = (
+        "above",
+        "durable_lwm",
+        "expiring",
+        "generation",
+        "get",
+        "known_hwm",
+        "last_term",
+        "lease_until",
+        "lineage",
+        "log_from",
+        "lwm",
+        "majority",
+        "partition",
+        "prepared",
+        "prepared_migration",
+        "present",
+        "promise_holder",
+        "promise_term",
+        "row",
+        "settled",
+        "space",
+        "storage",
+        "tombstones",
+        "version",
+    )
+
+    def __init__(self, partition: int, storage: Storage) -> None:
+        self.partition = partition
+        self.storage = storage
+        self.promise_term = 0
+        self.promise_holder: Holder | None = None
+        self.version = 0
+        self.generation = 0
+        self.lease_until = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self.present = False
+        self.lineage = EMPTY_LINEAGE
+        self.last_term = 0
+        self.lwm = 0
+        self.durable_lwm = 0
+        self.known_hwm = 0
+        self.majority = 0
+        self.settled = 0
+        self.log_from = 0
+        self.above: dict[int, IntervalSet] = {}
+        self.row: PartitionRow | None = None
+        self.prepared: PartitionRow | None = None
+        self.prepared_migration = ""
+        self.tombstones: deque[tuple[int, bytes]] = deque()
+        self.expiring: list[tuple[int, bytes]] = []
+        self._use_space()
+
+    def _use_space(self) -> None:
+        self.space = self.storage.space(self.partition, self.generation)
+        self.get = self.space.get
+
+    # --- durable state ---------------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """Take the state the storage holds; also after a batch that was refused.
+
+        The record's LWM may be old: the log continues it, because an update whose predecessors are
+        all there was applied in the batch that logged it.
+        """
+        promise = self.storage.record_get(promise_name(self.partition))
+        if promise is not None:
+            kept = _decode_promise(promise)
+            self.promise_term, self.promise_holder = kept.term, kept.holder
+            self.version, self.generation = kept.version, kept.generation
+        tombstones, expiring = self.tombstones, self.expiring
+        self._reset()
+        data = self.storage.record_get(copy_name(self.partition))
+        if data is None:
+            return
+        record = _decode_record(data)
+        self.present = True
+        self.tombstones, self.expiring = tombstones, expiring
+        self.generation = record.generation
+        self.lineage, self.last_term = record.lineage, record.lineage.last_term
+        self.lwm, self.log_from = record.lwm, record.log_from
+        self.row = record.row
+        if record.row is not None:
+            self.version = max(self.version, record.row.version)
+        self.prepared, self.prepared_migration = record.prepared, record.prepared_migration
+        self._use_space()
+        at = self.lwm + 1
+        while entries := self.storage.log_read(self.partition, at, 1 << 62, LOG_READ_BYTES):
+            for counter, term, _ in entries:
+                if counter == self.lwm + 1 and term == self.lineage.term_at(counter):
+                    self.lwm = counter
+                elif counter > self.lwm:
+                    self._hold_above(term, counter)
+            at = entries[-1][0] + 1
+        self.durable_lwm = self.lwm
+        self.known_hwm = self.lwm
+
+    def save(self) -> None:
+        """Put the copy's record into the batch."""
+        self.storage.record_put(
+            copy_name(self.partition),
+            _encode(
+                CopyRecord(
+                    self.generation,
+                    self.lineage,
+                    self.lwm,
+                    self.log_from,
+                    self.row,
+                    self.prepared,
+                    self.prepared_migration,
+                )
+            ),
+        )
+
+    def save_promise(self) -> None:
+        """Put the promise's record into the batch."""
+        self.storage.record_put(
+            promise_name(self.partition),
+            _encode(
+                PromiseRecord(
+                    self.promise_term, self.promise_holder, self.version, self.generation
+                )
+            ),
+        )
+
+    def promise(self, term: int, holder: Holder) -> bool:
+        """Promise `term` to `holder`; False when a higher term, or this one to another, was."""
+        if term < self.promise_term:
+            return False
+        if term == self.promise_term:
+            return holder == self.promise_holder
+        self.promise_term, self.promise_holder = term, holder
+        self.save_promise()
+        if not self.present:
+            self.present = True
+            self.save()
+        return True
+
+    def set_row(self, row: PartitionRow) -> None:
+        """Store a newer committed row; a prepared row that it overtakes is forgotten."""
+        if row.version <= self.version:
+            raise InvariantError(f"partition {row.partition}: row {row.version} <= {self.version}")
+        self.row, self.version = row, row.version
+        if self.prepared is not None and row.version >= self.prepared.version:
+            self.prepared, self.prepared_migration = None, ""
+        self.present = True
+        self.save()
+
+    def prepare(self, row: PartitionRow, migration_id: str) -> None:
+        """Store a prepared row beside the committed one."""
+        self.prepared, self.prepared_migration = row, migration_id
+        self.save()
+
+    def evict(self, row: PartitionRow) -> None:
+        """Delete the data: a committed row newer than the copy names this node nowhere."""
+        self.storage.drop_space(self.partition, self.generation)
+        self.storage.log_cut(self.partition, 1 << 62)
+        self.storage.record_drop(copy_name(self.partition))
+        self.version = max(self.version, row.version)
+        self.generation += 1
+        self._reset()
+        self.save_promise()
+
+    # --- updates ---------------------------------------------------------------------------------
+
+    @property
+    def adopted(self) -> bool:
+        """Whether the copy has adopted the term it promised: its acknowledgements count."""
+        return self.present and self.promise_term > 0 and self.last_term == self.promise_term
+
+    def hold(self, update: Update, raw: bytes) -> bool:
+        """Keep one update; apply what became contiguous.  False when there was nothing new."""
+        counter, term = update.counter, update.term
+        if counter == self.lwm + 1 and term == self.last_term and not self.above:
+            self.storage.log_put(self.partition, counter, term, raw)
+            self._apply(update)
+            self.lwm = counter
+            return True
+        if counter <= self.lwm and term == self.lineage.term_at(counter):
+            return False
+        if not self._hold_above(term, counter):
+            return False
+        self.storage.log_put(self.partition, counter, term, raw)
+        self._advance(compare=False)
+        return True
+
+    def _hold_above(self, term: int, counter: int) -> bool:
+        ranges = self.above.get(term)
+        if ranges is None:
+            ranges = self.above[term] = IntervalSet()
+        return ranges.add(counter, counter)
+
+    def _cut_above(self, term: int) -> None:
+        self.above[term].cut_below(self.lwm)
+        if self.above[term].is_empty():
+            del self.above[term]
+
+    def _advance(self, compare: bool) -> None:
+        """Apply held updates that follow LWM in the lineage's terms."""
+        while self.above:
+            counter = self.lwm + 1
+            term = self.lineage.term_at(counter)
+            if term is None or term not in self.above or counter not in self.above[term]:
+                break
+            end = self.above[term].end_of_prefix(self.lwm)
+            entries = self.storage.log_read(self.partition, counter, end, LOG_READ_BYTES)
+            for at, at_term, raw in entries:
+                if at_term != term or self.lineage.term_at(at) != term:
+                    continue
+                if at != self.lwm + 1:
+                    raise InvariantError(
+                        f"partition {self.partition}: log lacks {self.lwm + 1} of term {term}"
+                    )
+                self._apply(decode_update(raw), compare)
+                self.lwm = at
+            if self.lwm < counter:
+                raise InvariantError(f"partition {self.partition}: log lacks held {counter}")
+            self._cut_above(term)
+
+    def _apply(self, update: Update, compare: bool = False) -> None:
+        counter, term = update.counter, update.term
+        for key, value, expires_at in update.operations:
+            if key is None:
+                self._delete_below(counter, compare)
+                continue
+            if compare:
+                present = self.get(key)
+                if present is not None and present.counter >= counter:
+                    continue
+            self.space.put(key, Row(counter, term, expires_at, value))
+            if value is None:
+                self.tombstones.append((counter, key))
+
+    def _delete_below(self, counter: int, compare: bool) -> None:
+        after: bytes | None = None
+        while chunk := self.space.scan(after, 10_000, 1 << 30):
+            for key, row in chunk:
+                if not compare or row.counter < counter:
+                    self.space.drop(key)
+            after = chunk[-1][0]
+
+    def write(self, operations: tuple[Operation, ...]) -> bytes:
+        """As primary: reserve the next counter, log and apply.  The encoded update."""
+        counter = self.lwm + 1
+        term = self.promise_term
+        update = Update(counter, term, operations)
+        raw = _encode(update)
+        self.storage.log_put(self.partition, counter, term, raw)
+        self._apply(update)
+        self.lwm = counter
+        for key, value, expires_at in operations:
+            if expires_at and key is not None and value is not None:
+                heappush(self.expiring, (expires_at, key))
+        return raw
+
+    # --- adopting a term -------------------------------------------------------------------------
+
+    def held(self) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
+        """Held ranges above LWM by term, for FenceAck."""
+        return tuple((term, tuple(self.above[term])) for term in sorted(self.above))
+
+    def valid_held(self, lineage: Lineage, prefix: int) -> IntervalSet:
+        """Counters held, from `prefix` on, that are not divergent against `lineage`."""
+        valid = IntervalSet()
+        if prefix:
+            valid.add(1, prefix)
+        for term in sorted(self.above):
+            for first, last in self.above[term]:
+                add_valid(valid, lineage, term, first, last)
+        return valid
+
+    def touched_keys(self, first: int, last: int) -> set[bytes] | None:
+        """Keys touched by own updates first..last as applied; None when the log cannot tell."""
+        if self.log_from >= first:
+            return None
+        keys: set[bytes] = set()
+        at = first
+        while at <= last:
+            entries = self.storage.log_read(self.partition, at, last, LOG_READ_BYTES)
+            if not entries:
+                return None
+            for counter, term, raw in entries:
+                if term != self.lineage.term_at(counter):
+                    continue
+                for key, _, _ in decode_update(raw).operations:
+                    if key is None:
+                        return None
+                    keys.add(key)
+            at = entries[-1][0] + 1
+        return keys
+
+    def adopt(
+        self,
+        lineage: Lineage,
+        prefix: int,
+        undo: dict[bytes, Row | None],
+        full: tuple[int, int] | None = None,
+    ) -> None:
+        """Take `lineage` as ours, in the turn's one batch.
+
+        `prefix`: up to here own rows are valid under it.  `undo`: keys touched above it, with the
+        supplier's rows.  `full` = (generation, counter): rows of that generation, complete up to
+        counter, replace ours.  Held updates valid under the lineage are then applied by counter.
+        """
+        if full is not None:
+            self.storage.drop_space(self.partition, self.generation)
+            self.generation, prefix = full
+            self._use_space()
+            self.tombstones.clear()
+            self.log_from = prefix
+        for key, row in undo.items():
+            if row is None:
+                self.space.drop(key)
+            else:
+                self.space.put(key, row)
+        self._drop_divergent(lineage, prefix)
+        self.lineage, self.last_term = lineage, lineage.last_term
+        self.lwm = prefix
+        self.durable_lwm = min(self.durable_lwm, prefix)
+        if full is not None:
+            self.storage.log_cut(self.partition, prefix)
+        self._advance(compare=True)
+        if self.lwm < lineage.last_first - 1:
+            raise InvariantError(
+                f"partition {self.partition}: adopting {lineage} with LWM {self.lwm}"
+            )
+        self.save()
+        self.save_promise()
+
+    def _drop_divergent(self, lineage: Lineage, prefix: int) -> None:
+        """Remove from the log what is not part of `lineage`; what was applied above `prefix` and
+        is valid again becomes held."""
+        at = prefix + 1
+        above: dict[int, IntervalSet] = {}
+        while entries := self.storage.log_read(self.partition, at, 1 << 62, LOG_READ_BYTES):
+            for counter, term, _ in entries:
+                if lineage.is_divergent(term, counter):
+                    self.storage.log_drop(self.partition, counter, term)
+                else:
+                    above.setdefault(term, IntervalSet()).add(counter, counter)
+            at = entries[-1][0] + 1
+        self.above = above
+
+    # --- upkeep ----------------------------------------------------------------------------------
+
+    def purge_tombstones(self) -> bool:
+        """Drop tombstones that every copy is past; True when any went."""
+        purged = False
+        while self.tombstones and self.tombstones[0][0] <= self.settled:
+            counter, key = self.tombstones.popleft()
+            row = self.get(key)
+            if row is not None and row.value is None and row.counter == counter:
+                self.space.drop(key)
+                purged = True
+        return purged
+
+    def cut_log(self, upto: int) -> None:
+        """Forget updates that a majority holds and we have applied."""
+        upto = min(upto, self.majority, self.lwm)
+        if upto <= self.log_from:
+            return
+        self.storage.log_cut(self.partition, upto)
+        self.log_from = upto
+        self.lineage = self.lineage.folded(min(self.settled, self.lwm))
+        self.save()
+
+    def report(self) -> CopyReport:
+        """The copy as the master asks for it."""
+        return CopyReport(
+            self.partition,
+            self.version,
+            self.prepared,
+            self.prepared_migration,
+            self.last_term,
+            self.lwm,
+            max([self.lwm, *(ranges.max() for ranges in self.above.values())]),
+            self.adopted,
+        )
+
+    def state(self, node: str) -> CopyState:
+        """The copy as a validator asks for it."""
+        replicas = self.row.replicas if self.row else ()
+        return CopyState(
+            self.partition,
+            replicas.index(node) if node in replicas else -1,
+            self.version,
+            self.promise_term,
+            self.adopted,
+            self.lwm,
+            max(self.known_hwm, self.lwm),
+            tuple(sorted(pair for ranges in self.above.values() for pair in ranges)),
+            self.lineage,
+            self.space.row_count(),
+            self.space.byte_count(),
+            self.settled,
+        )
+
+
+def add_valid(valid: IntervalSet, lineage: Lineage, term: int, first: int, last: int) -> None:
+    """Add those of (term, first..last) to `valid` that are not divergent against `lineage`."""
+    at = first
+    edges = sorted(
+        {edge for entry in lineage.entries for edge in _edges(entry.first, entry.closed)}
+    )
+    for edge in [*(edge for edge in edges if first < edge <= last), last + 1]:
+        if not lineage.is_divergent(term, at):
+            valid.add(at, edge - 1)
+        at = edge
+
+
+def _edges(first: int, closed: tuple[tuple[int, int], ...]) -> list[int]:
+    return [first, *(low for low, _ in closed), *(high + 1 for _, high in closed)]

@@ -1,0 +1,216 @@
+"""How a copy that a primary has told to adopt its term gets what it lacks, then adopts.
+
+Pulled, piece by piece: first the keys touched by own divergent updates and the missing updates (a
+delta); when the supplier's log does not reach, or costs more than the partition, a snapshot goes
+into a second generation beside the old rows and takes their place in the one write that adopts the
+term.  A new term starts again.  Source: docs/protocol.md, section 4.
+
+    DELTA --log too short | divergent beyond the log | too much--> FULL
+    DELTA | FULL --nothing missing--> adopted
+"""
+
+import enum
+
+from quorate.facts.intervals import IntervalSet
+from quorate.facts.lineage import Lineage
+from quorate.protocol.copy import Copy, add_valid
+from quorate.protocol.messages import (
+    FetchKeys,
+    FetchSnapshot,
+    FetchUpdates,
+    KeyRows,
+    Message,
+    SnapshotChunk,
+    TransferProgress,
+    Updates,
+)
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.storage import Row, Space
+from quorate.protocol.supply import TOO_MUCH
+
+RANGES_PER_ASK = 200
+
+
+class FullReason(enum.StrEnum):
+    """Why a delta would not do."""
+
+    NO_HISTORY = "NoHistory"
+    DIVERGENT = "Divergent"
+    TOO_MUCH = "TooMuchMissing"
+    EMPTY_STORE = "EmptyStore"
+
+
+class Fill:
+    """The filling of one copy for one term."""
+
+    __slots__ = (
+        "_after",
+        "_asked_ms",
+        "_chunk_floor",
+        "_full_done",
+        "_need",
+        "_need_first",
+        "_prefix",
+        "_settings",
+        "_space",
+        "bytes_done",
+        "bytes_total",
+        "copy",
+        "full_reason",
+        "generation",
+        "lineage",
+        "supplier",
+        "term",
+        "undo",
+        "undo_rows",
+    )
+
+    def __init__(
+        self, copy: Copy, lineage: Lineage, need: int, supplier: str, settings: ProtocolSettings
+    ) -> None:
+        self.copy = copy
+        self.term = lineage.last_term
+        self.lineage = lineage
+        self.supplier = supplier
+        self._settings = settings
+        self._asked_ms = -(1 << 40)
+        self._need = need
+        self._need_first = need
+        self.full_reason = ""
+        self.bytes_done = 0
+        self.bytes_total = 0
+        self.generation = 0
+        self._space: Space | None = None
+        self._after: bytes | None = None
+        self._chunk_floor = 0
+        self._full_done = False
+        self.undo: set[bytes] = set()
+        self.undo_rows: dict[bytes, Row | None] = {}
+        self._prefix = copy.lineage.agreed_prefix(self.lineage, copy.lwm)
+        if copy.lwm > self._prefix:
+            touched = copy.touched_keys(self._prefix + 1, copy.lwm)
+            if touched is None:
+                self._go_full(FullReason.DIVERGENT)
+            else:
+                self.undo = touched
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the whole partition is being copied."""
+        return bool(self.full_reason)
+
+    def _go_full(self, reason: FullReason) -> None:
+        copy = self.copy
+        if copy.lwm == 0 and reason is FullReason.NO_HISTORY:
+            reason = FullReason.EMPTY_STORE
+        self.abandon()
+        self.full_reason = reason.value
+        self.generation = copy.generation + 1
+        copy.storage.drop_space(copy.partition, self.generation)
+        self._space = copy.storage.space(copy.partition, self.generation)
+        self._after = None
+        self._full_done = False
+        self._chunk_floor = -1
+        self._need = self._need_first
+        self.bytes_done = 0
+        self.undo = set()
+        self.undo_rows = {}
+        self._asked_ms = -(1 << 40)
+
+    def abandon(self) -> None:
+        """Give up what was gathered in the second generation (a new term, an eviction)."""
+        if self._space is not None:
+            self.copy.storage.drop_space(self.copy.partition, self.generation)
+            self._space = None
+
+    def _base(self) -> int:
+        return self._chunk_floor if self.is_full else self._prefix
+
+    def missing(self) -> list[tuple[int, int]]:
+        """Ranges of updates still to be asked for."""
+        valid = IntervalSet()
+        base = self._base()
+        if base > 0:
+            valid.add(1, base)
+        for term in sorted(self.copy.above):
+            for first, last in self.copy.above[term]:
+                add_valid(valid, self.lineage, term, first, last)
+        return valid.gaps(1, self._need)
+
+    def is_complete(self) -> bool:
+        """Whether `finish` may be called."""
+        if self.is_full and not self._full_done:
+            return False
+        return not (self.undo - self.undo_rows.keys()) and not self.missing()
+
+    def finish(self) -> None:
+        """Adopt the term, in the turn's batch; nothing to do when the gap of an adopted copy closed."""
+        if not self.is_full and self.copy.last_term == self.term:
+            return
+        full = (self.generation, self._chunk_floor) if self.is_full else None
+        self._space = None
+        self.copy.adopt(self.lineage, self._prefix, self.undo_rows, full)
+
+    def ask(self, zone: str, now_ms: int) -> list[tuple[str, Message]]:
+        """What to ask next; nothing while an answer is awaited."""
+        if now_ms - self._asked_ms < self._settings.retry_ms or self.is_complete():
+            return []
+        self._asked_ms = now_ms
+        partition, size = self.copy.partition, self._settings.transfer_chunk_bytes
+        if self.is_full and not self._full_done:
+            return [(self.supplier, FetchSnapshot(zone, partition, self.term, self._after, size))]
+        keys = sorted(self.undo - self.undo_rows.keys())
+        if keys:
+            return [(self.supplier, FetchKeys(zone, partition, self.term, tuple(keys[:10_000])))]
+        ranges = tuple(self.missing()[:RANGES_PER_ASK])
+        return [(self.supplier, FetchUpdates(zone, partition, self.term, ranges))]
+
+    def answered(self) -> None:
+        """An answer came: the next question may go out at once."""
+        self._asked_ms = -(1 << 40)
+
+    def take_updates(self, answer: Updates) -> None:
+        """Updates were held already; see whether the supplier's log reaches far enough."""
+        if answer.updates:
+            self.answered()
+        missing = self.missing()
+        if answer.reaches_from == TOO_MUCH:
+            self._go_full(FullReason.TOO_MUCH)
+        elif missing and missing[0][0] <= answer.reaches_from:
+            self._go_full(FullReason.NO_HISTORY)
+
+    def take_keys(self, answer: KeyRows) -> None:
+        """Rows that replace what divergent updates touched."""
+        self.answered()
+        for key, counter, term, expires_at, value in answer.rows:
+            if key in self.undo:
+                self.undo_rows[key] = Row(counter, term, expires_at, value) if counter else None
+        self._need = max(self._need, answer.lwm)
+
+    def take_chunk(self, chunk: SnapshotChunk) -> None:
+        """One piece of the snapshot; late or repeated pieces are ignored."""
+        if self._space is None or self._full_done or chunk.after != self._after:
+            return
+        self.answered()
+        if self._chunk_floor < 0:
+            self._chunk_floor = chunk.lwm
+        self._need = max(self._need, chunk.lwm)
+        self.bytes_total = chunk.bytes_total
+        for key, counter, term, expires_at, value in chunk.rows:
+            self._space.put(key, Row(counter, term, expires_at, value))
+            self.bytes_done += len(key) + len(value or b"")
+        if chunk.next is None:
+            self._full_done = True
+        else:
+            self._after = chunk.next
+
+    def progress(self, zone: str, done: bool) -> TransferProgress:
+        """How far it is, for the master."""
+        return TransferProgress(
+            zone,
+            self.copy.partition,
+            self.bytes_done,
+            max(self.bytes_total, self.bytes_done),
+            self.full_reason,
+            done,
+        )

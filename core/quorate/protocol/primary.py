@@ -1,0 +1,320 @@
+"""What a copy does while it is primary: activation, counting acknowledgements, joint mode, freezing.
+
+    FENCING --majority promised--> GATHERING --nothing missing--> ADOPTING
+    ADOPTING --majority adopted--> WAITING (leases of earlier terms) --> SERVING --Freeze--> frozen
+
+Source: docs/protocol.md, sections 2, 3 and 5.  A role is one (term, process incarnation); it ends
+when a higher term is promised or a row says so, and never serves again after that.
+"""
+
+import enum
+from collections import deque
+
+from quorate.facts.errors import InvariantError
+from quorate.facts.intervals import IntervalSet
+from quorate.facts.lineage import Entry, Lineage
+from quorate.facts.partition_row import Migration, PartitionRow, majority
+from quorate.facts.topology import Holder, Voter
+from quorate.protocol.copy import Copy, add_valid
+from quorate.protocol.messages import FenceAck, Operation
+from quorate.protocol.storage import Row
+
+
+class Stage(enum.IntEnum):
+    """How far the activation is."""
+
+    FENCING = 1
+    GATHERING = 2
+    ADOPTING = 3
+    WAITING = 4
+    SERVING = 5
+
+
+class Waiter:
+    """A command whose answer waits for a counter: `keys` it wrote; the shell keeps its own in
+    `cargo`.  A waiter without keys is a read."""
+
+    __slots__ = ("cargo", "counter", "keys", "since_ms")
+
+    def __init__(self, keys: tuple[bytes | None, ...], cargo: object, since_ms: int) -> None:
+        self.keys = keys
+        self.cargo = cargo
+        self.counter = 0
+        self.since_ms = since_ms
+
+
+class Peer:
+    """Another copy as the primary sees it.  `lwm` counts only once it has adopted the term."""
+
+    __slots__ = ("adopted", "answer", "asked_ms", "lwm", "progress_ms", "promised", "ready")
+
+    def __init__(self) -> None:
+        self.promised = False
+        self.adopted = False
+        self.ready = False
+        self.lwm = -1
+        self.answer: FenceAck | None = None
+        self.asked_ms = -1
+        self.progress_ms = 0
+
+
+class Primary:
+    """The role of one copy in one term."""
+
+    __slots__ = (
+        "acked",
+        "announced",
+        "asked",
+        "blocked",
+        "copy",
+        "fetched_rows",
+        "frozen",
+        "holder",
+        "joint",
+        "joint_hwm",
+        "lease_wait_until",
+        "lineage",
+        "peers",
+        "pending",
+        "persisted",
+        "plan",
+        "row",
+        "serving_until",
+        "since_ms",
+        "solo",
+        "stage",
+        "stores",
+        "term",
+        "turn",
+        "waiters",
+    )
+
+    def __init__(self, copy: Copy, row: PartitionRow, holder: Holder, now_ms: int) -> None:
+        self.copy = copy
+        self.row = row
+        self.holder = holder
+        self.term = row.term
+        self.stage = Stage.FENCING
+        self.peers: dict[str, Peer] = {}
+        self.stores: dict[str, str] = {}
+        self.acked = 0
+        self.waiters: deque[Waiter] = deque()
+        self.pending: dict[bytes, int] = {}
+        self.turn: list[bytes] = []
+        self.joint: Migration | None = None
+        self.joint_hwm = 0
+        self.frozen = ""
+        self.serving_until = 0
+        self.since_ms = now_ms
+        self.lease_wait_until = 0
+        self.plan: GatherPlan | None = None
+        self.fetched_rows: dict[bytes, Row | None] = {}
+        self.announced = (0, 0)
+        self.lineage: Lineage | None = None
+        self.persisted = False
+        self.blocked = False
+        self.asked: dict[str, int] = {}
+        self.solo = False
+        self.follow(row)
+
+    # --- who takes part --------------------------------------------------------------------------
+
+    def follow(self, row: PartitionRow) -> None:
+        """Take a newer row of the same term: other voters, a migration begun or ended."""
+        self.row = row
+        stores = {voter.node: voter.store for voter in row.voters}
+        migration = row.active
+        if migration is not None and migration.destination is not None:
+            stores.setdefault(migration.destination.node, migration.destination.store)
+        stores.pop(self.holder.node, None)
+        for node in [n for n in self.peers if self.stores.get(n) != stores.get(n)]:
+            del self.peers[node]
+        for node in sorted(stores):
+            self.peers.setdefault(node, Peer())
+        self.stores = stores
+        if self.joint is not None and (
+            migration is None or migration.migration_id != self.joint.migration_id
+        ):
+            self.joint = None
+        self.solo = not stores
+
+    def _count(self, voters: tuple[Voter, ...], value: dict[str, int]) -> int:
+        """The highest number that a majority of `voters` reaches."""
+        ranked = sorted((value.get(voter.node, -1) for voter in voters), reverse=True)
+        return ranked[majority(len(voters)) - 1]
+
+    def _quorum(self, value: dict[str, int]) -> int:
+        """The same over the row's voters, in joint mode over both sets and the destination."""
+        reached = self._count(self.row.voters, value)
+        if self.joint is not None:
+            reached = min(reached, self._count(self.joint.voters, value))
+            if self.joint.destination is not None:
+                reached = min(reached, value.get(self.joint.destination.node, -1))
+        return reached
+
+    def acknowledged(self) -> int:
+        """The highest counter such that every one up to it is durably held by the quorum."""
+        value = {n: peer.lwm for n, peer in self.peers.items() if peer.adopted}
+        value[self.holder.node] = self.copy.durable_lwm
+        return self._quorum(value)
+
+    def settled(self) -> int:
+        """The counter that every voter and the destination are known to be past."""
+        lows = [peer.lwm if peer.adopted else 0 for peer in self.peers.values()]
+        return min([self.copy.durable_lwm, *lows])
+
+    def renew(self, held_until: dict[str, int]) -> None:
+        """Count leases: voters that promised this term to this incarnation grant it."""
+        value = {n: held_until.get(n, 0) for n, peer in self.peers.items() if peer.promised}
+        value[self.holder.node] = 1 << 62
+        self.serving_until = self._quorum(value) if self.stage is Stage.SERVING else 0
+
+    def serves(self, now_ms: int) -> bool:
+        """Whether commands may be answered now."""
+        return self.serving_until > now_ms and not self.frozen
+
+    # --- updates ---------------------------------------------------------------------------------
+
+    def write(self, operations: tuple[Operation, ...]) -> int:
+        """Reserve a counter for these rows and apply them; the counter."""
+        self.turn.append(self.copy.write(operations))
+        return self.copy.lwm
+
+    def wait(self, waiter: Waiter) -> None:
+        """Answer `waiter` when everything reserved so far is acknowledged."""
+        counter = self.copy.lwm
+        waiter.counter = counter
+        for key in waiter.keys:
+            if key is not None:
+                self.pending[key] = counter
+        self.waiters.append(waiter)
+
+    def advance(self) -> list[Waiter]:
+        """Recount acknowledgements; the waiters that may be answered, in counter order."""
+        acked = self.acknowledged()
+        if acked <= self.acked:
+            return []
+        self.acked = acked
+        waiters = self.waiters
+        answered: list[Waiter] = []
+        pending = self.pending
+        while waiters and waiters[0].counter <= acked:
+            waiter = waiters.popleft()
+            for key in waiter.keys:
+                if key is not None and pending.get(key, 0) <= waiter.counter:
+                    pending.pop(key, None)
+            answered.append(waiter)
+        self.copy.majority = acked
+        return answered
+
+    # --- activation ------------------------------------------------------------------------------
+
+    def promised(self, node: str, ack: FenceAck, now_ms: int) -> None:
+        """`node` promised our term.  Its report counts for gathering until the entry is stored."""
+        peer = self.peers.get(node)
+        if peer is None or ack.term != self.term or ack.store != self.stores.get(node):
+            return
+        peer.promised = True
+        peer.asked_ms = -1
+        peer.answer = ack
+        peer.progress_ms = now_ms
+        if not self.persisted:
+            self.lease_wait_until = max(self.lease_wait_until, now_ms + ack.lease_ms)
+
+    def has_majority_promised(self) -> bool:
+        """Whether a majority of the voters (ourselves included) promised."""
+        value = {n: 1 for n, peer in self.peers.items() if peer.promised}
+        value[self.holder.node] = 1
+        return self._count(self.row.voters, value) == 1
+
+    def has_majority_adopted(self) -> bool:
+        """Whether a majority of the voters (ourselves included, durably) adopted the term."""
+        value = {n: 1 for n, peer in self.peers.items() if peer.adopted}
+        value[self.holder.node] = 1 if self.persisted else 0
+        return self._count(self.row.voters, value) == 1
+
+    def gather(self) -> "GatherPlan":
+        """What we lack to hold the union of the answers (protocol.md, section 3 c and d)."""
+        copy = self.copy
+        voters = {voter.node for voter in self.row.voters}
+        answers = {
+            n: p.answer for n, p in sorted(self.peers.items()) if p.answer and n in voters
+        }
+        lineage = copy.lineage
+        for answer in answers.values():
+            if answer.lineage.last_term > lineage.last_term:
+                lineage = answer.lineage
+        prefix = copy.lineage.agreed_prefix(lineage, copy.lwm)
+        own = copy.valid_held(lineage, prefix)
+        union = own.copy()
+        holds: dict[str, IntervalSet] = {}
+        for node, answer in answers.items():
+            valid = IntervalSet()
+            agreed = answer.lineage.agreed_prefix(lineage, answer.lwm)
+            if agreed:
+                valid.add(1, agreed)
+            for term, ranges in answer.above:
+                for first, last in ranges:
+                    add_valid(valid, lineage, term, first, last)
+            holds[node] = valid
+            for first, last in valid:
+                union.add(first, last)
+        top = union.end_of_prefix(0)
+        undo: set[bytes] | None = set()
+        if copy.lwm > prefix:
+            undo = copy.touched_keys(prefix + 1, copy.lwm)
+        freshest = sorted(
+            (n for n, a in answers.items() if a.lineage.last_term == lineage.last_term),
+            key=lambda n: (-answers[n].lwm, n),
+        )
+        wanted: dict[str, list[tuple[int, int]]] = {}
+        for first, last in own.gaps(1, top):
+            at = first
+            while at <= last:
+                node, end = self._holder_of(at, last, holds)
+                wanted.setdefault(node, []).append((at, end))
+                at = end + 1
+        return GatherPlan(lineage, prefix, top, undo, freshest[0] if freshest else "", wanted)
+
+    def _holder_of(self, at: int, last: int, holds: dict[str, IntervalSet]) -> tuple[str, int]:
+        best, end = "", 0
+        for node in sorted(holds):
+            reach = holds[node].end_of_prefix(at - 1)
+            if reach > end:
+                best, end = node, reach
+        if not best:
+            raise InvariantError(f"partition {self.copy.partition}: nobody holds {at}")
+        return best, min(end, last)
+
+    def adopt_own(self, plan: "GatherPlan") -> None:
+        """Store the lineage entry of this term: once, never recomputed."""
+        entry = Entry(self.term, plan.top + 1)
+        self.copy.adopt(plan.lineage.appended(entry), plan.prefix, dict(self.fetched_rows))
+        self.lineage = self.copy.lineage
+        if self.copy.lwm != plan.top:
+            raise InvariantError(
+                f"partition {self.copy.partition}: activated at {self.copy.lwm}, not {plan.top}"
+            )
+
+
+class GatherPlan:
+    """What activation needs: `undo` keys (None: own log cannot tell) from `supplier`, `wanted`
+    counter ranges per node, then LWM = `top` under `lineage`."""
+
+    __slots__ = ("lineage", "prefix", "supplier", "top", "undo", "wanted")
+
+    def __init__(
+        self,
+        lineage: Lineage,
+        prefix: int,
+        top: int,
+        undo: set[bytes] | None,
+        supplier: str,
+        wanted: dict[str, list[tuple[int, int]]],
+    ) -> None:
+        self.lineage = lineage
+        self.prefix = prefix
+        self.top = top
+        self.undo = undo
+        self.supplier = supplier
+        self.wanted = wanted

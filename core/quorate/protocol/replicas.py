@@ -1,0 +1,632 @@
+"""What one agent's copies of one zone do in a turn of the event loop.
+
+The shell hands in rows, messages, commands and time, then calls `flush` once per turn: it writes
+the batch and answers what to send now and what to send once the batch is durable (`synced`).
+Nothing here knows sockets, clocks or threads; the simulator runs this very object.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.time import Now
+from quorate.facts.topology import Holder, NodeRecord
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol import activation, upkeep
+from quorate.protocol.copy import Copy, decode_update
+from quorate.protocol.fill import Fill
+from quorate.protocol.leases import Leases
+from quorate.protocol.messages import (
+    Acks,
+    Append,
+    Batch,
+    CopyReport,
+    Fence,
+    FenceAck,
+    FenceRefused,
+    FetchKeys,
+    FetchSnapshot,
+    FetchUpdates,
+    Freeze,
+    KeyRows,
+    Message,
+    Prepared,
+    PreparedRow,
+    Rejected,
+    RowsStored,
+    SnapshotChunk,
+    Sync,
+    Trouble,
+    Unavailable,
+    Updates,
+)
+from quorate.protocol.outbox import MASTER, Outbox
+from quorate.protocol.primary import Primary, Waiter
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.storage import Storage, StorageFull
+from quorate.protocol.supply import supply_keys, supply_snapshot, supply_updates
+
+
+class Turn(NamedTuple):
+    """What a flush leaves: `sends` go out now, the rest when `synced` is called with it."""
+
+    sends: list[tuple[str, Message]]
+    after_sync: list[tuple[str, Message]]
+    durable: list[tuple[Copy, int, int]]
+    acks: list[tuple[str, Copy, int]]
+    adopted: list[Primary]
+    wrote: bool
+
+
+class Finished(NamedTuple):
+    """Waiters whose wait ended: answered; outcome unknown; reads to try again; refused for space."""
+
+    answered: list[Waiter]
+    unknown: list[Waiter]
+    again: list[Waiter]
+    refused: list[Waiter]
+
+
+class Replicas:
+    """All copies of one zone on one agent.  `table[partition]` is the newest committed row known,
+    `primaries[partition]` the role when this agent has it."""
+
+    def __init__(
+        self,
+        zone: ZoneRecord,
+        me: Holder,
+        storage: Storage,
+        leases: Leases,
+        settings: ProtocolSettings,
+        now: Now,
+    ) -> None:
+        self.zone = zone
+        self.uid = zone.uid
+        self.me = me
+        self.storage = storage
+        self.leases = leases
+        self.settings = settings
+        self.now = now
+        self.out = Outbox()
+        self.table: list[PartitionRow | None] = [None] * zone.partitions
+        self.copies: dict[int, Copy] = {}
+        self.primaries: list[Primary | None] = [None] * zone.partitions
+        self.roles: dict[int, Primary] = {}
+        self.fills: dict[int, Fill] = {}
+        self.stores: dict[str, str] = {}
+        self.incarnations: dict[str, int] = {}
+        self.dirty: dict[int, Primary] = {}
+        self.touched: dict[int, Copy] = {}
+        self.adopting: list[Primary] = []
+        self.ack_due: dict[int, tuple[str, Copy, int]] = {}
+        self.finished = Finished([], [], [], [])
+        self.upkeep = upkeep.Upkeep(self)
+        self.wrote = False
+        self.full_copies = 0
+        self.delta_copies = 0
+        self.full_reasons: dict[str, int] = {}
+        for name, _ in list(storage.records(b"p")):
+            copy = self._copy(int(name[1:]))
+            copy.recover()
+            copy.lease_until = leases.granted_until("")
+
+    # --- copies ----------------------------------------------------------------------------------
+
+    def _copy(self, partition: int) -> Copy:
+        copy = self.copies.get(partition)
+        if copy is None:
+            copy = self.copies[partition] = Copy(partition, self.storage)
+        return copy
+
+    def touch(self, copy: Copy) -> None:
+        """The copy wrote into this turn's batch."""
+        self.touched[copy.partition] = copy
+        self.wrote = True
+
+    # --- from the master -------------------------------------------------------------------------
+
+    def set_members(self, nodes: Iterable[NodeRecord]) -> None:
+        """Who is registered with which store; a new incarnation has forgotten us."""
+        for node in nodes:
+            store = node.zone_store(self.zone.persistent)
+            known = self.incarnations.get(node.name)
+            if known is not None and known != node.incarnation:
+                for role in self.roles.values():
+                    activation.peer_restarted(role, node.name)
+            self.stores[node.name] = store
+            self.incarnations[node.name] = node.incarnation
+
+    def set_rows(self, rows: Iterable[PartitionRow], now: Now) -> None:
+        """Take committed rows; answered by RowsStored once they are durable here."""
+        self.now = now
+        stored: list[tuple[int, int]] = []
+        for row in rows:
+            self._set_row(row, now)
+            known = self.table[row.partition]
+            stored.append((row.partition, known.version if known else row.version))
+        if stored:
+            self.out.send_durable(MASTER, RowsStored(self.uid, tuple(stored)))
+
+    def _names_me(self, row: PartitionRow) -> bool:
+        if any(v.node == self.me.node and v.store == self.me.store for v in row.voters):
+            return True
+        destination = row.active.destination if row.active else None
+        return destination is not None and (
+            (destination.node, destination.store) == (self.me.node, self.me.store)
+        )
+
+    def _set_row(self, row: PartitionRow, now: Now) -> None:
+        known = self.table[row.partition]
+        if known is not None and row.version <= known.version:
+            return
+        self.table[row.partition] = row
+        copy = self.copies.get(row.partition)
+        role = self.roles.get(row.partition)
+        carried: Primary | None = None
+        if role is not None and (row.primary != self.me or row.term != role.term):
+            if row.primary == self.me and role.persisted:
+                carried = role
+            else:
+                self.end_role(role)
+            role = None
+        if not self._names_me(row):
+            if copy is not None and copy.present and row.version > copy.version:
+                self._drop_fill(row.partition)
+                copy.evict(row)
+                self.touch(copy)
+            return
+        copy = self._copy(row.partition)
+        if row.version > copy.version:
+            copy.set_row(row)
+            self.touch(copy)
+        if role is not None:
+            role.follow(row)
+            activation.step(self, role, now)
+        elif row.primary == self.me and row.term >= copy.promise_term:
+            self._begin_role(copy, row, carried, now)
+        elif carried is not None:
+            self.end_role(carried)
+
+    def _begin_role(
+        self, copy: Copy, row: PartitionRow, carried: Primary | None, now: Now
+    ) -> None:
+        earlier = copy.promise_holder
+        activated = row.term == copy.promise_term and copy.last_term >= row.term
+        if activated or not copy.promise(row.term, self.me):
+            if carried is not None:
+                self.end_role(carried)
+            return  # a term is activated once: it takes a new one to serve again
+        self.touch(copy)
+        self._promise_moved(copy, earlier, self.me)
+        self._drop_fill(row.partition)
+        role = Primary(copy, row, self.me, now.boot_ms)
+        role.lease_wait_until = copy.lease_until
+        if carried is not None:
+            # The same process again, in a new term: it holds everything it has reserved, so the new
+            # term keeps it, and what waits for acknowledgement waits on.
+            role.waiters, role.pending = carried.waiters, carried.pending
+            role.turn = []
+            carried.waiters, carried.pending, carried.serving_until = deque(), {}, 0
+            self.dirty.pop(row.partition, None)
+        self.roles[row.partition] = role
+        self.primaries[row.partition] = role
+        activation.step(self, role, now)
+
+    def end_role(self, role: Primary) -> None:
+        """The role will never serve again: what waits for acknowledgements is unknown."""
+        partition = role.copy.partition
+        if self.roles.get(partition) is role:
+            del self.roles[partition]
+            self.primaries[partition] = None
+        self.dirty.pop(partition, None)
+        for waiter in role.waiters:
+            (self.finished.unknown if waiter.keys else self.finished.again).append(waiter)
+        role.waiters.clear()
+        role.pending.clear()
+        role.serving_until = 0
+
+    def _promise_moved(self, copy: Copy, earlier: Holder | None, holder: Holder) -> None:
+        if earlier is None or earlier.node == holder.node:
+            return
+        if earlier.node != self.me.node:
+            self.leases.promise_moved(earlier.node, self.uid, copy.partition, copy.promise_term)
+            until = self.leases.granted_until(earlier.node)
+            copy.lease_until = max(copy.lease_until, until)
+
+    def _drop_fill(self, partition: int) -> None:
+        fill = self.fills.pop(partition, None)
+        if fill is not None:
+            fill.abandon()
+            self.touch(fill.copy)
+
+    # --- messages --------------------------------------------------------------------------------
+
+    def receive(self, node: str, message: Message, now: Now) -> None:
+        """One message about this zone from another agent, or from the master (node MASTER)."""
+        self.now = now
+        match message:
+            case Append():
+                for batch in message.batches:
+                    self._append(node, batch)
+            case Acks():
+                for partition, term, lwm in message.entries:
+                    self._ack(node, partition, term, lwm)
+            case Fence():
+                self._fence(node, message)
+            case FenceAck():
+                role = self.roles.get(message.partition)
+                if role is not None:
+                    role.promised(node, message, now.boot_ms)
+                    activation.step(self, role, now)
+            case FenceRefused() | Rejected():
+                role = self.roles.get(message.partition)
+                if role is not None and role.term == message.term:
+                    activation.refused(self, role, node, message.promised)
+            case Sync():
+                self._sync(node, message)
+            case FetchUpdates() | FetchKeys() | FetchSnapshot():
+                self._supply(node, message)
+            case Updates():
+                self._take_updates(node, message)
+            case KeyRows():
+                self._take_keys(message)
+            case SnapshotChunk():
+                fill = self.fills.get(message.partition)
+                if fill is not None and fill.term == message.term:
+                    fill.take_chunk(message)
+                    self.touch(fill.copy)
+                    self._step_fill(fill)
+            case Unavailable():
+                pass  # asked again on a later tick
+            case PreparedRow():
+                self._prepare(message)
+            case Freeze():
+                role = self.roles.get(message.partition)
+                if role is not None and role.term == message.term:
+                    activation.freeze(self, role, message.migration_id, now)
+            case _:
+                raise TypeError(f"not a message about a zone's copies: {type(message).__name__}")
+
+    def _append(self, node: str, batch: Batch) -> None:
+        copy = self.copies.get(batch.partition)
+        if copy is None or copy.promise_term != batch.term:
+            promised = copy.promise_term if copy is not None else 0
+            self.out.send(node, Rejected(self.uid, batch.partition, batch.term, promised))
+            return
+        changed = False
+        for raw in batch.updates:
+            data = bytes(raw)
+            changed |= copy.hold(decode_update(data), data)
+        if batch.hwm > copy.known_hwm:
+            copy.known_hwm = batch.hwm
+        if batch.majority > copy.majority:
+            copy.majority = batch.majority
+        if batch.settled > copy.settled:
+            copy.settled = batch.settled
+            changed |= copy.purge_tombstones()
+        if changed:
+            self.touched[batch.partition] = copy
+            self.wrote = True
+        self.ack_due[batch.partition] = (node, copy, batch.term)
+
+    def _ack(self, node: str, partition: int, term: int, lwm: int) -> None:
+        role = self.roles.get(partition)
+        if role is None or role.term != term:
+            return
+        peer = role.peers.get(node)
+        if peer is None or not peer.promised:
+            return
+        if lwm > peer.lwm or not peer.adopted:
+            peer.progress_ms = self.now.boot_ms
+        first = not peer.adopted
+        peer.adopted = True
+        peer.lwm = max(peer.lwm, lwm)
+        if first or role.stage < 5 or role.row.active is not None or not peer.ready:
+            activation.step(self, role, self.now)
+        self.finished.answered.extend(role.advance())
+
+    def _fence(self, node: str, fence: Fence) -> None:
+        copy = self._copy(fence.partition)
+        earlier = copy.promise_holder
+        fresh = fence.term > copy.promise_term
+        if not copy.promise(fence.term, fence.holder):
+            self.out.send(
+                node, FenceRefused(self.uid, fence.partition, fence.term, copy.promise_term)
+            )
+            return
+        if fresh:
+            self.touch(copy)
+            role = self.roles.get(fence.partition)
+            if role is not None:
+                self.end_role(role)
+            self._drop_fill(fence.partition)
+            self._promise_moved(copy, earlier, fence.holder)
+        self.out.send_durable(
+            node,
+            FenceAck(
+                self.uid,
+                fence.partition,
+                fence.term,
+                self.me.store,
+                copy.lineage,
+                copy.lwm,
+                copy.held(),
+                max(0, copy.lease_until - self.now.boot_ms),
+                copy.adopted,
+            ),
+        )
+
+    def _sync(self, node: str, sync: Sync) -> None:
+        copy = self.copies.get(sync.partition)
+        if copy is None or copy.promise_term != sync.term:
+            promised = copy.promise_term if copy is not None else 0
+            self.out.send(node, Rejected(self.uid, sync.partition, sync.term, promised))
+            return
+        copy.known_hwm = max(copy.known_hwm, sync.hwm)
+        if copy.adopted:
+            self.ack_due[sync.partition] = (node, copy, sync.term)
+        elif sync.partition not in self.fills:
+            need = sync.lineage.last_first - 1
+            self._fill(Fill(copy, sync.lineage, need, node, self.settings))
+
+    def _fill(self, fill: Fill) -> None:
+        self.fills[fill.copy.partition] = fill
+        self.touch(fill.copy)
+        self._step_fill(fill)
+
+    def repair(self, copy: Copy, supplier: str) -> None:
+        """An adopted copy lacks updates it was told of: ask for them."""
+        self._fill(Fill(copy, copy.lineage, copy.known_hwm, supplier, self.settings))
+
+    def _step_fill(self, fill: Fill) -> None:
+        if fill.is_complete():
+            was_adopted = fill.copy.adopted
+            fill.finish()
+            self.touch(fill.copy)
+            del self.fills[fill.copy.partition]
+            self.ack_due[fill.copy.partition] = (fill.supplier, fill.copy, fill.term)
+            self.out.send(MASTER, fill.progress(self.uid, done=True))
+            if fill.is_full:
+                self.full_copies += 1
+                self.full_reasons[fill.full_reason] = self.full_reasons.get(fill.full_reason, 0) + 1
+                self.upkeep.survey(fill.copy)
+            elif not was_adopted:
+                self.delta_copies += 1
+            return
+        for node, message in fill.ask(self.uid, self.now.boot_ms):
+            self.out.send(node, message)
+
+    def _supply(self, node: str, ask: FetchUpdates | FetchKeys | FetchSnapshot) -> None:
+        copy = self.copies.get(ask.partition)
+        if copy is None:
+            self.out.send(node, Unavailable(self.uid, ask.partition, ask.term))
+            return
+        match ask:
+            case FetchUpdates():
+                chunk = self.settings.transfer_chunk_bytes * 4
+                self.out.send(node, supply_updates(self.uid, copy, ask, chunk))
+            case FetchKeys():
+                self.out.send(node, supply_keys(self.uid, copy, ask))
+            case FetchSnapshot():
+                self.upkeep.supply_later(node, copy, ask)
+
+    def supply_snapshot(self, node: str, copy: Copy, ask: FetchSnapshot) -> int:
+        """Send one piece of a snapshot; its bytes, for the rate limit."""
+        answer = supply_snapshot(self.uid, copy, ask)
+        self.out.send(node, answer)
+        return sum(len(r[0]) + len(r[4] or b"") for r in getattr(answer, "rows", ()))
+
+    def _take_updates(self, node: str, answer: Updates) -> None:
+        copy = self.copies.get(answer.partition)
+        if copy is None or copy.promise_term != answer.term:
+            return
+        fill = self.fills.get(answer.partition)
+        role = self.roles.get(answer.partition)
+        lineage = copy.lineage
+        if fill is not None:
+            lineage = fill.lineage
+        elif role is not None and role.plan is not None:
+            lineage = role.plan.lineage
+        changed = False
+        for raw in answer.updates:
+            data = bytes(raw)
+            update = decode_update(data)
+            if not lineage.is_divergent(update.term, update.counter):
+                changed |= copy.hold(update, data)
+        if changed:
+            self.touch(copy)
+        if fill is not None:
+            fill.take_updates(answer)
+            self._step_fill(fill)
+        elif role is not None:
+            activation.updates_came(self, role, node, answer.reaches_from)
+
+    def _take_keys(self, answer: KeyRows) -> None:
+        fill = self.fills.get(answer.partition)
+        role = self.roles.get(answer.partition)
+        if fill is not None and fill.term == answer.term:
+            fill.take_keys(answer)
+            self._step_fill(fill)
+        elif role is not None and role.term == answer.term:
+            activation.keys_came(self, role, answer)
+
+    def _prepare(self, message: PreparedRow) -> None:
+        row = message.row
+        copy = self.copies.get(row.partition)
+        reason = ""
+        if copy is None or copy.row is None or copy.version < row.version - 1:
+            return  # the row that starts the migration is on its way: the master asks again
+        active = copy.row.active
+        if copy.prepared == row and copy.prepared_migration == message.migration_id:
+            pass
+        elif copy.version == row.version and copy.row == row:
+            pass
+        elif copy.version >= row.version:
+            reason = f"row {copy.version} is committed here"
+        elif active is None or active.migration_id != message.migration_id:
+            reason = "another migration is active here"
+        elif active.destination != self.me:
+            reason = f"{self.me} is not its destination {active.destination}"
+        elif copy.last_term != copy.row.term:
+            reason = "this store has not caught up"
+        else:
+            copy.prepare(row, message.migration_id)
+            self.touch(copy)
+        self.out.send_durable(
+            MASTER,
+            Prepared(
+                self.uid, row.partition, message.migration_id, row.version, not reason, reason
+            ),
+        )
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def renew_leases(self) -> None:
+        """Leases changed: recount until when each role serves."""
+        held = {node: self.leases.held_until(node) for node in self.incarnations}
+        for role in self.roles.values():
+            role.renew(held)
+
+    def lease_moved(self, node: str, partition: int, term: int) -> None:
+        """`node` has promised this partition to another holder, in a higher term."""
+        role = self.roles.get(partition)
+        if role is not None and role.term < term and node in role.peers:
+            role.peers[node].promised = False
+            role.peers[node].adopted = False
+
+    def tick(self, now: Now) -> None:
+        """Everything that is due by time: retries, repairs, expiry, log bounds."""
+        self.now = now
+        self.upkeep.tick(now)
+        for role in list(self.roles.values()):
+            activation.tick(self, role, now)
+        for fill in list(self.fills.values()):
+            self._step_fill(fill)
+
+    # --- the turn --------------------------------------------------------------------------------
+
+    def commands_wrote(self, role: Primary) -> None:
+        """Commands reserved counters in this role: its updates leave with the turn."""
+        self.dirty[role.copy.partition] = role
+        self.touched[role.copy.partition] = role.copy
+        self.wrote = True
+
+    def flush(self, now: Now) -> Turn:
+        """End the turn: write the batch, then say what to send."""
+        self.now = now
+        if self.wrote:
+            try:
+                self.storage.commit()
+            except StorageFull:
+                self._refuse_turn()
+        if self.dirty:
+            self._send_appends()
+        turn = Turn(
+            self.out.at_once,
+            self.out.after_sync,
+            [(copy, copy.last_term, copy.lwm) for copy in self.touched.values()],
+            list(self.ack_due.values()),
+            self.adopting,
+            self.wrote,
+        )
+        self.out = Outbox()
+        self.touched = {}
+        self.ack_due = {}
+        self.adopting = []
+        self.wrote = False
+        return turn
+
+    def _send_appends(self) -> None:
+        groups: dict[tuple[str, ...], list[Batch]] = {}
+        for role in self.dirty.values():
+            if not role.turn:
+                continue
+            copy = role.copy
+            peers = tuple(node for node, peer in role.peers.items() if peer.promised)
+            if peers:
+                groups.setdefault(peers, []).append(upkeep.batch_of(role, role.turn))
+            copy.known_hwm = copy.lwm
+            role.turn = []
+        self.dirty = {}
+        for peers, batches in groups.items():
+            message = Append(self.uid, tuple(batches))
+            for node in peers:
+                self.out.send(node, message)
+
+    def _refuse_turn(self) -> None:
+        """The batch was not written: go back to what the storage holds."""
+        for copy in self.touched.values():
+            lwm = copy.lwm
+            copy.recover()
+            role = self.roles.get(copy.partition)
+            if role is None:
+                continue
+            role.turn = []
+            while role.waiters and role.waiters[-1].counter > copy.lwm:
+                self.finished.refused.append(role.waiters.pop())
+            role.pending = {k: c for k, c in role.pending.items() if c <= copy.lwm}
+            if lwm != copy.lwm and not role.persisted:
+                self.end_role(role)
+        for partition in list(self.fills):
+            if partition in self.touched:
+                del self.fills[partition]
+        for role in self.adopting:
+            self.end_role(role)
+        self.dirty = {}
+        self.touched = {}
+        self.ack_due = {}
+        self.adopting = []
+        self.out.after_sync = []
+
+    def synced(self, turn: Turn, now: Now) -> list[tuple[str, Message]]:
+        """The turn's batch is durable: what may be claimed now."""
+        self.now = now
+        for copy, last_term, lwm in turn.durable:
+            if copy.last_term == last_term and lwm > copy.durable_lwm:
+                copy.durable_lwm = lwm
+                role = self.roles.get(copy.partition)
+                if role is not None:
+                    self.finished.answered.extend(role.advance())
+        for role in turn.adopted:
+            if self.roles.get(role.copy.partition) is role:
+                role.persisted = True
+                activation.step(self, role, now)
+        sends = turn.after_sync
+        by_node: dict[str, list[tuple[int, int, int]]] = {}
+        for node, copy, term in turn.acks:
+            if copy.last_term == term:
+                entry = (copy.partition, term, copy.durable_lwm)
+                by_node.setdefault(node, []).append(entry)
+        for node, entries in by_node.items():
+            sends.append((node, Acks(self.uid, tuple(entries))))
+        return sends
+
+    def take_finished(self) -> Finished:
+        """Waiters whose wait ended since the last call."""
+        finished = self.finished
+        if finished.answered or finished.unknown or finished.again or finished.refused:
+            self.finished = Finished([], [], [], [])
+        return finished
+
+    # --- reports ---------------------------------------------------------------------------------
+
+    def inventory(self) -> tuple[CopyReport, ...]:
+        """Every copy, for the master; what it was told before is told again."""
+        for role in self.roles.values():
+            role.asked.clear()
+        return tuple(
+            self.copies[partition].report()
+            for partition in sorted(self.copies)
+            if self.copies[partition].present
+        )
+
+    def troubles(self, now: Now) -> tuple[Trouble, ...]:
+        """Roles that are stuck, and rows that name us primary though no role can serve them."""
+        stuck = [activation.trouble(self, role, now) for role in self.roles.values()]
+        idle = [
+            Trouble(self.uid, row.partition, row.term, "no-role", activation.TROUBLE_AFTER_MS)
+            for row in self.table
+            if row is not None and row.primary == self.me and row.partition not in self.roles
+        ]
+        return tuple([trouble for trouble in stuck if trouble is not None] + idle)

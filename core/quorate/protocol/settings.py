@@ -1,0 +1,60 @@
+"""Bounds and intervals of the protocol, with the reason for each default."""
+
+import msgspec
+
+
+class ProtocolSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """All in milliseconds unless the name says otherwise."""
+
+    lease_ms: int = 2000
+    """How long a voter's promise not to serve others lasts after a heartbeat; a lost primary costs
+    at most this much, a shorter one costs more heartbeats and falls to shorter pauses."""
+
+    lease_margin_ms: int = 100
+    """What the holder counts less than the grantor: clocks of two machines may drift by 5 %."""
+
+    heartbeat_ms: int = 400
+    """How often agents ask each other for leases; several fit into one lease."""
+
+    retry_ms: int = 500
+    """When an unanswered request is sent again."""
+
+    repair_ms: int = 300
+    """How long a gap may stand before its updates are asked for: younger ones are in flight."""
+
+    announce_ms: int = 1000
+    """How often an idle primary tells its copies where it stands."""
+
+    failure_detection_ms: int = 3000
+    """Silence after which the master takes a node for left (Hazelcast's and Ignite's are 10 s and
+    more; ours is short because leaving costs no copies at once)."""
+
+    replacement_delay_ms: int = 10_000
+    """How long a lost voter is waited for before a spare takes its place: restarts are shorter."""
+
+    migration_bound_ms: int = 30_000
+    """After this long between Freeze and commit a migration is given up (version + 2)."""
+
+    activation_bound_ms: int = 5_000
+    """After this long without Activated the master tries another voter."""
+
+    park_bound_ms: int = 5_000
+    """How long a command waits for a serving primary before CLUSTERDOWN."""
+
+    log_bytes_max: int = 64 * 1024 * 1024
+    """Update log of one zone on one agent, shared evenly by its copies."""
+
+    log_age_max_ms: int = 3_600_000
+    """Older updates leave the log even when there is room."""
+
+    transfer_chunk_bytes: int = 256 * 1024
+    """One piece of a transfer: small enough not to delay heartbeats behind it."""
+
+    transfer_bytes_per_s: int = 200 * 1024 * 1024
+    """What one agent supplies per second: transfers must leave room for clients."""
+
+    migrations_per_node: int = 8
+    """Migrations under way per destination or source node."""
+
+
+DEFAULTS = ProtocolSettings()
