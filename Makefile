@@ -46,12 +46,14 @@ control-plane: setup ## find or build etcd, kube-apiserver, kube-controller-mana
 bench: setup ## measure beside redis-server; figures go to docs/benchmarks.md
 	$(PY) benchmarks/run.py
 
+UV_COMPILE = $(VENV)/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+  --no-emit-index-url --no-annotate --custom-compile-command "make constraints"
+
 constraints: setup ## resolve pyproject.toml anew into the constraints files
-	$(PY) -m pip install --quiet --disable-pip-version-check --target $(VENV)/uv uv
-	$(VENV)/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
-	  --custom-compile-command "make constraints" --all-extras --group dev --output-file constraints.txt pyproject.toml
-	$(VENV)/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
-	  --custom-compile-command "make constraints" --group build --constraint constraints.txt --output-file constraints-build.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/uv uv
+	$(UV_COMPILE) --all-extras --group dev --output-file constraints.txt pyproject.toml
+	$(UV_COMPILE) --group build --constraint constraints.txt --output-file constraints-build.txt
+	$(UV_COMPILE) --group go --output-file constraints-go.txt
 
 clean: ## forget what these commands made here (not the data in .quorate)
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -18,6 +18,8 @@ import pytest
 
 from quorate_control_plane.binaries import BINARIES, find_binaries
 
+pytest_plugins = ["quorate_control_plane.fixtures"]
+
 
 @dataclass(frozen=True, slots=True)
 class Part:

@@ -1,0 +1,168 @@
+"""The control plane that other tests lean on: it works, it can be disturbed, it leaves nothing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from quorate_control_plane.binaries import KUBERNETES_VERSION, find_binaries
+from quorate_control_plane.control_plane import ControlPlane
+from quorate_control_plane.fixtures import CRDS, Kubectl
+from quorate_control_plane.keeper import start_time
+
+pytestmark = pytest.mark.integration
+
+
+def wait_until(is_true: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not is_true():
+        assert time.monotonic() < deadline, f"not in {timeout_s} s: {what}"
+        time.sleep(0.05)
+
+
+def processes_about(text: str) -> list[str]:
+    """Command lines of this machine's living processes that contain `text`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue  # it has ended meanwhile
+        if text in command:
+            found.append(command)
+    return found
+
+
+def test_the_server_answers_kubectl(kubectl: Kubectl) -> None:
+    version = json.loads(kubectl("version", "--output=json").stdout)
+
+    assert version["serverVersion"]["gitVersion"].startswith("v1.")
+    if not os.environ.get("KUBEBUILDER_ASSETS"):
+        assert version["clientVersion"]["gitVersion"].startswith(KUBERNETES_VERSION[:3])
+
+
+def test_it_knows_the_projects_resources(kubectl: Kubectl) -> None:
+    names = kubectl("get", "crd", "--output=name").stdout.split()
+
+    assert len(names) == len(list(CRDS.glob("*.yaml")))
+
+
+def test_children_of_a_deleted_owner_are_collected(kubectl: Kubectl, namespace: str) -> None:
+    here = f"--namespace={namespace}"
+    kubectl("create", "configmap", "owner", here)
+    uid = kubectl("get", "configmap", "owner", here, "--output=jsonpath={.metadata.uid}").stdout
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}
+    metadata = {"name": "child", "ownerReferences": [owner]}
+    child = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    kubectl("create", "--filename=-", here, stdin=json.dumps(child))
+
+    kubectl("delete", "configmap", "owner", here)
+
+    kubectl("wait", "--for=delete", "configmap/child", here, "--timeout=30s")
+
+
+def test_another_user_may_do_only_what_rbac_grants(
+    control_plane: ControlPlane, kubectl: Kubectl, namespace: str
+) -> None:
+    here = f"--namespace={namespace}"
+    as_jane = f"--kubeconfig={control_plane.kubeconfig_for('jane')}"
+    kubectl("create", "role", "reader", here, "--verb=list", "--resource=configmaps")
+    kubectl("create", "rolebinding", "jane", here, "--role=reader", "--user=jane")
+
+    kubectl("get", "configmaps", here, as_jane)
+    refused = kubectl("get", "secrets", here, as_jane, check=False)
+
+    assert refused.returncode != 0
+    assert 'User "jane" cannot list resource "secrets"' in refused.stderr
+
+
+def test_objects_outlive_a_killed_api_server(
+    control_plane: ControlPlane, kubectl: Kubectl, namespace: str
+) -> None:
+    kubectl("create", "configmap", "kept", f"--namespace={namespace}")
+    before = control_plane.api_server.pid
+
+    control_plane.api_server.kill()
+    control_plane.api_server.start()
+    control_plane.wait_ready()
+
+    assert control_plane.api_server.pid != before
+    kubectl("get", "configmap", "kept", f"--namespace={namespace}")
+
+
+def test_a_paused_api_server_answers_nobody_until_resumed(
+    control_plane: ControlPlane, kubectl: Kubectl
+) -> None:
+    control_plane.api_server.pause()
+    try:
+        silent = kubectl("get", "--raw=/readyz", "--request-timeout=1s", check=False)
+    finally:
+        control_plane.api_server.resume()
+
+    assert silent.returncode != 0
+    control_plane.wait_ready()
+
+
+RUN_AND_WAIT = """
+import sys, time
+from pathlib import Path
+from quorate_control_plane.binaries import find_binaries
+from quorate_control_plane.control_plane import ControlPlane
+with ControlPlane(find_binaries()) as control_plane:
+    print(control_plane.folder, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_when_the_test_run_is_ended(end: signal.Signals, tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.Popen(
+        [sys.executable, "-c", RUN_AND_WAIT],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert run.stdout is not None
+    with run.stdout:
+        folder = Path(run.stdout.readline().strip())
+    assert folder.parent == tmp_path
+    assert len(processes_about(str(folder))) == 4  # three components and the keeper
+
+    run.send_signal(end)
+    run.wait(60)
+
+    wait_until(lambda: not processes_about(str(folder)), f"no process of {folder}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_left_when_the_start_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    binaries = find_binaries()
+    assert binaries is not None
+    broken = ControlPlane({**binaries, "kube-apiserver": Path("/bin/false")})
+
+    with pytest.raises(RuntimeError, match="kube-apiserver does not run"):
+        broken.start()
+
+    assert list(tmp_path.iterdir()) == []
+    assert processes_about(str(tmp_path)) == []
+
+
+def test_a_start_time_tells_a_process_from_its_successor() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert child.stdin is not None
+
+    assert start_time(child.pid) is not None
+    child.stdin.close()
+    child.wait(20)
+    assert start_time(child.pid) is None

@@ -1,0 +1,262 @@
+"""How a real Kubernetes control plane runs for a test: etcd, API server, controller manager.
+
+Everything of a run lives in one folder under the temporary directory, listens on loopback and ends
+with the run.  There is no kubelet and no scheduler: no pod ever runs.
+"""
+
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from quorate_control_plane import keeper
+from quorate_control_plane.certificates import Authority, KeyPair
+from quorate_control_plane.components import Component
+
+_NAMES = (
+    "DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1"
+)
+# Below the range from which the kernel takes ports for outgoing connections, so that none of those
+# can take a port between our look and the component's bind.
+_PORTS = range(18000, 32000)
+_CONTROLLERS_READY = (
+    "/api/v1/namespaces/default/serviceaccounts/default",
+    "/api/v1/namespaces/default/configmaps/kube-root-ca.crt",
+)
+
+
+class ControlPlane:
+    """A control plane; `with ControlPlane(binaries) as control_plane:` starts and ends it.
+
+    `crds`: a folder of manifests to be known before the controller manager starts.  Later ones work
+    too, but it reads discovery every 30 s only: children of their objects would be collected late.
+    """
+
+    def __init__(self, binaries: Mapping[str, Path], *, crds: Path | None = None) -> None:
+        self._binaries = binaries
+        self._crds = crds
+        self.folder = Path()
+        self.kubeconfig = Path()
+        self.server = ""
+        self.components: dict[str, Component] = {}
+        self._keeper: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def etcd(self) -> Component:
+        return self.components["etcd"]
+
+    @property
+    def api_server(self) -> Component:
+        return self.components["kube-apiserver"]
+
+    @property
+    def controller_manager(self) -> Component:
+        return self.components["kube-controller-manager"]
+
+    def start(self) -> None:
+        """Start everything and wait until it works; on any failure nothing stays behind."""
+        self.folder = Path(tempfile.mkdtemp(prefix="quorate-control-plane-"))
+        self._keeper = self._start_keeper()
+        try:
+            self._define()
+            self.etcd.start()
+            self.api_server.start()
+            self.wait_ready()
+            if self._crds is not None and any(self._crds.glob("*.yaml")):
+                self.kubectl("apply", "--filename", str(self._crds))
+                self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+            self.controller_manager.start()
+            self.wait_controllers_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End every process and remove the folder, whatever state they are in."""
+        if self._keeper is None:
+            return
+        assert self._keeper.stdin is not None
+        assert self._keeper.stdout is not None
+        self._keeper.stdin.close()
+        self._keeper.wait(60)
+        self._keeper.stdout.close()
+        self._keeper = None
+        for component in self.components.values():
+            component.forget()
+
+    def wait_ready(self, timeout_s: float = 120) -> None:
+        """Wait until the API server says it is ready."""
+        self._wait_for(self.api_server, "/readyz", timeout_s)
+
+    def wait_controllers_ready(self, timeout_s: float = 120) -> None:
+        """Wait until the controllers have given namespace default what every namespace has."""
+        for path in _CONTROLLERS_READY:
+            self._wait_for(self.controller_manager, path, timeout_s)
+
+    def kubectl(
+        self, *arguments: str, stdin: str | None = None, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Run kubectl as an administrator; a failure raises with what kubectl said."""
+        command = [str(self._binaries["kubectl"]), f"--kubeconfig={self.kubeconfig}"]
+        command += [f"--cache-dir={self.folder / 'kubectl'}", *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=90)
+        if check and done.returncode != 0:
+            raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr or done.stdout}")
+        return done
+
+    def kubeconfig_for(self, user: str, *groups: str) -> Path:
+        """A kubeconfig file for one more user, who may do what RBAC grants and no more."""
+        subject = "".join(f"/O={group}" for group in groups) + f"/CN={user}"
+        name = user.replace(":", "-")
+        pair = self._authority.issue(name, subject, f"DNS:{name}")
+        return self._authority.kubeconfig(name, pair, self.server)
+
+    # -- how it is put together --------------------------------------------------------------------
+
+    def _define(self) -> None:
+        for name in ("log", "run"):
+            (self.folder / name).mkdir()
+        ports = _free_ports()
+        etcd_url = f"http://127.0.0.1:{next(ports)}"
+        peer_url = f"http://127.0.0.1:{next(ports)}"
+        api_port = next(ports)
+        self.server = f"https://127.0.0.1:{api_port}"
+        self._authority = Authority(self.folder / "pki")
+        admin = self._authority.issue("admin", "/O=system:masters/CN=admin", "DNS:admin")
+        self.kubeconfig = self._authority.kubeconfig("admin", admin, self.server)
+        self._web = _web_client(self._authority.pair, admin)
+        self._add("etcd", self._etcd_flags(etcd_url, peer_url))
+        self._add("kube-apiserver", self._api_server_flags(etcd_url, api_port))
+        self._add("kube-controller-manager", self._controller_manager_flags(next(ports)))
+
+    def _add(self, name: str, flags: Mapping[str, str | Path]) -> None:
+        command = [str(self._binaries[name])]
+        command += [f"--{flag}={value}" for flag, value in flags.items()]
+        self.components[name] = Component(name, self.folder, command)
+
+    def _etcd_flags(self, client_url: str, peer_url: str) -> dict[str, str | Path]:
+        return {
+            "data-dir": self.folder / "etcd",
+            "unsafe-no-fsync": "true",  # a power loss ends the test anyway
+            "log-level": "warn",
+            "listen-client-urls": client_url,
+            "advertise-client-urls": client_url,
+            "listen-peer-urls": peer_url,
+            "initial-advertise-peer-urls": peer_url,
+            "initial-cluster": f"default={peer_url}",
+        }
+
+    def _api_server_flags(self, etcd_url: str, port: int) -> dict[str, str | Path]:
+        serving = self._authority.issue("apiserver", "/CN=kube-apiserver", _NAMES)
+        accounts = self._authority.issue("accounts", "/CN=accounts", "DNS:accounts")
+        return {
+            "etcd-servers": etcd_url,
+            "bind-address": "127.0.0.1",
+            "advertise-address": "127.0.0.1",
+            "secure-port": str(port),
+            "tls-cert-file": serving.certificate,
+            "tls-private-key-file": serving.key,
+            "client-ca-file": self._authority.pair.certificate,
+            "authorization-mode": "RBAC",
+            "service-account-issuer": "https://kubernetes.default.svc",
+            "service-account-key-file": accounts.certificate,
+            "service-account-signing-key-file": accounts.key,
+            "service-cluster-ip-range": "10.96.0.0/24",
+            "profiling": "false",
+        }
+
+    def _controller_manager_flags(self, port: int) -> dict[str, str | Path]:
+        user = "system:kube-controller-manager"
+        pair = self._authority.issue("kube-controller-manager", f"/CN={user}", "DNS:localhost")
+        kubeconfig = self._authority.kubeconfig("kube-controller-manager", pair, self.server)
+        return {
+            "kubeconfig": kubeconfig,
+            "authentication-kubeconfig": kubeconfig,
+            "authorization-kubeconfig": kubeconfig,
+            "bind-address": "127.0.0.1",
+            "secure-port": str(port),
+            "leader-elect": "false",
+            "use-service-account-credentials": "true",
+            "service-account-private-key-file": self.folder / "pki" / "accounts.key",
+            "root-ca-file": self._authority.pair.certificate,
+            "profiling": "false",
+            "kube-api-qps": "500",  # the default of 20 a second makes the start 5 s longer
+            "kube-api-burst": "1000",
+        }
+
+    def _start_keeper(self) -> subprocess.Popen[bytes]:
+        try:
+            started = subprocess.Popen(
+                [sys.executable, "-I", keeper.__file__, str(self.folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+            )
+            assert started.stdout is not None
+            started.stdout.readline()  # from here on it survives a Ctrl-C
+        except BaseException:
+            shutil.rmtree(self.folder)
+            raise
+        return started
+
+    # -- asking it ---------------------------------------------------------------------------------
+
+    def _get(self, path: str) -> bool:
+        try:
+            with self._web.open(self.server + path, timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:  # refused, time-out, or an HTTP status that says not yet
+            return False
+
+    def _wait_for(self, component: Component, path: str, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not self._get(path):
+            for each in (self.etcd, self.api_server, component):
+                if not each.is_alive():
+                    raise RuntimeError(f"{each.name} does not run: {each.log_tail()}")
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no {path} in {timeout_s} s: {component.log_tail()}")
+            time.sleep(0.05)
+
+
+def _free_ports() -> Iterator[int]:
+    """Ports nobody listens on; two runs that start together look from different places."""
+    offset = time.monotonic_ns() // 1000 % len(_PORTS)
+    for step in range(len(_PORTS)):
+        port = _PORTS[(offset + step) % len(_PORTS)]
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        yield port
+
+
+def _web_client(authority: KeyPair, client: KeyPair) -> urllib.request.OpenerDirector:
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    context.load_cert_chain(client.certificate, client.key)
+    return urllib.request.build_opener(
+        urllib.request.ProxyHandler({}),  # loopback, whatever the environment says of proxies
+        urllib.request.HTTPSHandler(context=context),
+    )
