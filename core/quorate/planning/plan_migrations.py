@@ -1,0 +1,285 @@
+"""Which migrations bring one partition's row to its target, in which order.
+
+Source: docs/protocol.md, section 5, planner `Minimal`.  Stateless and pure: the same row and target
+give the same steps, and a plan that stops after any step is planned again from there without
+copying anything twice.
+
+A step is one atomic change of one row: at most one newcomer, any reordering, at most one leaver.
+Newcomers are the only steps that copy data, so there are exactly |target - current| of them.
+
+    repairs     newcomer for a lost leaver (MOVE), or into a free place (COPY, SHIFT_DOWN)
+    hand-over   an existing backup becomes the primary (SWAP)
+    moves       newcomer for a leaver that is online (MOVE), hottest place first
+    leavers     without a newcomer (DROP), offline ones first
+    order       backups change places among themselves (SHIFT_UP)
+
+Index 0 changes only to the step's destination: one node is asked to confirm the last counter and
+becomes the holder of the new term.  Hence a leaving primary hands over in a step of its own, unless
+the newcomer is the next primary.
+"""
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from quorate.facts.errors import InvariantError
+from quorate.facts.partition_row import MigrationKind
+
+Replicas = tuple[str | None, ...]
+
+
+class PlannedMigration(msgspec.Struct, frozen=True):
+    """One step; `replicas` and `voters` are the row after its commit.
+
+    `source`: of a MOVE or DROP the leaver (which may be lost), of a SHIFT_DOWN who gives up its
+    place, of a SWAP the old primary, of a SHIFT_UP who moves up, of a COPY None.
+    `destination`: the newcomer, of a SWAP the new primary, otherwise None.
+    """
+
+    kind: MigrationKind
+    source: str | None
+    destination: str | None
+    newcomer: str | None
+    leaver: str | None
+    replicas: Replicas
+    voters: tuple[str, ...]
+
+
+def plan_migrations(
+    replicas: Sequence[str | None],
+    voters: Sequence[str],
+    target: Sequence[str | None],
+    lost: Collection[str] = (),
+) -> tuple[PlannedMigration, ...]:
+    """The steps from the row (`replicas`, `voters`) to `target`; () when there is nothing to do.
+
+    `replicas` has None where a voter is offline, `target` names the wanted owners by replica index.
+    A member of the target that votes but does not own (offline, or filling again) is waited for:
+    its place stays None, and no copy is dropped on its account.  A member that is `lost` and has
+    no vote is left out.  Without a primary at index 0 nothing can be copied: ().
+    """
+    if tuple(replicas) == tuple(target) and len(voters) == len(target) and not lost:
+        return ()  # nearly every row, nearly always
+    goal = _Goal(replicas, voters, target, lost)
+    row = goal.start
+    if not row or row[0] is None or not goal.wanted:
+        return ()
+    votes = list(voters)
+    pairs = goal.pairs()
+    repairs = [(new, old) for new, old in pairs if old is None or old not in row]
+    moves = [(new, old) for new, old in pairs if old is not None and old in row]
+
+    steps: list[PlannedMigration] = []
+
+    def step(newcomer: str | None, leaver: str | None, primary: str) -> None:
+        nonlocal row
+        after = goal.arrange(row, newcomer, leaver, primary)
+        if newcomer is None and leaver is None and after == row:
+            return
+        if leaver is not None and newcomer is not None:
+            votes[votes.index(leaver)] = newcomer
+        elif leaver is not None:
+            votes.remove(leaver)
+        elif newcomer is not None:
+            votes.append(newcomer)
+        steps.append(_named(row, newcomer, leaver, after, tuple(votes)))
+        row = after
+
+    def primary_with(newcomer: str | None) -> str:
+        """Who is at index 0 after a step: as before, unless the newcomer is meant to be."""
+        now = row[0]
+        assert now is not None
+        return newcomer if newcomer == goal.primary else now
+
+    for newcomer, leaver in repairs:
+        step(newcomer, leaver, primary_with(newcomer))
+    if row[0] != goal.primary and goal.primary in row:
+        step(None, None, goal.primary)
+    for newcomer, leaver in moves:
+        step(newcomer, leaver, primary_with(newcomer))
+    for leaver in goal.leavers_of(row, votes):
+        if leaver not in row or len(_owners(row)) > len(goal.wanted):
+            step(None, leaver, primary_with(None))
+    step(None, None, goal.primary)
+    return tuple(steps)
+
+
+def is_reached(
+    replicas: Sequence[str | None],
+    voters: Sequence[str],
+    target: Sequence[str | None],
+    lost: Collection[str] = (),
+) -> bool:
+    """Whether the row is what `target` asks for, as far as who is online permits."""
+    goal = _Goal(replicas, voters, target, lost)
+    return goal.is_final(goal.start) and sorted(voters) == sorted(goal.wanted)
+
+
+def check_plan(
+    replicas: Sequence[str | None],
+    voters: Sequence[str],
+    target: Sequence[str | None],
+    steps: Sequence[PlannedMigration],
+    lost: Collection[str] = (),
+) -> None:
+    """Raise InvariantError unless every step is one safe atomic change and the last one arrives.
+
+    I-1: no step takes the OWNING copies below min(before, target).  I-8: each step stands alone
+    (one newcomer, one leaver, everybody else stays), and no node is copied to without need.
+    """
+    goal = _Goal(replicas, voters, target, lost)
+    row, votes = goal.start, tuple(voters)
+    for number, step in enumerate(steps, 1):
+        _check_step(f"step {number} of the plan for {target}: {step}", goal, row, votes, step)
+        row, votes = step.replicas, step.voters
+    copied = [step.newcomer for step in steps if step.newcomer is not None]
+    if sorted(copied) != sorted(goal.newcomers) and steps:
+        raise InvariantError(f"plan for {target} copies to {copied}, needed: {goal.newcomers}")
+    if not goal.start or goal.start[0] is None or not goal.wanted:
+        return
+    kept = [node for node in goal.leavers_of(row, votes) if node in row]
+    if kept and len(_owners(row)) <= len(goal.wanted):
+        return  # they leave when the members that the target waits for are back
+    if kept or not goal.is_final(row) or sorted(votes) != sorted(goal.wanted):
+        raise InvariantError(f"plan for {target} from {replicas} ends at {row}, voters {votes}")
+
+
+def _check_step(
+    what: str, goal: "_Goal", row: Replicas, votes: tuple[str, ...], step: PlannedMigration
+) -> None:
+    gone = set() if step.leaver is None else {step.leaver}
+    come = set() if step.newcomer is None else {step.newcomer}
+    owners, after = _owners(row), _owners(step.replicas)
+    if sorted(after) != sorted((set(owners) - gone) | come):
+        raise InvariantError(f"I-8: {what} changes more owners than it says, from {row}")
+    if sorted(step.voters) != sorted((set(votes) - gone) | come) or not gone <= set(votes):
+        raise InvariantError(f"I-8: {what} changes more voters than it says, from {votes}")
+    if come & set(votes):
+        raise InvariantError(f"I-8: {what} copies to a voter of {votes}")
+    if row == step.replicas and votes == step.voters:
+        raise InvariantError(f"I-8: {what} changes nothing")
+    if step.replicas[0] is None or step.replicas[0] not in (row[0], step.destination):
+        raise InvariantError(f"I-8: {what} makes a primary of neither the old one nor destination")
+    if len(after) < min(len(owners), len(goal.wanted)):
+        raise InvariantError(f"I-1: {what} leaves {len(after)} OWNING copies of {len(owners)}")
+
+
+class _Goal:
+    """The target as far as it can be reached now, and how to get nearer to it.
+
+    `wanted` are the members in order of replica index, `places` the replicas row aimed at.
+    """
+
+    __slots__ = ("newcomers", "places", "primary", "start", "voters", "wanted")
+
+    def __init__(
+        self,
+        replicas: Sequence[str | None],
+        voters: Sequence[str],
+        target: Sequence[str | None],
+        lost: Collection[str],
+    ) -> None:
+        self.start: Replicas = tuple(None if node in lost else node for node in replicas)
+        self.voters = tuple(voters)
+        places = [node if node in voters or node not in lost else None for node in target]
+        self.wanted = tuple(node for node in places if node is not None)
+        self.newcomers = tuple(node for node in self.wanted if node not in voters)
+        online = [node for node in self.wanted if node not in voters or node in self.start]
+        if online and places[0] not in online:
+            # The intended primary is not there: who is primary stays it, else the hottest member.
+            now = self.start[0] if self.start else None
+            stand_in = now if now in online else online[0]
+            at = places.index(stand_in)
+            places[0], places[at] = places[at], stand_in
+        self.primary = places[0] if online and places[0] is not None else ""
+        self.places = [node if node in online else None for node in places]
+
+    def pairs(self) -> list[tuple[str, str | None]]:
+        """Each newcomer with the voter it replaces (None: a free place), hottest place first.
+
+        Whoever holds the newcomer's own place goes first, so that a leaving primary is replaced
+        by the next one; then lost voters, then backups from the coldest, the primary last.
+        """
+        leavers = self.leavers_of(self.start, self.voters)
+        replaced: dict[str, str] = {}
+        for newcomer in self.newcomers:
+            at = self.places.index(newcomer)
+            holder = self.start[at] if at < len(self.start) else None
+            if holder in leavers:
+                leavers.remove(holder)
+                replaced[newcomer] = holder
+        for newcomer in self.newcomers:
+            if newcomer not in replaced and leavers:
+                replaced[newcomer] = leavers.pop(0)
+        ordered = sorted(self.newcomers, key=self.places.index)
+        return [(newcomer, replaced.get(newcomer)) for newcomer in ordered]
+
+    def leavers_of(self, row: Replicas, votes: Sequence[str]) -> list[str]:
+        """Voters the target does not name: offline ones, then the coldest, the primary last."""
+        offline = [node for node in votes if node not in row and node not in self.wanted]
+        online = [node for node in reversed(row) if node is not None and node not in self.wanted]
+        return offline + online
+
+    def arrange(
+        self, row: Replicas, newcomer: str | None, leaver: str | None, primary: str
+    ) -> Replicas:
+        """The row after a step: `primary` first, the others as near to their places as it goes."""
+        owners = [node for node in row if node is not None and node != leaver]
+        if newcomer is not None:
+            owners.append(newcomer)
+        after: list[str | None] = [None] * max(len(row), len(self.places), len(owners))
+        after[0] = primary
+        left = [node for node in owners if node != primary]
+        for at, node in enumerate(self.places):
+            if at and node is not None and node in left:
+                after[at] = node
+                left.remove(node)
+        for node in left[:]:
+            at = row.index(node) if node in row else 0
+            if after[at] is None:
+                after[at] = node
+                left.remove(node)
+        for node in left:
+            after[after.index(None)] = node
+        while len(after) > len(self.places) and after[-1] is None:
+            after.pop()
+        return tuple(after)
+
+    def is_final(self, row: Replicas) -> bool:
+        """Whether everybody is where the target wants it."""
+        width = max(len(row), len(self.places))
+        return [*row, *[None] * (width - len(row))] == [
+            *self.places,
+            *[None] * (width - len(self.places)),
+        ]
+
+
+def _owners(row: Replicas) -> list[str]:
+    return [node for node in row if node is not None]
+
+
+def _named(
+    row: Replicas,
+    newcomer: str | None,
+    leaver: str | None,
+    after: Replicas,
+    voters: tuple[str, ...],
+) -> PlannedMigration:
+    """The step with its kind and its source, as the class above words them."""
+    destination, source = newcomer, leaver
+    if newcomer is not None and leaver is not None:
+        kind = MigrationKind.MOVE
+    elif newcomer is not None:
+        at = after.index(newcomer)
+        source = row[at] if at < len(row) else None
+        kind = MigrationKind.COPY if source is None else MigrationKind.SHIFT_DOWN
+    elif leaver is not None:
+        kind = MigrationKind.DROP
+    elif row[0] != after[0]:
+        kind, source, destination = MigrationKind.SWAP, row[0], after[0]
+    else:
+        kind = MigrationKind.SHIFT_UP
+        source = next(
+            (n for at, n in enumerate(after) if n is not None and row.index(n) > at), None
+        )
+    return PlannedMigration(kind, source, destination, newcomer, leaver, after, voters)
