@@ -1,0 +1,1 @@
+"""The agent: keeps copies, orders updates where it is primary, speaks to clients and peers."""

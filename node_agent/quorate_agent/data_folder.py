@@ -1,0 +1,332 @@
+"""Who an agent is, as its data folder says: its store, how often it started, what it must remember.
+
+    folder.json      format, cluster, node, store, incarnation, master term, zones, checksum
+    lock             locked while an agent lives over the folder; its process id inside
+    zones/<uid>/     one database per Persistent zone
+    set-aside-<n>/   what an earlier store of this node held, with the reason; never read again
+
+A store is what promises are bound to.  Whatever loses a part of the folder must not go unnoticed
+under the same store: what does not fit together is refused.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import uuid
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from quorate.facts.errors import QuorateError
+from quorate_agent.durable_file import sync_folder, write_durably
+
+FORMAT_VERSION: Final = 1
+_IDENTITY: Final = "folder.json"
+_LOCK: Final = "lock"
+_ZONES: Final = "zones"
+_MOVING: Final = "set-aside.json"
+
+
+class FolderRefused(QuorateError):
+    """The folder cannot be used: names the file, what was found and expected, the way out."""
+
+
+class _Identity(msgspec.Struct, frozen=True):
+    format: int
+    cluster: str
+    node: str
+    store: str
+    incarnation: int
+    master_term: int
+    zones: tuple[str, ...]
+    check: int = 0
+
+    def checked(self) -> "_Identity":
+        """The same with the checksum that belongs to it."""
+        plain = msgspec.structs.replace(self, check=0)
+        return msgspec.structs.replace(plain, check=zlib.crc32(msgspec.json.encode(plain)))
+
+
+class _Moving(msgspec.Struct, frozen=True):
+    """A setting aside under way: finished at the next start if it was interrupted."""
+
+    number: int
+    reason: str
+    cluster: str
+    node: str
+    store: str
+    master_term: int
+
+
+def new_store_id() -> str:
+    """A store id nobody else has."""
+    return uuid.uuid4().hex
+
+
+class DataFolder:
+    """An open, locked data folder.  `incarnation` counts this start already, durably."""
+
+    def __init__(self, path: Path, lock: int, identity: _Identity) -> None:
+        self.path = path
+        self._lock = lock
+        self._identity = identity
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        cluster: str,
+        node: str,
+        make_store_id: Callable[[], str] = new_store_id,
+    ) -> Self:
+        """Open or create the folder of agent `node` of `cluster`.  Raises FolderRefused."""
+        path = Path(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            lock = _take_lock(path)
+        except OSError as error:
+            raise FolderRefused(
+                f"{path}: {error.strerror}. Way out: name a folder this user may write to"
+            ) from error
+        try:
+            _finish_setting_aside(path)
+            identity = _read_identity(path / _IDENTITY)
+            if identity is None:
+                _check_nothing_left(path)
+                store = make_store_id()
+                identity = _Identity(FORMAT_VERSION, cluster, node, store, 0, 0, ())
+            _check_identity(path, identity, cluster, node)
+            folder = cls(path, lock, identity)
+            folder._remove_unlisted_zones()
+            folder._write(incarnation=identity.incarnation + 1)
+        except BaseException as error:
+            os.close(lock)
+            if isinstance(error, OSError):
+                raise FolderRefused(
+                    f"{error.filename or path}: {error.strerror}."
+                    f" Way out: make room or mend permissions"
+                ) from error
+            raise
+        return folder
+
+    @property
+    def store(self) -> str:
+        """The store id, made when the folder was."""
+        return self._identity.store
+
+    @property
+    def incarnation(self) -> int:
+        """Starts of an agent over this store, the present one included."""
+        return self._identity.incarnation
+
+    @property
+    def master_term(self) -> int:
+        """The highest master term seen; lower ones are refused."""
+        return self._identity.master_term
+
+    def raise_master_term(self, term: int) -> None:
+        """Remember `term`, if it is higher; durable when this returns."""
+        if term > self._identity.master_term:
+            self._write(master_term=term)
+
+    def zone_path(self, uid: str) -> Path:
+        """The folder of a zone, made if it is not there."""
+        zones = self.path / _ZONES
+        path = zones / _safe(uid)
+        if uid not in self._identity.zones:
+            path.mkdir(parents=True, exist_ok=True)
+            sync_folder(zones)
+            sync_folder(self.path)
+            self._write(zones=tuple(sorted({*self._identity.zones, uid})))
+        return path
+
+    def zone_uids(self) -> list[str]:
+        """Zones that have a folder, in order."""
+        return list(self._identity.zones)
+
+    def remove_zone(self, uid: str) -> None:
+        """Remove a zone's folder; close its storage first.  An interruption is made good later."""
+        if uid not in self._identity.zones:
+            return
+        self._write(zones=tuple(zone for zone in self._identity.zones if zone != uid))
+        shutil.rmtree(self.path / _ZONES / _safe(uid), ignore_errors=True)
+
+    def set_aside(self, reason: str, make_store_id: Callable[[], str] = new_store_id) -> Path:
+        """Keep what is here under set-aside-<n> and start a new, empty store (incarnation 1).
+
+        Close every storage first.  The master term is kept: it is the cluster's, not the store's.
+        """
+        number = 1
+        while (self.path / f"set-aside-{number}").exists():
+            number += 1
+        old = self._identity
+        moving = _Moving(number, reason, old.cluster, old.node, make_store_id(), old.master_term)
+        write_durably(self.path / _MOVING, msgspec.json.encode(moving).decode() + "\n")
+        _finish_setting_aside(self.path)
+        identity = _read_identity(self.path / _IDENTITY)
+        assert identity is not None
+        self._identity = identity
+        self._write(incarnation=1)
+        return self.path / f"set-aside-{number}"
+
+    def close(self) -> None:
+        """Let another agent have the folder."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _write(
+        self,
+        *,
+        incarnation: int | None = None,
+        master_term: int | None = None,
+        zones: tuple[str, ...] | None = None,
+    ) -> None:
+        old = self._identity
+        self._identity = _write_identity(
+            self.path,
+            msgspec.structs.replace(
+                old,
+                incarnation=old.incarnation if incarnation is None else incarnation,
+                master_term=old.master_term if master_term is None else master_term,
+                zones=old.zones if zones is None else zones,
+            ),
+        )
+
+    def _remove_unlisted_zones(self) -> None:
+        """Delete what `remove_zone` or `zone_path` left when they were interrupted."""
+        zones = self.path / _ZONES
+        known = {_safe(uid) for uid in self._identity.zones}
+        for path in sorted(zones.iterdir()) if zones.exists() else []:
+            if path.name not in known:
+                shutil.rmtree(path)
+
+
+def _take_lock(path: Path) -> int:
+    file = path / _LOCK
+    lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
+        os.close(lock)
+        raise FolderRefused(
+            f"{file}: process {holder} is using this folder."
+            f" Way out: stop that process, or give this agent a folder of its own"
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
+def _read_identity(file: Path) -> _Identity | None:
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        return None
+    way_out = (
+        "Way out: move the whole data folder away and start with an empty one;"
+        " the other owners refill it"
+    )
+    try:
+        found = json.loads(data)["format"]
+    except (ValueError, KeyError, TypeError):
+        raise FolderRefused(f"{file}: not readable: {data[:60]!r}. {way_out}") from None
+    if found != FORMAT_VERSION:
+        raise FolderRefused(
+            f"{file}: format {found!r} found, {FORMAT_VERSION} expected."
+            f" Way out: start the version of the agent that wrote it, or {way_out[9:]}"
+        )
+    try:
+        identity = msgspec.json.decode(data, type=_Identity)
+    except msgspec.ValidationError as error:
+        raise FolderRefused(f"{file}: {error}. {way_out}") from None
+    if identity != identity.checked():
+        expected = identity.checked().check
+        raise FolderRefused(
+            f"{file}: checksum {identity.check} found, {expected} expected:"
+            f" it was changed or damaged. {way_out}"
+        )
+    return identity
+
+
+def _write_identity(path: Path, identity: _Identity) -> _Identity:
+    identity = identity.checked()
+    write_durably(path / _IDENTITY, msgspec.json.encode(identity).decode() + "\n")
+    return identity
+
+
+def _check_nothing_left(path: Path) -> None:
+    zones = path / _ZONES
+    if zones.exists() and any(zones.iterdir()):
+        raise FolderRefused(
+            f"{path / _IDENTITY}: missing, but {zones} holds data."
+            f" Way out: put the file back from where the folder was copied,"
+            f" or move {zones} away to start as a new store"
+        )
+
+
+def _check_identity(path: Path, identity: _Identity, cluster: str, node: str) -> None:
+    file = path / _IDENTITY
+    for field, found, wanted in (
+        ("cluster", identity.cluster, cluster),
+        ("node", identity.node, node),
+    ):
+        if found != wanted:
+            raise FolderRefused(
+                f"{file}: {field} {found!r} found, {wanted!r} expected: this is another's folder."
+                f" Way out: start with --{'name' if field == 'node' else field} {found},"
+                f" or give this agent a folder of its own"
+            )
+    for uid in identity.zones:
+        if not (path / _ZONES / _safe(uid)).is_dir():
+            raise FolderRefused(
+                f"{path / _ZONES / _safe(uid)}: missing, but {file} lists the zone."
+                f" Way out: put the zone's folder back, or move the whole data folder away"
+                f" and start with an empty one; the other owners refill it"
+            )
+
+
+def _finish_setting_aside(path: Path) -> None:
+    """Do, or go on with, what set-aside.json says; nothing when there is none."""
+    file = path / _MOVING
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError:
+        return
+    try:
+        moving = msgspec.json.decode(data, type=_Moving)
+    except msgspec.DecodeError as error:
+        raise FolderRefused(
+            f"{file}: not readable ({error}). Way out: move the whole data folder away"
+        ) from None
+    aside = path / f"set-aside-{moving.number}"
+    aside.mkdir(exist_ok=True)
+    old = _read_identity(path / _IDENTITY)
+    if old is None or old.store != moving.store:
+        for name in (_ZONES, _IDENTITY):
+            if (path / name).exists():
+                (path / name).rename(aside / name)
+        write_durably(aside / "reason.txt", moving.reason + "\n")
+        sync_folder(path)
+        _write_identity(
+            path,
+            _Identity(
+                FORMAT_VERSION, moving.cluster, moving.node, moving.store, 0,
+                moving.master_term, (),
+            ),
+        )  # fmt: skip
+    file.unlink()
+    sync_folder(path)
+
+
+def _safe(uid: str) -> str:
+    """The folder name of a zone: uids are names the metastore made, nothing that climbs."""
+    if not uid or uid in (".", "..") or "/" in uid or "\0" in uid:
+        raise FolderRefused(f"zone uid {uid!r} cannot name a folder")
+    return uid

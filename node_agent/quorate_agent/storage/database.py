@@ -1,0 +1,297 @@
+"""How a RocksDB database is opened, written, synced and brought back after the disk was full.
+
+The engine holds the GIL while it writes a batch and releases it in `flush_wal`: batches are written
+unsynced on the event loop, and `sync` runs in a worker thread.
+
+No room (disk, quota or file size limit): the failed batch is not in the database, reads go on, and
+the database is opened anew once there is room, because the engine does not write to a log that had
+an error.  Any other error leaves unknown what is on disk: StorageBroken.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from rocksdict import (
+    AccessType,
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    DBRecoveryMode,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteBufferManager,
+)
+
+from quorate.protocol.storage import StorageFull
+from quorate_agent.durable_file import write_durably
+from quorate_agent.storage import DatabaseRefused, StorageBroken
+
+FORMAT_VERSION: Final = 1
+RESERVE_BYTES: Final = 32 << 20
+"""Kept free on the disk: commands are refused before the engine itself runs out of room."""
+WRITE_BUFFER_BYTES: Final = 16 << 20
+ALL_WRITE_BUFFERS_BYTES: Final = 64 << 20
+BLOCK_CACHE_BYTES: Final = 32 << 20
+PROBE_SECONDS: Final = 0.5
+_NO_ROOM: Final = ("No space left", "Disk quota exceeded", "File too large")
+_WAY_OUT: Final = (
+    "Way out: move the agent's whole data folder away (not this zone alone: what the node promised"
+    " would be forgotten unnoticed) and start with an empty one; the other owners refill it"
+)
+
+
+@cache
+def _shared_cache() -> Cache:
+    """One block cache for all zones of the process."""
+    return Cache(BLOCK_CACHE_BYTES)
+
+
+@cache
+def _shared_buffers() -> WriteBufferManager:
+    """One bound on the write buffers of all zones of the process; reaching it flushes."""
+    return WriteBufferManager(ALL_WRITE_BUFFERS_BYTES, allow_stall=False)
+
+
+def _options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    # An incomplete last record is what a crash leaves; damage before it is refused, not skipped.
+    options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    options.set_max_write_buffer_number(3)
+    options.set_write_buffer_manager(_shared_buffers())
+    options.set_max_total_wal_size(4 * WRITE_BUFFER_BYTES)
+    options.set_max_background_jobs(2)
+    options.set_max_open_files(256)
+    options.set_level_compaction_dynamic_level_bytes(True)
+    # The loop must not be slowed while compaction catches up after a load.
+    options.set_level_zero_slowdown_writes_trigger(40)
+    options.set_level_zero_stop_writes_trigger(80)
+    options.set_bytes_per_sync(1 << 20)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(1 << 20)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    options.set_manifest_preallocation_size(64 * 1024)
+    table = BlockBasedOptions()
+    table.set_block_cache(_shared_cache())
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    table.set_bloom_filter(10, False)
+    table.set_block_size(8 * 1024)
+    options.set_block_based_table_factory(table)
+    return options
+
+
+class Database:
+    """One open database in `folder`.  Single-threaded but for `sync`."""
+
+    def __init__(self, folder: Path, reserve_bytes: int = RESERVE_BYTES) -> None:
+        self._folder = folder
+        self._path = folder / "rocksdb"
+        self._reserve_bytes = reserve_bytes
+        self._lock = threading.Lock()  # sync, against opening anew and closing
+        self._no_room = threading.Event()
+        self._no_room_text = ""
+        self._probed = float("-inf")
+        self._free = 0
+        self._closed = False
+        folder.mkdir(parents=True, exist_ok=True)
+        self._check_format()
+        try:
+            self._db = Rdict(str(self._path), _options())
+        except Exception as error:
+            raise DatabaseRefused(self._refusal(error)) from error
+        self._write_format()
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of `key`."""
+        try:
+            value: bytes | None = self._db.get(key)
+        except Exception as error:
+            raise self._broken("read", error) from error
+        return value
+
+    def items(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All (key, value) with start <= key < end, in order."""
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(end)
+        at = self._db.iter(bounds)
+        at.seek(start)
+        while at.valid():
+            yield at.key(), at.value()
+            at.next()
+        try:
+            at.status()  # an iterator that met damage just ends
+        except Exception as error:
+            raise self._broken("read", error) from error
+
+    def write(self, batch: WriteBatch) -> None:
+        """Write a batch, unsynced.  StorageFull: it is not in the database."""
+        if self._no_room.is_set() and not self._reopen():
+            raise StorageFull(self._no_room_text)
+        try:
+            self._db.write(batch)
+        except Exception as error:
+            if not _is_no_room(error):
+                raise self._broken("write", error) from error
+            self._no_room_text = f"{self._path}: {error}"
+            self._probed = float("-inf")
+            self._no_room.set()
+            raise StorageFull(self._no_room_text) from error
+
+    def sync(self) -> None:
+        """Make every batch durable that was written before the call."""
+        with self._lock:
+            if self._closed:
+                return
+            if not self._no_room.is_set():
+                try:
+                    self._db.flush_wal(True)
+                except Exception as error:
+                    # A batch may have found no room meanwhile: the loop is about to say so.
+                    if not self._no_room.wait(1.0):
+                        raise self._broken("sync", error) from error
+                else:
+                    return
+            self._sync_log_files()
+
+    def close(self) -> None:
+        """Release the files (flushes what is in memory)."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._close_engine()
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room; opens the database anew when there is again."""
+        if self._no_room.is_set() and not self._reopen():
+            return True
+        return self.room() <= 0
+
+    @property
+    def full_reason(self) -> str:
+        """Why `full`, for people."""
+        if self._no_room.is_set():
+            return self._no_room_text
+        if self.room() > 0:
+            return ""
+        return f"{self._path}: {self._free} bytes left on the disk, {self._reserve_bytes} kept free"
+
+    def room(self) -> int:
+        """Bytes that may still be filled; looked up at most every half second."""
+        now = time.monotonic()
+        if now - self._probed >= PROBE_SECONDS:
+            self._probed = now
+            self._free = self._free_bytes()
+        return 0 if self._no_room.is_set() else max(0, self._free - self._reserve_bytes)
+
+    def memory_used(self) -> int:
+        """Bytes of write buffers and table readers."""
+        names = ("rocksdb.cur-size-all-mem-tables", "rocksdb.estimate-table-readers-mem")
+        return sum(self._db.property_int_value(name) or 0 for name in names)
+
+    def _reopen(self) -> bool:
+        """Open anew if there is room; True when the database can be written again."""
+        now = time.monotonic()
+        if now - self._probed < PROBE_SECONDS:
+            return False
+        self._probed = now
+        self._free = self._free_bytes()
+        # Opening writes what the logs hold into a table, and begins a new log.
+        needed = sum(file.stat().st_size for file in self._path.glob("*.log")) + (2 << 20)
+        if self._free < needed:
+            return False
+        with self._lock:
+            sequence = self._db.latest_sequence_number()
+            self._close_engine()
+            try:
+                self._db = Rdict(str(self._path), _options())
+            except Exception as error:
+                if not _is_no_room(error):
+                    raise self._broken("open", error) from error
+                reading = AccessType.read_only(False)
+                self._db = Rdict(str(self._path), _options(), access_type=reading)
+                return False
+            if self._db.latest_sequence_number() != sequence:
+                raise StorageBroken(
+                    f"{self._path}: at sequence {self._db.latest_sequence_number()} after it was"
+                    f" opened anew, was at {sequence}"
+                )
+            self._no_room.clear()
+            return True
+
+    def _close_engine(self) -> None:
+        with suppress(Exception):  # no room to flush: the log files have it all
+            self._db.close()
+        del self._db
+
+    def _sync_log_files(self) -> None:
+        """Sync the engine's logs behind its back: it refuses to after an error."""
+        for file in sorted(self._path.glob("*.log")):
+            try:
+                descriptor = os.open(file, os.O_RDONLY)
+            except FileNotFoundError:
+                continue  # its content has become a table, which the engine syncs
+            try:
+                os.fdatasync(descriptor)
+            except OSError as error:
+                raise self._broken("sync", error) from error
+            finally:
+                os.close(descriptor)
+
+    def _free_bytes(self) -> int:
+        disk = os.statvfs(self._folder)
+        return disk.f_bavail * disk.f_frsize
+
+    def _check_format(self) -> None:
+        file = self._folder / "format.json"
+        try:
+            text = file.read_text()
+        except FileNotFoundError:
+            return
+        try:
+            found = json.loads(text)["format"]
+        except (ValueError, KeyError, TypeError):
+            raise DatabaseRefused(f"{file}: not readable: {text[:60]!r}. {_WAY_OUT}") from None
+        if found != FORMAT_VERSION:
+            raise DatabaseRefused(
+                f"{file}: format {found}, this version reads {FORMAT_VERSION}."
+                f" Way out: start the version of the agent that wrote it"
+            )
+        if not (self._path / "CURRENT").exists():
+            raise DatabaseRefused(f"{self._path / 'CURRENT'}: missing. {_WAY_OUT}")
+
+    def _write_format(self) -> None:
+        """Once the database is there: from now on a missing one is damage, not a new zone."""
+        file = self._folder / "format.json"
+        if file.exists():
+            return
+        self._db.flush_wal(True)
+        write_durably(file, json.dumps({"format": FORMAT_VERSION}) + "\n")
+
+    def _refusal(self, error: Exception) -> str:
+        text = str(error)
+        if _is_no_room(error):
+            return f"{self._path}: no room to open it ({text}). Way out: make room on the disk"
+        if "lock file" in text or "lock hold" in text:
+            return f"{self._path}/LOCK: held by another process ({text}). Way out: stop that one"
+        return f"{self._path}: cannot be opened ({text}). {_WAY_OUT}"
+
+    def _broken(self, verb: str, error: Exception) -> StorageBroken:
+        return StorageBroken(f"{self._path}: cannot {verb}: {error}. {_WAY_OUT}, if it stays so")
+
+
+def _is_no_room(error: Exception) -> bool:
+    return any(text in str(error) for text in _NO_ROOM)

@@ -1,0 +1,390 @@
+"""How an InMemory zone keeps its copies: one dict per space, with a bound on all of it.
+
+Reading is `dict.get` itself.  With a bound, each write notes what it replaced until the next
+commit, so that a batch that does not fit can be taken back as if it had never been.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from quorate.protocol.storage import Row, StorageFull
+
+UNBOUNDED: Final = 1 << 62
+ROW_OVERHEAD_BYTES: Final = 256
+"""Of a row beside key and value: two bytes headers, the row, its integers, the dict's entry."""
+LOG_OVERHEAD_BYTES: Final = 160
+LOW_ROOM_DIVISOR: Final = 64
+"""`full` from the last 64th on: commands are refused before a batch has to be."""
+
+_Entry = tuple[int, int, bytes]
+_Undo = Callable[[], object]
+
+
+class MemorySpace:
+    """Rows of one copy.  `get` is the dict's own method and outlives `drop_space`."""
+
+    __slots__ = ("_added", "_bytes", "_live", "_rows", "_sorted", "_storage", "get")
+
+    def __init__(self, storage: "MemoryStorage") -> None:
+        self._storage = storage
+        self._rows: dict[bytes, Row] = {}
+        self.get: Callable[[bytes], Row | None] = self._rows.get
+        self._live = 0
+        self._bytes = 0
+        # Keys in order, made by the first scan and kept until a scan reaches the end; `_added`
+        # are the keys put since.
+        self._sorted: list[bytes] | None = None
+        self._added: list[bytes] = []
+
+    def put(self, key: bytes, row: Row) -> None:
+        """Write a row; it is visible at once."""
+        rows = self._rows
+        old = rows.get(key)
+        rows[key] = row
+        value = row.value
+        if old is None:
+            if self._sorted is not None:
+                self._added.append(key)
+            grown = len(key)
+            overhead = ROW_OVERHEAD_BYTES
+        else:
+            grown = overhead = 0
+            old_value = old.value
+            if old_value is not None:
+                self._live -= 1
+                grown = -len(old_value)
+        if value is not None:
+            self._live += 1
+            grown += len(value)
+        self._bytes += grown
+        storage = self._storage
+        if storage.bounded:
+            storage.row_bytes += grown + overhead
+            storage.undo.append(lambda: self._put_back(key, old))
+
+    def drop(self, key: bytes) -> None:
+        """Remove the row for good."""
+        old = self._rows.pop(key, None)
+        if old is None:
+            return
+        self._account(key, old, -1)
+        storage = self._storage
+        if storage.bounded:
+            storage.undo.append(lambda: self._put_back(key, old))
+
+    def scan(self, after: bytes | None, rows_max: int, bytes_max: int) -> list[tuple[bytes, Row]]:
+        """Rows in key order with key > after; stops once `bytes_max` is reached."""
+        keys = self._ordered_keys()
+        found: list[tuple[bytes, Row]] = []
+        size = 0
+        at = 0 if after is None else bisect_right(keys, after)
+        for index in range(at, len(keys)):
+            if len(found) >= rows_max or size >= bytes_max:
+                return found
+            key = keys[index]
+            row = self._rows.get(key)
+            if row is None:
+                continue  # dropped since the keys were put in order
+            found.append((key, row))
+            size += len(key) + (0 if row.value is None else len(row.value))
+        self._sorted = None
+        self._added = []
+        return found
+
+    def row_count(self) -> int:
+        """Live rows."""
+        return self._live
+
+    def byte_count(self) -> int:
+        """Bytes of keys and values, tombstones included."""
+        return self._bytes
+
+    def clear(self) -> None:
+        """Remove all rows (MemoryStorage.drop_space)."""
+        storage = self._storage
+        if not self._rows:
+            return
+        if storage.bounded:
+            rows = dict(self._rows)
+            storage.row_bytes -= self._bytes + len(rows) * ROW_OVERHEAD_BYTES
+            storage.undo.append(lambda: self._restore(rows))
+        self._rows.clear()
+        self._live = self._bytes = 0
+        self._sorted = None
+        self._added = []
+
+    def row_memory(self) -> int:
+        """Bytes of memory the rows take, roughly."""
+        return self._bytes + len(self._rows) * ROW_OVERHEAD_BYTES
+
+    def _ordered_keys(self) -> list[bytes]:
+        keys = self._sorted
+        if keys is None or len(keys) > 2 * len(self._rows) + 64:
+            keys = sorted(self._rows)
+        elif self._added:
+            # A key that was dropped and put again stands in both lists.
+            keys = sorted({*keys, *self._added})
+        self._sorted = keys
+        self._added = []
+        return keys
+
+    def _account(self, key: bytes, row: Row, sign: int) -> None:
+        size = len(key)
+        if row.value is not None:
+            size += len(row.value)
+            self._live += sign
+        self._bytes += sign * size
+        if self._storage.bounded:
+            self._storage.row_bytes += sign * (size + ROW_OVERHEAD_BYTES)
+
+    def _put_back(self, key: bytes, old: Row | None) -> None:
+        now = self._rows.pop(key, None)
+        if now is not None:
+            self._account(key, now, -1)
+        if old is not None:
+            self._rows[key] = old
+            self._account(key, old, 1)
+            if self._sorted is not None:
+                self._added.append(key)
+
+    def _restore(self, rows: dict[bytes, Row]) -> None:
+        self._rows.update(rows)  # in place: `get` is bound to this very dict
+        for key, row in rows.items():
+            self._account(key, row, 1)
+        self._sorted = None
+
+
+class _Log:
+    """Updates of one partition as (counter, term, update), in that order."""
+
+    __slots__ = ("_storage", "bytes", "entries")
+
+    def __init__(self, storage: "MemoryStorage") -> None:
+        self._storage = storage
+        self.entries: list[_Entry] = []
+        self.bytes = 0
+
+    def index(self, counter: int, term: int) -> int:
+        """Where the update is, or would be."""
+        return bisect_left(self.entries, (counter, term))
+
+    def find(self, counter: int, term: int) -> _Entry | None:
+        """One update."""
+        at = self.index(counter, term)
+        if at < len(self.entries) and self.entries[at][:2] == (counter, term):
+            return self.entries[at]
+        return None
+
+    def put(self, entry: _Entry) -> None:
+        """Add or replace one update."""
+        entries = self.entries
+        if not entries or entry[:2] > entries[-1][:2]:
+            entries.append(entry)
+        else:
+            self.drop(entry[0], entry[1])
+            entries.insert(self.index(entry[0], entry[1]), entry)
+        self._grow(_entry_bytes(entry))
+
+    def drop(self, counter: int, term: int) -> _Entry | None:
+        """Take one update out."""
+        at = self.index(counter, term)
+        if at == len(self.entries) or self.entries[at][:2] != (counter, term):
+            return None
+        entry = self.entries.pop(at)
+        self._grow(-_entry_bytes(entry))
+        return entry
+
+    def cut(self, upto: int) -> list[_Entry]:
+        """Take out everything up to counter `upto`."""
+        end = self.index(upto + 1, 0)
+        entries = self.entries[:end]
+        if entries:
+            del self.entries[:end]
+            self._grow(-sum(map(_entry_bytes, entries)))
+        return entries
+
+    def uncut(self, entries: list[_Entry]) -> None:
+        """Put what `cut` took out back in front."""
+        self.entries[:0] = entries
+        self._grow(sum(map(_entry_bytes, entries)))
+
+    def _grow(self, size: int) -> None:
+        self.bytes += size
+        self._storage.log_total += size
+
+
+def _entry_bytes(entry: _Entry) -> int:
+    return len(entry[2]) + LOG_OVERHEAD_BYTES
+
+
+class MemoryStorage:
+    """One InMemory zone on one agent.  `max_memory` bytes bound rows, log and records; 0: none."""
+
+    def __init__(self, max_memory: int = 0) -> None:
+        self._max_memory = max_memory
+        self.bounded = max_memory > 0
+        self.row_bytes = 0
+        self.undo: list[_Undo] = []
+        self._row_bytes_committed = 0
+        self.log_total = 0
+        self._spaces: dict[tuple[int, int], MemorySpace] = {}
+        self._logs: dict[int, _Log] = {}
+        self._records: dict[bytes, bytes] = {}
+        self._record_names: list[bytes] = []
+
+    # --- rows
+
+    def space(self, partition: int, generation: int) -> MemorySpace:
+        """The rows of one copy; the same object for the same numbers."""
+        space = self._spaces.get((partition, generation))
+        if space is None:
+            space = self._spaces[partition, generation] = MemorySpace(self)
+        return space
+
+    def drop_space(self, partition: int, generation: int) -> None:
+        """Remove all rows of a copy."""
+        space = self._spaces.get((partition, generation))
+        if space is not None:
+            space.clear()
+
+    # --- update log
+
+    def log_put(self, partition: int, counter: int, term: int, update: bytes) -> None:
+        """Keep one encoded update."""
+        log = self._logs.get(partition)
+        if log is None:
+            log = self._logs[partition] = _Log(self)
+        if self.bounded:
+            old = log.find(counter, term)
+            self.undo.append(lambda: log.drop(counter, term) if old is None else log.put(old))
+        log.put((counter, term, update))
+
+    def log_read(
+        self, partition: int, first: int, last: int, bytes_max: int
+    ) -> list[tuple[int, int, bytes]]:
+        """Updates with first <= counter <= last, in order of (counter, term)."""
+        log = self._logs.get(partition)
+        if log is None:
+            return []
+        end = log.index(last + 1, 0)
+        size = 0
+        start = log.index(first, 0)
+        for at in range(start, end):
+            if size >= bytes_max:
+                return log.entries[start:at]
+            size += len(log.entries[at][2])
+        return log.entries[start:end]
+
+    def log_drop(self, partition: int, counter: int, term: int) -> None:
+        """Forget one update."""
+        log = self._logs.get(partition)
+        if log is None:
+            return
+        entry = log.drop(counter, term)
+        if entry is not None and self.bounded:
+            self.undo.append(lambda: log.put(entry))
+
+    def log_cut(self, partition: int, upto: int) -> None:
+        """Forget all updates up to and including counter `upto`."""
+        log = self._logs.get(partition)
+        if log is None:
+            return
+        cut = log.cut(upto)
+        if cut and self.bounded:
+            self.undo.append(lambda: log.uncut(cut))
+
+    def log_bytes(self, partition: int) -> int:
+        """Bytes of the partition's updates kept."""
+        log = self._logs.get(partition)
+        return 0 if log is None else log.bytes
+
+    # --- records
+
+    def record_put(self, name: bytes, data: bytes) -> None:
+        """Write one small named record."""
+        old = self._records.get(name)
+        if self.bounded:
+            self.undo.append(lambda: self._record_set(name, old))
+        self._record_set(name, data)
+
+    def record_get(self, name: bytes) -> bytes | None:
+        """One named record."""
+        return self._records.get(name)
+
+    def record_drop(self, name: bytes) -> None:
+        """Remove a named record."""
+        old = self._records.get(name)
+        if self.bounded:
+            self.undo.append(lambda: self._record_set(name, old))
+        self._record_set(name, None)
+
+    def records(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All records whose name starts with `prefix`, in order of name, as they are now."""
+        names = self._record_names
+        found: list[tuple[bytes, bytes]] = []
+        for index in range(bisect_left(names, prefix), len(names)):
+            name = names[index]
+            if not name.startswith(prefix):
+                break
+            found.append((name, self._records[name]))
+        return iter(found)
+
+    # --- the batch
+
+    def commit(self) -> None:
+        """Keep what was written.  StorageFull: it grew the rows past the bound; it is undone."""
+        if not self.bounded:
+            return
+        used = self.memory_used()
+        if used > self._max_memory and self.row_bytes > self._row_bytes_committed:
+            for undo in reversed(self.undo):
+                undo()
+            self.undo.clear()
+            raise StorageFull(f"{used} bytes needed, maxMemory is {self._max_memory}")
+        self.undo.clear()
+        self._row_bytes_committed = self.row_bytes
+
+    def sync(self) -> None:
+        """Memory is as durable as it gets."""
+
+    def close(self) -> None:
+        """Let everything go."""
+        self._spaces.clear()
+        self._logs.clear()
+        self._records.clear()
+        self._record_names.clear()
+
+    # --- room
+
+    @property
+    def full(self) -> bool:
+        """Whether commands that need memory should be refused before they run."""
+        return self.bounded and self.room() <= self._max_memory // LOW_ROOM_DIVISOR
+
+    @property
+    def full_reason(self) -> str:
+        """A sentence for people while `full`."""
+        if not self.full:
+            return ""
+        return f"{self.memory_used()} bytes in use of maxMemory {self._max_memory}"
+
+    def room(self) -> int:
+        """Bytes that still fit."""
+        return max(0, self._max_memory - self.memory_used()) if self.bounded else UNBOUNDED
+
+    def memory_used(self) -> int:
+        """Bytes of memory in use, roughly, overheads included."""
+        if not self.bounded:
+            self.row_bytes = sum(space.row_memory() for space in self._spaces.values())
+        return self.row_bytes + self.log_total
+
+    def _record_set(self, name: bytes, data: bytes | None) -> None:
+        known = name in self._records
+        if data is not None:
+            self._records[name] = data
+            if not known:
+                insort(self._record_names, name)
+        elif known:
+            del self._records[name]
+            del self._record_names[bisect_left(self._record_names, name)]

@@ -1,0 +1,493 @@
+"""How a Persistent zone keeps its copies: one RocksDB database in the zone's folder.
+
+    r partition generation key      -> header (counter, term, expires_at, flags), value
+    n partition generation          -> live rows, bytes (written with the batch that changes them)
+    l partition counter term        -> one encoded update
+    c name                          -> one record
+
+All numbers are big-endian, so the engine's order is the core's.  What the turn wrote stands in
+overlays, in front of the database, until `commit` makes one WriteBatch of them: a batch that finds
+no room is forgotten by forgetting the overlays.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from rocksdict import WriteBatch
+
+from quorate.protocol.storage import Row, StorageFull
+from quorate_agent.storage.database import RESERVE_BYTES, Database
+
+_ROW: Final = Struct(">QQQB")
+_ROW_BYTES: Final = _ROW.size
+_SPACE: Final = Struct(">cHI")
+_COUNTS: Final = Struct(">QQ")
+_LOG: Final = Struct(">cHQQ")
+_TOMBSTONE: Final = 1
+_END: Final = (1 << 63) - 1
+
+SEGMENT_BYTES: Final = 256 * 1024
+"""The log is cut from the files in pieces of this size; smaller cuts wait for the piece to fill."""
+
+
+def _pack(row: Row) -> bytes:
+    value = row.value
+    if value is None:
+        return _ROW.pack(row.counter, row.term, row.expires_at, _TOMBSTONE)
+    return _ROW.pack(row.counter, row.term, row.expires_at, 0) + value
+
+
+def _unpack(data: bytes) -> Row:
+    counter, term, expires_at, flags = _ROW.unpack_from(data)
+    return Row(counter, term, expires_at, None if flags & _TOMBSTONE else data[_ROW_BYTES:])
+
+
+def _size(row: Row) -> int:
+    return 0 if row.value is None else len(row.value)
+
+
+class RocksSpace:
+    """Rows of one copy."""
+
+    __slots__ = (
+        "_bytes", "_database", "_kept", "_last_key", "_last_row", "_live", "_prefix", "_storage",
+        "_touched", "dropped", "overlay",
+    )  # fmt: skip
+
+    def __init__(self, storage: "RocksStorage", partition: int, generation: int) -> None:
+        self._storage = storage
+        self._database = storage.database
+        self._prefix = _SPACE.pack(b"r", partition, generation)
+        # This turn's rows (None: dropped).  `dropped`: the database's rows no longer count.
+        self.overlay: dict[bytes, Row | None] = {}
+        self.dropped = False
+        self._touched = False
+        # The row of the database read last: a put mostly follows a get of the same key.
+        self._last_key: bytes | None = None
+        self._last_row: Row | None = None
+        counts = self._database.get(b"n" + self._prefix[1:])
+        self._live: int = 0
+        self._bytes: int = 0
+        if counts is not None:
+            self._live, self._bytes = _COUNTS.unpack(counts)
+        self._kept = (self._live, self._bytes)
+
+    def get(self, key: bytes) -> Row | None:
+        """The row of `key`, tombstones included."""
+        if key in self.overlay:
+            return self.overlay[key]
+        if key == self._last_key:
+            return self._last_row
+        if self.dropped:
+            return None
+        data = self._database.get(self._prefix + key)
+        row = None if data is None else _unpack(data)
+        self._last_key = key
+        self._last_row = row
+        return row
+
+    def put(self, key: bytes, row: Row) -> None:
+        """Write a row into the turn's batch."""
+        old = self.get(key)
+        if not self._touched:
+            self._touch()
+        self.overlay[key] = row
+        value = row.value
+        if old is None:
+            grown = len(key)
+        else:
+            grown = 0
+            if old.value is not None:
+                self._live -= 1
+                grown = -len(old.value)
+        if value is not None:
+            self._live += 1
+            grown += len(value)
+        self._bytes += grown
+
+    def drop(self, key: bytes) -> None:
+        """Remove the row for good."""
+        old = self.get(key)
+        if old is None:
+            return
+        if not self._touched:
+            self._touch()
+        self.overlay[key] = None
+        self._bytes -= len(key) + _size(old)
+        if old.value is not None:
+            self._live -= 1
+
+    def scan(self, after: bytes | None, rows_max: int, bytes_max: int) -> list[tuple[bytes, Row]]:
+        """Rows in key order with key > after; stops once `bytes_max` is reached."""
+        found: list[tuple[bytes, Row]] = []
+        if rows_max <= 0:
+            return found
+        size = 0
+        for key, row in self._merged(after):
+            found.append((key, row))
+            size += len(key) + _size(row)
+            if len(found) >= rows_max or size >= bytes_max:
+                break
+        return found
+
+    def row_count(self) -> int:
+        """Live rows."""
+        return self._live
+
+    def byte_count(self) -> int:
+        """Bytes of keys and values, tombstones included."""
+        return self._bytes
+
+    def clear(self) -> None:
+        """Remove all rows with the batch (RocksStorage.drop_space)."""
+        if not self._touched:
+            self._touch()
+        self.overlay.clear()
+        self.dropped = True
+        self._live = self._bytes = 0
+        self._last_key = None
+
+    def write_to(self, batch: WriteBatch) -> None:
+        """Add what the turn wrote."""
+        prefix = self._prefix
+        if self.dropped:
+            batch.delete_range(prefix, _after(prefix))
+        for key, row in self.overlay.items():
+            if row is None:
+                batch.delete(prefix + key)
+            else:
+                batch.put(prefix + key, _pack(row))
+        if self.dropped and not self._live and not self._bytes:
+            batch.delete(b"n" + prefix[1:])
+        elif (self._live, self._bytes) != self._kept:
+            batch.put(b"n" + prefix[1:], _COUNTS.pack(self._live, self._bytes))
+
+    def end_turn(self, committed: bool) -> None:
+        """The batch is in the database, or gone."""
+        if committed:
+            self._kept = (self._live, self._bytes)
+        else:
+            self._live, self._bytes = self._kept
+        self.overlay.clear()
+        self.dropped = False
+        self._touched = False
+        self._last_key = None
+
+    def _touch(self) -> None:
+        self._touched = True
+        self._storage.touched_spaces.append(self)
+
+    def _merged(self, after: bytes | None) -> Iterator[tuple[bytes, Row]]:
+        overlay = self.overlay
+        fresh = sorted(key for key in overlay if after is None or key > after)
+        at = 0
+        if not self.dropped:
+            prefix = self._prefix
+            skip = len(prefix)
+            start = prefix if after is None else prefix + after + b"\0"
+            for full_key, data in self._database.items(start, _after(prefix)):
+                key = full_key[skip:]
+                while at < len(fresh) and fresh[at] < key:
+                    row = overlay[fresh[at]]
+                    if row is not None:
+                        yield fresh[at], row
+                    at += 1
+                if key not in overlay:
+                    yield key, _unpack(data)
+        for key in fresh[at:]:
+            row = overlay[key]
+            if row is not None:
+                yield key, row
+
+
+class _Log:
+    """One partition's updates: this turn's, and what is known of the others without reading."""
+
+    __slots__ = (
+        "_database", "_partition", "_storage", "_touched", "bytes", "cut_from", "cut_to", "floor",
+        "kept", "overlay", "segments",
+    )  # fmt: skip
+
+    def __init__(self, storage: "RocksStorage", partition: int) -> None:
+        self._storage = storage
+        self._database = storage.database
+        self._partition = partition
+        self._touched = False
+        self.overlay: dict[tuple[int, int], bytes | None] = {}
+        # The database's updates up to `floor` are cut and no longer read; they are removed from it
+        # up to `cut_from`, and by this turn's batch up to `cut_to`.
+        self.floor = self.cut_from = self.cut_to = 0
+        self.kept = 0  # the floor if the batch is forgotten
+        self.segments: list[list[int]] = []  # [last counter, bytes]
+        self.bytes = 0
+        self._measure()
+
+    def put(self, counter: int, term: int, update: bytes) -> None:
+        """Keep one update."""
+        self._touch()
+        self.overlay[counter, term] = update
+        self._count(counter, len(update))
+        if counter <= self.floor:
+            self.cut_to = self.floor  # or what was cut below the floor would hide it
+
+    def drop(self, counter: int, term: int) -> None:
+        """Forget one update."""
+        self._touch()
+        self.overlay[counter, term] = None
+
+    def cut(self, upto: int) -> None:
+        """Forget everything up to counter `upto`."""
+        for key in [key for key in self.overlay if key[0] <= upto]:
+            self._touch()
+            self.overlay[key] = None
+        if upto <= self.floor:
+            return
+        self._touch()
+        self.floor = upto
+        passed = 0
+        while passed < len(self.segments) and self.segments[passed][0] <= upto:
+            self.bytes -= self.segments[passed][1]
+            passed += 1
+        if passed:
+            del self.segments[:passed]
+            self.cut_to = upto
+
+    def read(self, first: int, last: int, bytes_max: int) -> list[tuple[int, int, bytes]]:
+        """Updates with first <= counter <= last."""
+        overlay = self.overlay
+        fresh = sorted(key for key in overlay if first <= key[0] <= last)
+        found: list[tuple[int, int, bytes]] = []
+        size = 0
+        for counter, term, update in self._merged(first, last, fresh):
+            if size >= bytes_max:
+                break
+            found.append((counter, term, update))
+            size += len(update)
+        return found
+
+    def write_to(self, batch: WriteBatch) -> None:
+        """Add what the turn wrote."""
+        partition = self._partition
+        if self.cut_to:
+            start = _LOG.pack(b"l", partition, self.cut_from, 0)
+            batch.delete_range(start, _LOG.pack(b"l", partition, self.cut_to + 1, 0))
+        for (counter, term), update in self.overlay.items():
+            if update is None:
+                batch.delete(_LOG.pack(b"l", partition, counter, term))
+            else:
+                batch.put(_LOG.pack(b"l", partition, counter, term), update)
+
+    def end_turn(self, committed: bool) -> None:
+        """The batch is in the database, or gone."""
+        if committed:
+            if self.cut_to:
+                self.cut_from = self.cut_to + 1
+            if any(counter <= self.floor for counter, _ in self.overlay):
+                self.floor = self.cut_from = 0
+            self.kept = self.floor
+            self.overlay.clear()
+        else:
+            self.floor = self.kept
+            self.overlay.clear()
+            self._measure()
+        self.cut_to = 0
+        self._touched = False
+
+    def _touch(self) -> None:
+        if not self._touched:
+            self._touched = True
+            self._storage.touched_logs.append(self)
+
+    def _count(self, counter: int, size: int) -> None:
+        self.bytes += size
+        segments = self.segments
+        if segments and counter <= segments[-1][0]:
+            segments[-1][1] += size  # late: whichever piece it is in, the sum is right
+        elif segments and segments[-1][1] < SEGMENT_BYTES:
+            segments[-1][0] = counter
+            segments[-1][1] += size
+        else:
+            segments.append([counter, size])
+
+    def _measure(self) -> None:
+        self.bytes = 0
+        self.segments.clear()
+        for counter, _, update in self._stored(self.floor + 1, _END):
+            self._count(counter, len(update))
+
+    def _stored(self, first: int, last: int) -> Iterator[tuple[int, int, bytes]]:
+        start = _LOG.pack(b"l", self._partition, max(first, self.floor + 1), 0)
+        end = _LOG.pack(b"l", self._partition, last + 1, 0)
+        if start >= end:
+            return
+        for key, update in self._database.items(start, end):
+            _, _, counter, term = _LOG.unpack(key)
+            yield counter, term, update
+
+    def _merged(
+        self, first: int, last: int, fresh: list[tuple[int, int]]
+    ) -> Iterator[tuple[int, int, bytes]]:
+        overlay = self.overlay
+        at = 0
+        for counter, term, update in self._stored(first, last):
+            while at < len(fresh) and fresh[at] < (counter, term):
+                waiting = overlay[fresh[at]]
+                if waiting is not None:
+                    yield *fresh[at], waiting
+                at += 1
+            if (counter, term) not in overlay:
+                yield counter, term, update
+        for key in fresh[at:]:
+            waiting = overlay[key]
+            if waiting is not None:
+                yield *key, waiting
+
+
+class RocksStorage:
+    """One Persistent zone on one agent.  `path` is the zone's folder, made if it is not there.
+
+    DatabaseRefused: what is there cannot be used.  Any call may raise StorageBroken."""
+
+    def __init__(self, path: Path | str, *, reserve_bytes: int = RESERVE_BYTES) -> None:
+        self.database = Database(Path(path), reserve_bytes)
+        self.touched_spaces: list[RocksSpace] = []
+        self.touched_logs: list[_Log] = []
+        self._spaces: dict[tuple[int, int], RocksSpace] = {}
+        self._logs: dict[int, _Log] = {}
+        self._records: dict[bytes, bytes | None] = {}
+
+    # --- rows
+
+    def space(self, partition: int, generation: int) -> RocksSpace:
+        """The rows of one copy; the same object for the same numbers."""
+        space = self._spaces.get((partition, generation))
+        if space is None:
+            space = self._spaces[partition, generation] = RocksSpace(self, partition, generation)
+        return space
+
+    def drop_space(self, partition: int, generation: int) -> None:
+        """Remove all rows of a copy (with the batch)."""
+        self.space(partition, generation).clear()
+
+    # --- update log
+
+    def log_put(self, partition: int, counter: int, term: int, update: bytes) -> None:
+        """Keep one encoded update."""
+        self._log(partition).put(counter, term, update)
+
+    def log_read(
+        self, partition: int, first: int, last: int, bytes_max: int
+    ) -> list[tuple[int, int, bytes]]:
+        """Updates with first <= counter <= last, in order of (counter, term)."""
+        return self._log(partition).read(first, last, bytes_max)
+
+    def log_drop(self, partition: int, counter: int, term: int) -> None:
+        """Forget one update."""
+        self._log(partition).drop(counter, term)
+
+    def log_cut(self, partition: int, upto: int) -> None:
+        """Forget all updates up to and including counter `upto`."""
+        self._log(partition).cut(upto)
+
+    def log_bytes(self, partition: int) -> int:
+        """Bytes of the partition's updates kept, to within a segment and what was undone."""
+        return self._log(partition).bytes
+
+    def _log(self, partition: int) -> _Log:
+        log = self._logs.get(partition)
+        if log is None:
+            log = self._logs[partition] = _Log(self, partition)
+        return log
+
+    # --- records
+
+    def record_put(self, name: bytes, data: bytes) -> None:
+        """Write one small named record."""
+        self._records[name] = data
+
+    def record_get(self, name: bytes) -> bytes | None:
+        """One named record."""
+        if name in self._records:
+            return self._records[name]
+        return self.database.get(b"c" + name)
+
+    def record_drop(self, name: bytes) -> None:
+        """Remove a named record."""
+        self._records[name] = None
+
+    def records(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """All records whose name starts with `prefix`, in order of name, as they are now."""
+        start = b"c" + prefix
+        found: dict[bytes, bytes | None] = {
+            name[1:]: data for name, data in self.database.items(start, _after(start))
+        }
+        found |= {name: data for name, data in self._records.items() if name.startswith(prefix)}
+        return iter([(name, data) for name, data in sorted(found.items()) if data is not None])
+
+    # --- the batch
+
+    def commit(self) -> None:
+        """Write the turn's batch (unsynced).  StorageFull: nothing was written; it is gone."""
+        if not (self.touched_spaces or self.touched_logs or self._records):
+            return
+        batch = WriteBatch(raw_mode=True)
+        for space in self.touched_spaces:
+            space.write_to(batch)
+        for log in self.touched_logs:
+            log.write_to(batch)
+        for name, data in self._records.items():
+            if data is None:
+                batch.delete(b"c" + name)
+            else:
+                batch.put(b"c" + name, data)
+        try:
+            self.database.write(batch)
+        except StorageFull:
+            self._end_turn(committed=False)
+            raise
+        self._end_turn(committed=True)
+
+    def sync(self) -> None:
+        """Make every committed batch durable.  From any thread; blocks."""
+        self.database.sync()
+
+    def close(self) -> None:
+        """Release the database's files; what was not committed is gone."""
+        self.database.close()
+
+    # --- room
+
+    @property
+    def full(self) -> bool:
+        """Whether commands that need room should be refused before they run."""
+        return self.database.full
+
+    @property
+    def full_reason(self) -> str:
+        """A sentence for people while `full`."""
+        return self.database.full_reason
+
+    def room(self) -> int:
+        """Bytes of disk that still may be filled."""
+        return self.database.room()
+
+    def memory_used(self) -> int:
+        """Bytes of memory the engine holds for this zone, roughly."""
+        return self.database.memory_used()
+
+    def _end_turn(self, *, committed: bool) -> None:
+        for space in self.touched_spaces:
+            space.end_turn(committed)
+        for log in self.touched_logs:
+            log.end_turn(committed)
+        self.touched_spaces.clear()
+        self.touched_logs.clear()
+        self._records.clear()
+
+
+def _after(prefix: bytes) -> bytes:
+    """The first key behind all keys that start with `prefix`."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes((stem[-1] + 1,))

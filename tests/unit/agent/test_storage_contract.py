@@ -1,0 +1,467 @@
+"""One contract for every storage engine: what the core may rely on."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from quorate.protocol.storage import Row, Storage
+from quorate_agent.storage.memory import MemoryStorage
+from quorate_agent.storage.rocks import RocksStorage
+
+EVERYTHING = 1 << 30
+
+
+class Engine:
+    """One engine under test: opens storages and, where it keeps anything, opens them again."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.durable = name == "rocks"
+        self._folder = folder
+        self._opened: list[Storage] = []
+
+    def open(self) -> Storage:
+        made: dict[str, Callable[[], Storage]] = {
+            "memory": MemoryStorage,
+            "memory with a bound": lambda: MemoryStorage(1 << 40),
+            "rocks": lambda: RocksStorage(self._folder / "zone"),
+        }
+        storage = made[self.name]()
+        self._opened.append(storage)
+        return storage
+
+    def reopened(self, storage: Storage) -> Storage:
+        """The same data after close and open; for memory the very same storage."""
+        if not self.durable:
+            return storage
+        storage.close()
+        return self.open()
+
+    def close(self) -> None:
+        for storage in self._opened:
+            storage.close()
+
+
+@pytest.fixture(params=["memory", "memory with a bound", "rocks"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    engine = Engine(request.param, tmp_path)
+    yield engine
+    engine.close()
+
+
+def row(counter: int, value: bytes | None = b"v", expires_at: int = 0, term: int = 1) -> Row:
+    return Row(counter=counter, term=term, expires_at=expires_at, value=value)
+
+
+def fields(row: Row | None) -> tuple[int, int, int, bytes | None] | None:
+    return None if row is None else (row.counter, row.term, row.expires_at, row.value)
+
+
+# --- rows
+
+
+def test_a_row_is_read_back_before_and_after_the_commit_and_after_opening_again(
+    engine: Engine,
+) -> None:
+    storage = engine.open()
+    space = storage.space(3, 7)
+    largest = (1 << 63) - 1
+    space.put(b"key", row(largest, b"value", expires_at=largest, term=largest))
+    space.put(b"", row(2, b""))
+    for _ in range(2):
+        assert fields(space.get(b"key")) == (largest, largest, largest, b"value")
+        assert fields(space.get(b"")) == (2, 1, 0, b"")
+        assert space.get(b"ke") is None
+        storage.commit()
+
+    space = engine.reopened(storage).space(3, 7)
+
+    assert fields(space.get(b"key")) == (largest, largest, largest, b"value")
+    assert fields(space.get(b"")) == (2, 1, 0, b"")
+
+
+def test_a_tombstone_is_a_row_that_does_not_count_as_live(engine: Engine) -> None:
+    storage = engine.open()
+    space = storage.space(0, 0)
+    space.put(b"a", row(1))
+    space.put(b"b", row(2))
+    space.put(b"a", row(3, None))
+    storage.commit()
+
+    space = engine.reopened(storage).space(0, 0)
+
+    assert fields(space.get(b"a")) == (3, 1, 0, None)
+    assert space.row_count() == 1
+    assert space.byte_count() == 3
+    assert [key for key, _ in space.scan(None, 10, EVERYTHING)] == [b"a", b"b"]
+
+
+def test_a_dropped_row_is_gone(engine: Engine) -> None:
+    storage = engine.open()
+    space = storage.space(0, 0)
+    space.put(b"a", row(1))
+    space.put(b"b", row(2))
+    storage.commit()
+    space.drop(b"a")
+    space.drop(b"never there")
+
+    assert space.get(b"a") is None
+    assert space.row_count() == 1
+    storage.commit()
+    space = engine.reopened(storage).space(0, 0)
+    assert space.get(b"a") is None
+    assert space.row_count() == 1
+    assert space.byte_count() == 2
+
+
+def test_a_space_is_the_same_object_each_time_and_spaces_do_not_mix(engine: Engine) -> None:
+    storage = engine.open()
+    places = [(0, 0), (0, 1), (0, 255), (0, 256), (1, 0), (255, 0), (256, 0), (16383, 0xFFFFFFFF)]
+    for number, place in enumerate(places):
+        assert storage.space(*place) is storage.space(*place)
+        storage.space(*place).put(b"key", row(number + 1))
+    storage.commit()
+
+    storage = engine.reopened(storage)
+
+    for number, place in enumerate(places):
+        found = storage.space(*place).scan(None, 10, EVERYTHING)
+        assert [(key, fields(row)) for key, row in found] == [(b"key", (number + 1, 1, 0, b"v"))]
+
+
+def test_a_dropped_space_is_empty_at_once_and_can_be_filled_in_the_same_batch(
+    engine: Engine,
+) -> None:
+    storage = engine.open()
+    space, other = storage.space(5, 1), storage.space(5, 2)
+    get = space.get
+    for number in range(100):
+        space.put(b"%d" % number, row(number + 1))
+    other.put(b"kept", row(1))
+    storage.commit()
+
+    storage.drop_space(5, 1)
+    assert get(b"7") is None
+    assert space.scan(None, 10, EVERYTHING) == []
+    assert (space.row_count(), space.byte_count()) == (0, 0)
+    space.put(b"7", row(999))
+    assert fields(get(b"7")) == (999, 1, 0, b"v")
+    storage.commit()
+
+    storage = engine.reopened(storage)
+    space = storage.space(5, 1)
+    assert [(key, row.counter) for key, row in space.scan(None, 10, EVERYTHING)] == [(b"7", 999)]
+    assert space.row_count() == 1
+    assert storage.space(5, 2).row_count() == 1
+
+
+def test_a_scan_sees_committed_and_uncommitted_rows_in_key_order(engine: Engine) -> None:
+    storage = engine.open()
+    space = storage.space(0, 0)
+    for key in (b"b", b"d", b"f", b"\xff", b"\xff\xff"):
+        space.put(key, row(1))
+    storage.commit()
+    space.put(b"a", row(2))
+    space.put(b"d", row(2))
+    space.put(b"e", row(2))
+    space.put(b"\xff\xff\xff", row(2))
+    space.drop(b"f")
+
+    found = space.scan(None, 100, EVERYTHING)
+
+    assert [(key, row.counter) for key, row in found] == [
+        (b"a", 2), (b"b", 1), (b"d", 2), (b"e", 2), (b"\xff", 1), (b"\xff\xff", 1),
+        (b"\xff\xff\xff", 2),
+    ]  # fmt: skip
+    assert space.scan(b"\xff\xff\xff", 100, EVERYTHING) == []
+    assert [key for key, _ in space.scan(b"c", 2, EVERYTHING)] == [b"d", b"e"]
+
+
+def test_a_scan_is_bounded_by_rows_and_bytes_but_gives_one_row_at_least(engine: Engine) -> None:
+    storage = engine.open()
+    space = storage.space(0, 0)
+    for number in range(10):
+        space.put(b"%d" % number, row(1, bytes(1000)))
+    storage.commit()
+
+    assert len(space.scan(None, 3, EVERYTHING)) == 3
+    assert len(space.scan(None, 100, 2500)) == 3
+    assert len(space.scan(None, 100, 1)) == 1
+
+
+def test_a_scan_in_chunks_meets_every_row_that_stays_while_others_come_and_go(
+    engine: Engine,
+) -> None:
+    storage = engine.open()
+    space = storage.space(0, 0)
+    staying = [b"s%04d" % number for number in range(300)]
+    for key in staying:
+        space.put(key, row(1))
+    storage.commit()
+    met: list[bytes] = []
+    after: bytes | None = None
+    turn = 0
+    while chunk := space.scan(after, 7, EVERYTHING):
+        met += [key for key, _ in chunk]
+        after = chunk[-1][0]
+        turn += 1
+        space.put(b"s%04d+" % (turn * 11 % 300), row(2))
+        space.drop(b"s%04d+" % (turn * 7 % 300))
+        storage.commit()
+
+    assert met == sorted(set(met))
+    assert set(staying) <= set(met)
+
+
+def test_large_values_pass(engine: Engine) -> None:
+    storage = engine.open()
+    value = os.urandom(1 << 20) * 8
+    storage.space(0, 0).put(b"large", row(1, value))
+    storage.commit()
+
+    found = engine.reopened(storage).space(0, 0).get(b"large")
+
+    assert found is not None
+    assert found.value == value
+
+
+# --- the update log
+
+
+def test_updates_are_read_in_order_of_counter_and_term_however_they_came(engine: Engine) -> None:
+    storage = engine.open()
+    for counter, term in ((3, 1), (1, 1), (2, 2), (2, 1)):
+        storage.log_put(9, counter, term, b"%d/%d" % (counter, term))
+    storage.log_put(8, 1, 1, b"another partition's")
+    storage.commit()
+    storage.log_put(9, 5, 2, b"5/2")
+    storage.log_put(9, 2, 1, b"2/1 again")
+
+    expected = [
+        (1, 1, b"1/1"),
+        (2, 1, b"2/1 again"),
+        (2, 2, b"2/2"),
+        (3, 1, b"3/1"),
+        (5, 2, b"5/2"),
+    ]
+    assert storage.log_read(9, 0, 1 << 60, EVERYTHING) == expected
+    storage.commit()
+    storage = engine.reopened(storage)
+    assert storage.log_read(9, 0, 1 << 60, EVERYTHING) == expected
+    assert storage.log_read(9, 2, 3, EVERYTHING) == expected[1:4]
+    assert storage.log_read(9, 6, 9, EVERYTHING) == []
+    assert storage.log_read(9, 1, 9, 4) == expected[:2]
+    assert storage.log_read(7, 0, 9, EVERYTHING) == []
+
+
+def test_an_undone_update_is_gone_and_its_twin_of_another_term_stays(engine: Engine) -> None:
+    storage = engine.open()
+    storage.log_put(0, 1, 1, b"old")
+    storage.log_put(0, 1, 2, b"new")
+    storage.commit()
+    storage.log_drop(0, 1, 1)
+    storage.log_drop(0, 77, 1)
+
+    assert storage.log_read(0, 0, 9, EVERYTHING) == [(1, 2, b"new")]
+    storage.commit()
+    assert engine.reopened(storage).log_read(0, 0, 9, EVERYTHING) == [(1, 2, b"new")]
+
+
+def test_a_cut_log_starts_above_the_cut(engine: Engine) -> None:
+    storage = engine.open()
+    for counter in range(1, 11):
+        storage.log_put(0, counter, 1, b"u")
+    storage.commit()
+    storage.log_put(0, 11, 1, b"u")
+    storage.log_cut(0, 4)
+
+    assert [counter for counter, _, _ in storage.log_read(0, 0, 99, EVERYTHING)] == [*range(5, 12)]
+    storage.commit()
+    assert [counter for counter, _, _ in storage.log_read(0, 0, 99, EVERYTHING)] == [*range(5, 12)]
+    storage.log_cut(0, 99)
+    storage.commit()
+    assert storage.log_read(0, 0, 99, EVERYTHING) == []
+    assert engine.reopened(storage).log_read(0, 0, 99, EVERYTHING) == []
+
+
+def test_an_update_below_the_cut_can_be_kept_anew_and_brings_no_cut_one_back(
+    engine: Engine,
+) -> None:
+    storage = engine.open()
+    for counter in range(1, 11):
+        storage.log_put(0, counter, 1, b"u")
+    storage.commit()
+    storage.log_cut(0, 8)
+    storage.commit()
+    storage.log_put(0, 5, 2, b"again")
+
+    expected = [(5, 2, b"again"), (9, 1, b"u"), (10, 1, b"u")]
+    assert storage.log_read(0, 0, 99, EVERYTHING) == expected
+    storage.commit()
+    assert storage.log_read(0, 0, 99, EVERYTHING) == expected
+    assert engine.reopened(storage).log_read(0, 0, 99, EVERYTHING) == expected
+
+
+def test_log_bytes_grow_with_what_is_kept_and_shrink_with_what_is_cut(engine: Engine) -> None:
+    storage = engine.open()
+    assert storage.log_bytes(0) == 0
+    for counter in range(1, 2001):
+        storage.log_put(0, counter, 1, bytes(1000))
+    storage.commit()
+
+    storage = engine.reopened(storage)
+
+    assert 2_000_000 <= storage.log_bytes(0) <= 2_500_000
+    storage.log_cut(0, 1000)
+    storage.commit()
+    assert 1_000_000 <= storage.log_bytes(0) <= 1_400_000
+    storage.log_cut(0, 2000)
+    storage.commit()
+    assert storage.log_bytes(0) == 0
+
+
+# --- records
+
+
+def test_records_are_read_by_name_and_by_prefix(engine: Engine) -> None:
+    storage = engine.open()
+    storage.record_put(b"copy/2", b"two")
+    storage.record_put(b"copy/1", b"one")
+    storage.record_put(b"copz", b"other")
+    storage.commit()
+    storage.record_put(b"copy/3", b"three")
+    storage.record_put(b"copy/1", b"one!")
+    storage.record_drop(b"copy/2")
+    storage.record_drop(b"never there")
+
+    for _ in range(2):
+        assert storage.record_get(b"copy/1") == b"one!"
+        assert storage.record_get(b"copy/2") is None
+        assert list(storage.records(b"copy/")) == [(b"copy/1", b"one!"), (b"copy/3", b"three")]
+        assert [name for name, _ in storage.records(b"")] == [b"copy/1", b"copy/3", b"copz"]
+        storage.commit()
+        storage = engine.reopened(storage)
+
+
+# --- batches
+
+
+def test_an_empty_commit_is_allowed_and_sync_runs_beside_the_next_turn(engine: Engine) -> None:
+    storage = engine.open()
+    storage.commit()
+    space = storage.space(0, 0)
+    syncing = threading.Event()
+    failures: list[BaseException] = []
+
+    def sync_again_and_again() -> None:
+        try:
+            for _ in range(30):
+                storage.sync()
+                syncing.set()
+        except BaseException as error:  # the main thread reports it
+            failures.append(error)
+
+    thread = threading.Thread(target=sync_again_and_again)
+    thread.start()
+    number = 0
+    while thread.is_alive():
+        number += 1
+        space.put(b"%d" % number, row(number))
+        storage.commit()
+    thread.join()
+
+    assert syncing.is_set()
+    assert failures == []
+    assert engine.reopened(storage).space(0, 0).row_count() == number
+
+
+class Written:
+    """What a storage must hold, kept the simple way."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[int, bytes], tuple[int, int, int, bytes | None]] = {}
+        self.log: dict[tuple[int, int], bytes] = {}
+        self.records: dict[bytes, bytes] = {}
+
+    def check(self, storage: Storage) -> None:
+        for generation in (0, 1):
+            space = storage.space(1, generation)
+            mine = {key: row for (place, key), row in self.rows.items() if place == generation}
+            found = space.scan(None, 1000, EVERYTHING)
+            assert [(key, fields(row)) for key, row in found] == sorted(mine.items())
+            assert all(fields(space.get(key)) == mine.get(key) for key in KEYS)
+            assert space.row_count() == sum(row[3] is not None for row in mine.values())
+            assert space.byte_count() == sum(
+                len(key) + len(row[3] or b"") for key, row in mine.items()
+            )
+        expected = [(*key, update) for key, update in sorted(self.log.items())]
+        assert storage.log_read(1, 0, 1 << 60, EVERYTHING) == expected
+        assert list(storage.records(b"")) == sorted(self.records.items())
+
+
+KEYS = [b"", b"a", b"a\0", b"b", b"\xff"]
+values = st.none() | st.binary(max_size=5)
+steps = st.one_of(
+    st.tuples(st.just("put"), st.integers(0, 1), st.sampled_from(KEYS), values),
+    st.tuples(st.just("drop"), st.integers(0, 1), st.sampled_from(KEYS), st.none()),
+    st.tuples(st.just("drop space"), st.integers(0, 1), st.none(), st.none()),
+    st.tuples(st.just("log"), st.integers(1, 9), st.integers(1, 2), st.binary(max_size=5)),
+    st.tuples(st.just("undo"), st.integers(1, 9), st.integers(1, 2), st.none()),
+    st.tuples(st.just("cut"), st.integers(0, 9), st.none(), st.none()),
+    st.tuples(st.just("record"), st.sampled_from(KEYS), st.none(), values),
+    st.tuples(st.sampled_from(["commit", "commit", "reopen"]), st.none(), st.none(), st.none()),
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(script=st.lists(steps, max_size=40))
+def test_any_sequence_of_calls_leaves_what_a_dict_would_hold(
+    engine: Engine, tmp_path_factory: pytest.TempPathFactory, script: list[tuple[object, ...]]
+) -> None:
+    engine = Engine(engine.name, tmp_path_factory.mktemp("model"))
+    storage = engine.open()
+    model = Written()
+    for counter, (verb, first, second, value) in enumerate(script, start=1):
+        perform(storage, model, counter, (verb, first, second, value))
+        if verb == "reopen":
+            storage.commit()
+            storage = engine.reopened(storage)
+        model.check(storage)
+    engine.close()
+
+
+def perform(storage: Storage, model: Written, counter: int, step: tuple[object, ...]) -> None:
+    match step:
+        case ("put", int(generation), bytes(key), bytes() | None as value):
+            storage.space(1, generation).put(key, row(counter, value))
+            model.rows[generation, key] = (counter, 1, 0, value)
+        case ("drop", int(generation), bytes(key), _):
+            storage.space(1, generation).drop(key)
+            model.rows.pop((generation, key), None)
+        case ("drop space", int(generation), _, _):
+            storage.drop_space(1, generation)
+            for place in [place for place in model.rows if place[0] == generation]:
+                del model.rows[place]
+        case ("log", int(at), int(term), bytes(update)):
+            storage.log_put(1, at, term, update)
+            model.log[at, term] = update
+        case ("undo", int(at), int(term), _):
+            storage.log_drop(1, at, term)
+            model.log.pop((at, term), None)
+        case ("cut", int(upto), _, _):
+            storage.log_cut(1, upto)
+            for place in [place for place in model.log if place[0] <= upto]:
+                del model.log[place]
+        case ("record", bytes(name), _, bytes(data)):
+            storage.record_put(name, data)
+            model.records[name] = data
+        case ("record", bytes(name), _, None):
+            storage.record_drop(name)
+            model.records.pop(name, None)
+        case ("commit", _, _, _):
+            storage.commit()
