@@ -41,7 +41,7 @@ crds: setup ## write crds/ from the models
 	$(PY) -m quorate_operator.write_crds crds
 
 control-plane: setup ## find or build etcd, kube-apiserver, kube-controller-manager and kubectl for the tests
-	PYTHONPATH=tests $(PY) -m quorate_control_plane.binaries
+	PYTHONPATH=tests $(PY) -m quorate_control_plane
 
 bench: setup ## measure beside redis-server; figures go to docs/benchmarks.md
 	$(PY) benchmarks/run.py
