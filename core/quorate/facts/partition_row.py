@@ -81,9 +81,7 @@ def committed_row(row: PartitionRow) -> PartitionRow:
     primary, term = row.primary, row.term
     if migration.replicas[0] != (primary.node if primary else None):
         primary, term = migration.destination, version
-    return PartitionRow(
-        row.partition, version, term, primary, migration.replicas, migration.voters
-    )
+    return PartitionRow(row.partition, version, term, primary, migration.replicas, migration.voters)
 
 
 def check_row(row: PartitionRow) -> None:

@@ -19,6 +19,7 @@ the newcomer is the next primary.
 """
 
 from collections.abc import Collection, Sequence
+from itertools import zip_longest
 
 import msgspec
 
@@ -56,13 +57,14 @@ def plan_migrations(
     `replicas` has None where a voter is offline, `target` names the wanted owners by replica index.
     A member of the target that votes but does not own (offline, or filling again) is waited for:
     its place stays None, and no copy is dropped on its account.  A member that is `lost` and has
-    no vote is left out.  Without a primary at index 0 nothing can be copied: ().
+    no vote is left out.  Without a primary at index 0 nothing can be copied, and without a member
+    of the target online there is nothing to go to: ().
     """
     if tuple(replicas) == tuple(target) and len(voters) == len(target) and not lost:
         return ()  # nearly every row, nearly always
     goal = _Goal(replicas, voters, target, lost)
     row = goal.start
-    if not row or row[0] is None or not goal.wanted:
+    if not goal.is_in_reach():
         return ()
     votes = list(voters)
     pairs = goal.pairs()
@@ -71,7 +73,7 @@ def plan_migrations(
 
     steps: list[PlannedMigration] = []
 
-    def step(newcomer: str | None, leaver: str | None, primary: str) -> None:
+    def step(newcomer: str | None, leaver: str | None, primary: str | None) -> None:
         nonlocal row
         after = goal.arrange(row, newcomer, leaver, primary)
         if newcomer is None and leaver is None and after == row:
@@ -85,11 +87,9 @@ def plan_migrations(
         steps.append(_named(row, newcomer, leaver, after, tuple(votes)))
         row = after
 
-    def primary_with(newcomer: str | None) -> str:
+    def primary_with(newcomer: str | None) -> str | None:
         """Who is at index 0 after a step: as before, unless the newcomer is meant to be."""
-        now = row[0]
-        assert now is not None
-        return newcomer if newcomer == goal.primary else now
+        return newcomer if newcomer == goal.primary else row[0]
 
     for newcomer, leaver in repairs:
         step(newcomer, leaver, primary_with(newcomer))
@@ -135,7 +135,7 @@ def check_plan(
     copied = [step.newcomer for step in steps if step.newcomer is not None]
     if sorted(copied) != sorted(goal.newcomers) and steps:
         raise InvariantError(f"plan for {target} copies to {copied}, needed: {goal.newcomers}")
-    if not goal.start or goal.start[0] is None or not goal.wanted:
+    if not goal.is_in_reach():
         return
     kept = [node for node in goal.leavers_of(row, votes) if node in row]
     if kept and len(_owners(row)) <= len(goal.wanted):
@@ -190,38 +190,34 @@ class _Goal:
             now = self.start[0] if self.start else None
             stand_in = now if now in online else online[0]
             at = places.index(stand_in)
-            places[0], places[at] = places[at], stand_in
-        self.primary = places[0] if online and places[0] is not None else ""
+            places[at], places[0] = places[0], stand_in
+        self.primary = places[0] if online else None
         self.places = [node if node in online else None for node in places]
 
-    def pairs(self) -> list[tuple[str, str | None]]:
-        """Each newcomer with the voter it replaces (None: a free place), hottest place first.
+    def is_in_reach(self) -> bool:
+        """Whether there is a primary to copy from and a member of the target to go to."""
+        return bool(self.start) and self.start[0] is not None and self.primary is not None
 
-        Whoever holds the newcomer's own place goes first, so that a leaving primary is replaced
-        by the next one; then lost voters, then backups from the coldest, the primary last.
-        """
-        leavers = self.leavers_of(self.start, self.voters)
-        replaced: dict[str, str] = {}
-        for newcomer in self.newcomers:
-            at = self.places.index(newcomer)
-            holder = self.start[at] if at < len(self.start) else None
-            if holder in leavers:
-                leavers.remove(holder)
-                replaced[newcomer] = holder
-        for newcomer in self.newcomers:
-            if newcomer not in replaced and leavers:
-                replaced[newcomer] = leavers.pop(0)
-        ordered = sorted(self.newcomers, key=self.places.index)
-        return [(newcomer, replaced.get(newcomer)) for newcomer in ordered]
+    def pairs(self) -> list[tuple[str, str | None]]:
+        """Each newcomer with the voter it replaces (None: a free place), hottest place first."""
+        newcomers = sorted(self.newcomers, key=self.places.index)
+        leavers: list[str | None] = [*self.leavers_of(self.start, self.voters)]
+        return list(zip_longest(newcomers, leavers[: len(newcomers)]))
 
     def leavers_of(self, row: Replicas, votes: Sequence[str]) -> list[str]:
-        """Voters the target does not name: offline ones, then the coldest, the primary last."""
+        """Voters the target does not name, in the order of leaving.
+
+        Offline ones, then the coldest.  The primary is the last; but the next primary, when it is
+        a newcomer, replaces the present one if nobody is offline.
+        """
         offline = [node for node in votes if node not in row and node not in self.wanted]
         online = [node for node in reversed(row) if node is not None and node not in self.wanted]
+        if row[0] in online and self.primary in self.newcomers:
+            online.insert(0, online.pop())
         return offline + online
 
     def arrange(
-        self, row: Replicas, newcomer: str | None, leaver: str | None, primary: str
+        self, row: Replicas, newcomer: str | None, leaver: str | None, primary: str | None
     ) -> Replicas:
         """The row after a step: `primary` first, the others as near to their places as it goes."""
         owners = [node for node in row if node is not None and node != leaver]

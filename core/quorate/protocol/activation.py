@@ -186,9 +186,7 @@ def _migrate(replicas: Replicas, role: Primary, now: Now) -> None:
         )
         _to_master(replicas, role, message, now)
     if role.frozen == migration.migration_id and role.acknowledged() == copy.lwm:
-        frozen = Frozen(
-            replicas.uid, copy.partition, migration.migration_id, role.term, copy.lwm
-        )
+        frozen = Frozen(replicas.uid, copy.partition, migration.migration_id, role.term, copy.lwm)
         _to_master(replicas, role, frozen, now)
 
 
@@ -206,9 +204,7 @@ def freeze(replicas: Replicas, role: Primary, migration_id: str, now: Now) -> No
     step(replicas, role, now)
 
 
-def refused(
-    replicas: Replicas, role: Primary, node: str, promised: int
-) -> None:
+def refused(replicas: Replicas, role: Primary, node: str, promised: int) -> None:
     """A copy refused our Fence, Append or Sync."""
     if promised > role.term:
         replicas.end_role(role)

@@ -190,9 +190,7 @@ class Copy:
         self.storage.record_put(
             promise_name(self.partition),
             _encode(
-                PromiseRecord(
-                    self.promise_term, self.promise_holder, self.version, self.generation
-                )
+                PromiseRecord(self.promise_term, self.promise_holder, self.version, self.generation)
             ),
         )
 

@@ -237,9 +237,7 @@ class Primary:
         """What we lack to hold the union of the answers (protocol.md, section 3 c and d)."""
         copy = self.copy
         voters = {voter.node for voter in self.row.voters}
-        answers = {
-            n: p.answer for n, p in sorted(self.peers.items()) if p.answer and n in voters
-        }
+        answers = {n: p.answer for n, p in sorted(self.peers.items()) if p.answer and n in voters}
         lineage = copy.lineage
         for answer in answers.values():
             if answer.lineage.last_term > lineage.last_term:

@@ -188,9 +188,7 @@ class Replicas:
         elif carried is not None:
             self.end_role(carried)
 
-    def _begin_role(
-        self, copy: Copy, row: PartitionRow, carried: Primary | None, now: Now
-    ) -> None:
+    def _begin_role(self, copy: Copy, row: PartitionRow, carried: Primary | None, now: Now) -> None:
         earlier = copy.promise_holder
         activated = row.term == copy.promise_term and copy.last_term >= row.term
         if activated or not copy.promise(row.term, self.me):
@@ -458,10 +456,9 @@ class Replicas:
         if copy is None or copy.row is None or copy.version < row.version - 1:
             return  # the row that starts the migration is on its way: the master asks again
         active = copy.row.active
-        if copy.prepared == row and copy.prepared_migration == message.migration_id:
-            pass
-        elif copy.version == row.version and copy.row == row:
-            pass
+        stored = copy.prepared == row and copy.prepared_migration == message.migration_id
+        if stored or copy.row == row:
+            pass  # an earlier answer was lost
         elif copy.version >= row.version:
             reason = f"row {copy.version} is committed here"
         elif active is None or active.migration_id != message.migration_id:

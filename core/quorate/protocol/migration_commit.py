@@ -1,0 +1,294 @@
+"""What to do next for one partition: losses, activation, and the commit of one migration.
+
+Source: Hazelcast "Avoid Data Loss on Migration", section 2; docs/protocol.md, sections 5 and 6.
+Level-triggered and pure: `decide` looks at everything known of one partition and answers one new
+row to write, or messages to send, or nothing; the caller asks again after every event.
+
+    active --CaughtUp--> [Freeze --Frozen-->] PreparedRow --Prepared--> committed   version + 1
+       |  destination or primary left, refused, too long                            FAILED version + 2
+"""
+
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from quorate.facts.partition_row import PartitionRow, committed_row, majority
+from quorate.facts.topology import Holder
+from quorate.protocol import ownership
+from quorate.protocol.messages import CopyReport, Freeze, Message, PreparedRow
+from quorate.protocol.settings import ProtocolSettings
+
+
+class Nodes(Protocol):
+    """What the master knows of the agents, as one zone sees them."""
+
+    def holder(self, node: str) -> Holder | None:
+        """The online incarnation of `node`; None when it has left or is not registered."""
+
+    def gone(self, node: str, store: str) -> bool:
+        """Whether `node` was judged to have left, or is online with another store than `store`."""
+
+    def reported(self, node: str) -> bool:
+        """Whether `node` has told this master its inventory (or has left)."""
+
+    def report(self, node: str, partition: int) -> CopyReport | None:
+        """What `node` last told of its copy."""
+
+    def leaving(self, node: str) -> bool:
+        """Whether `node` asked for its primaries to be taken over."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Everything the master knows of one partition besides its row.
+
+    The flags speak of `row.active` and `row.term`; they start anew with every new row that changes
+    either.  `resolved`: the active migration was started, or asked about, by this master.
+    """
+
+    row: PartitionRow
+    since_ms: int
+    resolved: bool = False
+    activated: bool = False
+    tried: tuple[str, ...] = ()
+    better: str = ""
+    caught_up: bool = False
+    freeze_ms: int = -1
+    freeze_sent_ms: int = -1
+    frozen: bool = False
+    prepare_ms: int = -1
+    prepare_sent_ms: int = -1
+    prepared: bool | None = None
+    ready: tuple[str, ...] = ()
+    stuck: str = ""
+
+
+class Decision(NamedTuple):
+    """At most one of: a row to write with the reason; messages with the part that notes them."""
+
+    row: PartitionRow | None = None
+    reason: str = ""
+    part: Part | None = None
+    sends: tuple[tuple[str, Message], ...] = ()
+
+
+NOTHING = Decision()
+
+
+def adopt_row(part: Part, row: PartitionRow, now_ms: int) -> Part:
+    """The part after its row was written or read: what was known of an older term is forgotten."""
+    before = part.row
+    same_migration = (
+        row.active is not None
+        and before.active is not None
+        and row.active.migration_id == before.active.migration_id
+    )
+    if row.term != before.term:
+        return Part(row, now_ms, tried=part.tried, resolved=row.active is None)
+    kept = msgspec.structs.replace(
+        part, row=row, ready=tuple(n for n in part.ready if n not in row.replicas), stuck=""
+    )
+    if same_migration:
+        return kept
+    return msgspec.structs.replace(
+        kept,
+        resolved=True,
+        caught_up=False,
+        freeze_ms=-1,
+        freeze_sent_ms=-1,
+        frozen=False,
+        prepare_ms=-1,
+        prepare_sent_ms=-1,
+        prepared=None,
+    )
+
+
+def decide(
+    part: Part, nodes: Nodes, zone: str, master_term: int, settings: ProtocolSettings, now_ms: int
+) -> Decision:
+    """The next thing to do for this partition."""
+    row = part.row
+    stores = {voter.node: voter.store for voter in row.voters}
+    left = frozenset(node for node in row.owners if nodes.gone(node, stores[node]))
+    if row.active is not None:
+        return _decide_migration(part, nodes, zone, master_term, settings, now_ms, left)
+    if _primary_lost(row, nodes):
+        return _decide_primary(part, nodes, left, "the primary has left")
+    if not part.activated:
+        return _decide_activation(part, nodes, settings, now_ms, left)
+    if part.stuck:
+        return _decide_primary(part, nodes, left, f"the primary is stuck: {part.stuck}")
+    if left:
+        return Decision(ownership.without_owners(row, left), f"{', '.join(sorted(left))} left")
+    for node in part.ready:
+        if node not in row.replicas and node in row.voter_nodes and _is_same(nodes, row, node):
+            return Decision(ownership.with_owner(row, node), f"{node} owns again")
+    return NOTHING
+
+
+def _primary_lost(row: PartitionRow, nodes: Nodes) -> bool:
+    """Whether the primary's incarnation has left or was followed by another."""
+    primary = row.primary
+    if primary is None or nodes.gone(primary.node, primary.store):
+        return True
+    return nodes.holder(primary.node) not in (primary, None)
+
+
+def _is_same(nodes: Nodes, row: PartitionRow, node: str) -> bool:
+    """Whether `node` is online with the store that votes in this row."""
+    holder = nodes.holder(node)
+    return holder is not None and any(
+        voter.node == node and voter.store == holder.store for voter in row.voters
+    )
+
+
+def _candidates(part: Part, nodes: Nodes) -> list[Holder]:
+    """Online voters, best first: freshest reported copy, then hotter replica index, then name."""
+    row = part.row
+
+    def rank(holder: Holder) -> tuple[bool, bool, int, int, int, str]:
+        report = nodes.report(holder.node, row.partition)
+        index = row.replicas.index(holder.node) if holder.node in row.replicas else 99
+        return (
+            holder.node in part.tried,
+            nodes.leaving(holder.node),
+            -(report.last_term if report and index == 99 else 1 << 60),
+            -(report.lwm if report and index == 99 else 1 << 60),
+            index,
+            holder.node,
+        )
+
+    online = [nodes.holder(node) for node in row.voter_nodes if _is_same(nodes, row, node)]
+    return sorted([holder for holder in online if holder is not None], key=rank)
+
+
+def _decide_primary(part: Part, nodes: Nodes, left: frozenset[str], why: str) -> Decision:
+    """Put another voter, or a new incarnation of the same, at index 0 in a new term."""
+    row = part.row
+    if any(not nodes.reported(voter.node) for voter in row.voters):
+        return NOTHING
+    candidates = _candidates(part, nodes)
+    if len(candidates) < majority(len(row.voters)):
+        if left and row.owners:
+            return Decision(
+                ownership.without_owners(row, left), f"{', '.join(sorted(left))} left, no quorum"
+            )
+        return NOTHING
+    chosen = candidates[0]
+    for candidate in candidates:
+        if part.better and candidate.node == part.better:
+            chosen = candidate
+    return Decision(ownership.activated(row, chosen, left), f"{why}: {chosen.node} takes over")
+
+
+def _decide_activation(
+    part: Part, nodes: Nodes, settings: ProtocolSettings, now_ms: int, left: frozenset[str]
+) -> Decision:
+    assert part.row.primary is not None
+    node = part.row.primary.node
+    bound = settings.activation_bound_ms * min(1 + len(part.tried), 6)
+    if not part.better and not part.stuck and now_ms - part.since_ms < bound:
+        return NOTHING
+    tried = (*part.tried, node)
+    if len(set(tried)) >= len(_candidates(part, nodes)):
+        tried = ()
+    decision = _decide_primary(
+        msgspec.structs.replace(part, tried=tried), nodes, left, f"{node} did not activate"
+    )
+    return decision._replace(part=msgspec.structs.replace(part, tried=tried))
+
+
+def _decide_migration(
+    part: Part,
+    nodes: Nodes,
+    zone: str,
+    master_term: int,
+    settings: ProtocolSettings,
+    now_ms: int,
+    left: frozenset[str],
+) -> Decision:
+    row = part.row
+    migration = row.active
+    assert migration is not None
+    destination, primary = migration.destination, row.primary
+    if not part.resolved:
+        return _resolve(part, nodes)
+    if part.prepared:
+        return Decision(committed_row(row), f"{migration.migration_id} committed")
+    if primary is None or _primary_lost(row, nodes):
+        return _decide_primary(part, nodes, left, "the primary has left")
+    changes_primary = migration.replicas[0] != primary.node
+    refused = part.prepared is False
+    if destination is not None and nodes.holder(destination.node) not in (destination, None):
+        return _give_up(row, part, f"{destination.node} is a new process")
+    if destination is not None and nodes.gone(destination.node, destination.store):
+        return _give_up(row, part, f"{destination.node} left")
+    if refused:
+        return _give_up(row, part, "the destination refused the prepared row")
+    for since, what in ((part.freeze_ms, "frozen"), (part.prepare_ms, "prepared")):
+        if since >= 0 and now_ms - since > settings.migration_bound_ms:
+            return _give_up(row, part, f"{what} for too long")
+    if not part.activated and now_ms - part.since_ms > settings.activation_bound_ms * 2:
+        return _decide_primary(part, nodes, left, "the primary did not activate")
+    if part.stuck and not part.frozen:
+        return _decide_primary(part, nodes, left, f"the primary is stuck: {part.stuck}")
+    leaver = migration.source
+    others = left - {leaver} if leaver is not None else left
+    if others:
+        return Decision(ownership.without_owners(row, left), f"{', '.join(sorted(left))} left")
+    if not part.caught_up:
+        return NOTHING
+    if changes_primary and not part.frozen:
+        if part.freeze_sent_ms >= 0 and now_ms - part.freeze_sent_ms < settings.retry_ms:
+            return NOTHING
+        noted = msgspec.structs.replace(
+            part,
+            freeze_ms=part.freeze_ms if part.freeze_ms >= 0 else now_ms,
+            freeze_sent_ms=now_ms,
+        )
+        freeze = Freeze(master_term, zone, row.partition, migration.migration_id, row.term)
+        return Decision(part=noted, sends=((primary.node, freeze),))
+    if destination is None:
+        return Decision(committed_row(row), f"{migration.migration_id} committed")
+    if part.prepare_sent_ms >= 0 and now_ms - part.prepare_sent_ms < settings.retry_ms:
+        return NOTHING
+    noted = msgspec.structs.replace(
+        part,
+        prepare_ms=part.prepare_ms if part.prepare_ms >= 0 else now_ms,
+        prepare_sent_ms=now_ms,
+    )
+    prepared = PreparedRow(master_term, zone, migration.migration_id, committed_row(row))
+    return Decision(part=noted, sends=((destination.node, prepared),))
+
+
+def _give_up(row: PartitionRow, part: Part, why: str) -> Decision:
+    assert row.active is not None
+    new_term = part.freeze_ms >= 0
+    return Decision(ownership.failed(row, new_term), f"{row.active.migration_id} failed: {why}")
+
+
+def _resolve(part: Part, nodes: Nodes) -> Decision:
+    """A migration another master started: committed if its destination stored the prepared row,
+    else rolled back; asked per partition, waiting only for its own participants."""
+    row = part.row
+    migration = row.active
+    assert migration is not None
+    destination = migration.destination
+    asked = [row.primary.node] if row.primary else []
+    if destination is not None:
+        asked.append(destination.node)
+    if migration.source is not None:
+        asked.append(migration.source)
+    if not all(nodes.reported(node) for node in asked):
+        return NOTHING
+    if destination is not None:
+        report = nodes.report(destination.node, row.partition)
+        wanted = committed_row(row)
+        if (
+            report is not None
+            and report.prepared == wanted
+            and report.prepared_migration == migration.migration_id
+            and nodes.holder(destination.node) is not None
+        ):
+            noted = msgspec.structs.replace(part, resolved=True, prepared=True)
+            return Decision(committed_row(row), "found prepared at its destination", part=noted)
+    return Decision(ownership.failed(row, new_term=True), f"{migration.migration_id} rolled back")

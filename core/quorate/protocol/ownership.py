@@ -1,0 +1,69 @@
+"""Which row comes next for one partition: every change of ownership as a pure function of the row.
+
+Source: docs/protocol.md, sections 1, 5 and 6.  Each answer is a well-formed row with a higher
+version; the caller writes it under compare-and-set and publishes it only then.
+"""
+
+import msgspec
+
+from quorate.facts.errors import InvariantError
+from quorate.facts.partition_row import Migration, PartitionRow, check_row
+from quorate.facts.topology import Holder
+
+
+def _checked(before: PartitionRow, after: PartitionRow) -> PartitionRow:
+    check_row(after)
+    if after.version <= before.version or after.term < before.term:
+        raise InvariantError(f"partition {before.partition}: {after} does not follow {before}")
+    return after
+
+
+def _step(row: PartitionRow) -> int:
+    """+2 past a migration whose commit may have been prepared somewhere, else +1."""
+    return 1 if row.active is None else 2
+
+
+def without_owners(row: PartitionRow, left: frozenset[str]) -> PartitionRow:
+    """Owners that left become null at once; they stay voters.  An active migration is given up."""
+    version = row.version + _step(row)
+    replicas = tuple(None if node in left else node for node in row.replicas)
+    after = msgspec.structs.replace(row, version=version, replicas=replicas, active=None)
+    return _checked(row, after)
+
+
+def activated(row: PartitionRow, holder: Holder, left: frozenset[str]) -> PartitionRow:
+    """A new term under `holder`, which moves to index 0; owners that left become null."""
+    version = row.version + _step(row)
+    kept = [None if node in left else node for node in row.replicas]
+    if holder.node in kept:
+        kept[kept.index(holder.node)] = kept[0]
+    elif kept[0] is not None and None in kept:
+        kept[kept.index(None)] = kept[0]
+    kept[0] = holder.node
+    after = PartitionRow(row.partition, version, version, holder, tuple(kept), row.voters)
+    return _checked(row, after)
+
+
+def with_owner(row: PartitionRow, node: str) -> PartitionRow:
+    """An online voter that holds everything answered is an owner again."""
+    replicas = list(row.replicas)
+    if None in replicas:
+        replicas[replicas.index(None)] = node
+    else:
+        replicas.append(node)
+    after = msgspec.structs.replace(row, version=row.version + 1, replicas=tuple(replicas))
+    return _checked(row, after)
+
+
+def started(row: PartitionRow, migration: Migration) -> PartitionRow:
+    """The migration is active from this version on."""
+    return _checked(row, msgspec.structs.replace(row, version=row.version + 1, active=migration))
+
+
+def failed(row: PartitionRow, new_term: bool) -> PartitionRow:
+    """The migration is given up; past a Freeze the primary needs a new term to serve again."""
+    version = row.version + 2
+    after = msgspec.structs.replace(
+        row, version=version, active=None, term=version if new_term else row.term
+    )
+    return _checked(row, after)

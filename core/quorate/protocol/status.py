@@ -1,0 +1,62 @@
+"""What can be said of a cluster: the words of `quorate status`, conditions and metrics."""
+
+import msgspec
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """One agent."""
+
+    name: str
+    store: str
+    incarnation: int
+    online: bool
+    state: str
+    address: str
+    failure_domain: str
+    primaries: int
+    owners: int
+    left_since_ms: int | None = None
+
+
+class MigrationStatus(msgspec.Struct, frozen=True):
+    """One migration under way; bytes as its destination reports them."""
+
+    partition: int
+    kind: str
+    source: str | None
+    destination: str | None
+    phase: str
+    bytes_done: int = 0
+    bytes_total: int = 0
+
+
+class ZoneStatus(msgspec.Struct, frozen=True):
+    """One zone.  `sentence` says what the master waits for; partitions are counted by state."""
+
+    uid: str
+    name: str
+    phase: str
+    sentence: str
+    partitions: int
+    available: int
+    degraded: int
+    unavailable: int
+    migrations_running: int
+    migrations_queued: int
+    migrations_done: int
+    migrations_failed: int
+    bytes_moved: int
+    full_copies: int
+    ports: dict[str, int]
+    data_nodes: tuple[str, ...]
+    spread_violations: tuple[tuple[str, int], ...]
+    migrations: tuple[MigrationStatus, ...] = ()
+    unavailable_partitions: tuple[int, ...] = ()
+
+
+class ClusterStatus(msgspec.Struct, frozen=True):
+    """Everything, as of now."""
+
+    master_term: int
+    nodes: tuple[NodeStatus, ...]
+    zones: tuple[ZoneStatus, ...]
