@@ -1,0 +1,372 @@
+"""What the engines do when there is no room, when the process is killed, when files are damaged."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from quorate.protocol.storage import Row, StorageFull
+from quorate_agent.storage import DatabaseRefused, StorageBroken
+from quorate_agent.storage.memory import ROW_OVERHEAD_BYTES, MemoryStorage
+from quorate_agent.storage.rocks import RocksStorage
+
+EVERYTHING = 1 << 30
+PRIVATE_MOUNTS = (
+    ("unshare", "--mount") if os.getuid() == 0 else ("unshare", "--map-root-user", "--mount")
+)
+
+
+def row(counter: int, value: bytes | None) -> Row:
+    return Row(counter=counter, term=1, expires_at=0, value=value)
+
+
+# --- InMemory: maxMemory
+
+
+def test_a_batch_that_does_not_fit_into_max_memory_is_undone_as_a_whole() -> None:
+    storage = MemoryStorage(max_memory=100_000)
+    space = storage.space(0, 1)
+    for number in range(50):
+        space.put(b"%d" % number, row(number + 1, b"old"))
+    storage.log_put(0, 1, 1, b"old")
+    storage.log_put(0, 2, 1, b"old")
+    storage.record_put(b"record", b"old")
+    storage.record_put(b"other", b"old")
+    storage.commit()
+    before = (space.scan(None, 1000, EVERYTHING), storage.log_read(0, 0, 9, EVERYTHING))
+    sizes = (space.row_count(), space.byte_count(), storage.memory_used(), storage.log_bytes(0))
+    get = space.get
+
+    space.put(b"1", row(99, b"new"))
+    space.drop(b"2")
+    storage.log_put(0, 1, 1, b"new, longer")
+    storage.log_put(0, 3, 1, b"new")
+    storage.log_drop(0, 1, 1)
+    storage.log_cut(0, 2)
+    storage.record_put(b"record", b"new")
+    storage.record_drop(b"other")
+    storage.record_put(b"added", b"new")
+    storage.drop_space(0, 1)
+    space.put(b"1", row(100, bytes(100_000)))
+    with pytest.raises(StorageFull, match="maxMemory is 100000"):
+        storage.commit()
+
+    assert before == (space.scan(None, 1000, EVERYTHING), storage.log_read(0, 0, 9, EVERYTHING))
+    assert sizes == (
+        space.row_count(), space.byte_count(), storage.memory_used(), storage.log_bytes(0),
+    )  # fmt: skip
+    assert list(storage.records(b"")) == [(b"other", b"old"), (b"record", b"old")]
+    assert get(b"1") == row(2, b"old")
+
+
+def test_a_full_zone_still_takes_deletes_and_recovers() -> None:
+    storage = MemoryStorage(max_memory=100_000)
+    space = storage.space(0, 1)
+    number = 0
+    while not storage.full:
+        space.put(b"%d" % number, row(number + 1, bytes(1000)))
+        storage.commit()
+        number += 1
+    assert "maxMemory 100000" in storage.full_reason
+    space.put(b"large", row(1, bytes(10_000)))
+    with pytest.raises(StorageFull):
+        storage.commit()
+
+    for key in range(number):
+        space.put(b"%d" % key, row(number + key, None))
+        storage.log_put(0, number + key, 1, b"a delete in the log takes room, too")
+        storage.commit()
+
+    assert not storage.full
+    assert storage.full_reason == ""
+    space.put(b"again", row(9999, bytes(1000)))
+    storage.commit()
+    assert storage.room() < 100_000
+
+
+def test_memory_without_a_bound_is_never_full() -> None:
+    storage = MemoryStorage()
+    storage.space(0, 0).put(b"key", row(1, bytes(1000)))
+    storage.commit()
+
+    assert not storage.full
+    assert storage.memory_used() == ROW_OVERHEAD_BYTES + 1003
+
+
+# --- Persistent: kill -9
+
+WRITER = """
+import os, sys
+from quorate.protocol.storage import Row
+from quorate_agent.storage.rocks import RocksStorage
+storage = RocksStorage(sys.argv[1])
+space = storage.space(0, 0)
+for number in range(1, 100_000):
+    space.put(b"%d" % number, Row(number, 1, 0, bytes(200)))
+    storage.log_put(0, number, 1, b"update")
+    storage.record_put(b"last", b"%d" % number)
+    storage.commit()
+    if sys.argv[2] == "sync" and number % 10 == 0:
+        storage.sync()
+    print(number, flush=True)
+"""
+
+
+@pytest.mark.parametrize("sync", ["sync", "no sync"])
+def test_a_killed_process_loses_no_committed_batch_and_half_of_none(
+    tmp_path: Path, sync: str
+) -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path / "zone"), sync],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert writer.stdout is not None
+    with writer, writer.stdout as said:
+        for line in said:
+            if int(line) == 500:
+                writer.send_signal(signal.SIGKILL)
+                break
+        last = max(500, *(int(line) for line in said if line.endswith("\n")), 0)
+    assert writer.returncode == -signal.SIGKILL
+
+    storage = RocksStorage(tmp_path / "zone")
+
+    found = int(storage.record_get(b"last") or b"0")
+    assert found in (last, last + 1)
+    assert storage.space(0, 0).row_count() == found
+    assert len(storage.space(0, 0).scan(None, 1 << 30, EVERYTHING)) == found
+    assert len(storage.log_read(0, 0, 1 << 30, EVERYTHING)) == found
+    storage.close()
+
+
+# --- Persistent: no room
+
+FILLER = """
+import os, resource, subprocess, sys
+from quorate.protocol.storage import Row, StorageFull
+from quorate_agent.storage import database
+from quorate_agent.storage.rocks import RocksStorage
+
+folder, limit = sys.argv[1], sys.argv[2]
+database.PROBE_SECONDS = 0.0
+
+def tmpfs(options):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True)
+
+def narrow():
+    if limit == "file":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+
+def widen():
+    if limit == "file":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    else:
+        tmpfs("remount,size=400m")
+
+if limit == "disk":
+    tmpfs("size=40m")
+storage = RocksStorage(folder + "/zone", reserve_bytes=0)
+space = storage.space(0, 0)
+narrow()
+
+def put(number):
+    # Not compressible: the same bytes again for the same number.
+    space.put(b"%d" % number, Row(number, 1, 0, number.to_bytes(4, "big") + noise))
+    storage.record_put(b"last", b"%d" % number)
+    storage.log_put(0, number, 1, b"update")
+    storage.commit()
+
+noise = os.urandom(10_000)
+written = 0
+try:
+    while True:
+        put(written + 1)
+        written += 1
+except StorageFull as error:
+    print("full:", error)
+
+def check(last):
+    assert space.row_count() == last, (space.row_count(), last)
+    assert storage.record_get(b"last") == b"%d" % last
+    assert space.get(b"%d" % (last + 1)) is None
+    assert all(space.get(b"%d" % number).counter == number for number in range(1, last + 1))
+    assert len(space.scan(None, 1 << 30, 1 << 40)) == last
+    assert len(storage.log_read(0, 0, 1 << 30, 1 << 40)) == last
+
+if limit == "disk":
+    assert storage.full
+    assert storage.full_reason
+storage.sync()
+check(written)
+for _ in range(3):
+    try:
+        put(written + 1)
+    except StorageFull:
+        pass
+    else:
+        written += 1  # a small rest of room was found
+check(written)
+widen()
+assert not storage.full, storage.full_reason
+before = written
+while written < 2 * before:
+    put(written + 1)
+    written += 1
+storage.sync()
+check(written)
+storage.close()
+storage = RocksStorage(folder + "/zone", reserve_bytes=0)
+space = storage.space(0, 0)
+check(written)
+storage.close()
+print("good")
+"""
+
+
+def fill(folder: Path, limit: str, *before: str) -> str:
+    folder.mkdir()
+    done = subprocess.run(
+        [*before, sys.executable, "-c", FILLER, str(folder), limit],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_write_past_a_file_size_limit_leaves_nothing_behind_and_later_ones_pass(
+    tmp_path: Path,
+) -> None:
+    said = fill(tmp_path / "disk", "file")
+
+    assert "File too large" in said
+    assert said.endswith("good\n")
+
+
+@pytest.mark.needs("small-disk")
+def test_a_write_to_a_full_disk_leaves_nothing_behind_and_later_ones_pass(tmp_path: Path) -> None:
+    said = fill(tmp_path / "disk", "disk", *PRIVATE_MOUNTS)
+
+    assert "No space left" in said
+    assert said.endswith("good\n")
+
+
+def test_a_disk_near_its_end_is_full_before_the_engine_meets_it(tmp_path: Path) -> None:
+    storage = RocksStorage(tmp_path / "zone", reserve_bytes=1 << 62)
+
+    assert storage.full
+    assert storage.room() == 0
+    assert "kept free" in storage.full_reason
+    storage.space(0, 0).put(b"deletes and replication still pass", row(1, None))
+    storage.commit()
+    storage.close()
+
+
+# --- Persistent: damage
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    """A closed zone: one table, and a log with 200 more batches in it."""
+    zone = tmp_path / "zone"
+    code = """
+import os, sys
+from quorate.protocol.storage import Row
+from quorate_agent.storage.rocks import RocksStorage
+storage = RocksStorage(sys.argv[1])
+for start in (0, 200):
+    for number in range(start, start + 200):
+        storage.space(0, 0).put(b"%04d" % number, Row(number + 1, 1, 0, os.urandom(100)))
+        storage.commit()
+    if start == 0:
+        storage.close()
+        storage = RocksStorage(sys.argv[1])
+storage.sync()
+os._exit(0)
+"""
+    subprocess.run(
+        [sys.executable, "-c", code, str(zone)],
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    return zone
+
+
+def damage(file: Path, at: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[at] ^= 0xFF
+    file.write_bytes(data)
+
+
+def test_a_torn_last_record_is_what_a_crash_leaves_and_no_damage(filled: Path) -> None:
+    log = max(filled.glob("rocksdb/*.log"))
+    log.write_bytes(log.read_bytes()[:-7])
+
+    storage = RocksStorage(filled)
+
+    assert storage.space(0, 0).row_count() == 399
+    assert len(storage.space(0, 0).scan(None, 1000, EVERYTHING)) == 399
+    storage.close()
+
+
+def test_damage_inside_the_log_is_refused_with_the_way_out(filled: Path) -> None:
+    log = max(filled.glob("rocksdb/*.log"))
+    damage(log, log.stat().st_size // 2)
+
+    with pytest.raises(DatabaseRefused, match=r"rocksdb.*Corruption.*Way out: move the agent's"):
+        RocksStorage(filled)
+
+
+def test_damage_in_a_table_stops_reading_instead_of_leaving_rows_out(filled: Path) -> None:
+    table = min(filled.glob("rocksdb/*.sst"))
+    damage(table, 500)
+    storage = RocksStorage(filled)
+
+    with pytest.raises(StorageBroken, match="cannot read"):
+        storage.space(0, 0).scan(None, 1000, EVERYTHING)
+    with pytest.raises(StorageBroken, match="cannot read"):
+        storage.space(0, 0).get(b"0001")
+
+
+@pytest.mark.parametrize("file", ["CURRENT", "MANIFEST-*", "*.sst"])
+def test_a_missing_file_of_the_database_is_refused_by_name(filled: Path, file: str) -> None:
+    missing = min(filled.glob(f"rocksdb/{file}"))
+    missing.unlink()
+
+    with pytest.raises(DatabaseRefused, match=missing.name.lstrip("0")):
+        RocksStorage(filled)
+
+
+@pytest.mark.parametrize("file", ["CURRENT", "MANIFEST-*"])
+def test_a_damaged_file_of_the_database_is_refused(filled: Path, file: str) -> None:
+    for found in filled.glob(f"rocksdb/{file}"):
+        found.write_bytes(b"garbage" * 10)
+
+    with pytest.raises(DatabaseRefused, match="Way out"):
+        RocksStorage(filled)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{}", "not readable"), ("\0\1", "not readable"), ('{"format": 2}', "format 2, this version")],
+)
+def test_an_unknown_format_is_refused(filled: Path, text: str, message: str) -> None:
+    (filled / "format.json").write_text(text)
+
+    with pytest.raises(DatabaseRefused, match=message):
+        RocksStorage(filled)
+
+
+def test_a_database_in_use_is_refused_by_its_lock(tmp_path: Path) -> None:
+    storage = RocksStorage(tmp_path / "zone")
+
+    with pytest.raises(DatabaseRefused, match="LOCK: held by another process"):
+        RocksStorage(tmp_path / "zone")
+    storage.close()
