@@ -1,0 +1,133 @@
+"""Which programs of the machine a test needs, and saying at the end of a run which were lacking.
+
+A pytest plugin.  A test says `@pytest.mark.needs("redis-server")`; a fixture that finds out late
+calls `needs("redis-server")`.  Levels imply parts: `integration` the control plane, `spark` Java.
+A missing part means that the test does not run and that the run's last lines name the part, the
+tests and the way out; where the environment says CI=true it is a failure, because there everything
+was meant to be installed.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+
+from quorate_control_plane.binaries import BINARIES, find_binaries
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A program that tests may need; `find` answers whether the machine has it."""
+
+    find: Callable[[], bool]
+    way_out: str
+
+
+def _on_path(name: str) -> Callable[[], bool]:
+    return lambda: shutil.which(name) is not None
+
+
+def _may_mount_a_small_disk() -> bool:
+    own_user = ["--map-root-user"] if os.getuid() else []
+    command = ["unshare", *own_user, "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    try:
+        return subprocess.run(command, capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+def _java_is_new_enough() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    program = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if program is None:
+        return False
+    try:
+        text = subprocess.run([program, "-version"], capture_output=True, text=True).stderr
+    except OSError:
+        return False
+    found = re.search(r'version "(\d+)', text)
+    return found is not None and int(found.group(1)) >= 17
+
+
+PARTS = {
+    "redis-server": Part(_on_path("redis-server"), "apt-get install redis-server"),
+    "redis-cli": Part(_on_path("redis-cli"), "apt-get install redis-tools"),
+    "redis-benchmark": Part(_on_path("redis-benchmark"), "apt-get install redis-tools"),
+    "strace": Part(_on_path("strace"), "apt-get install strace"),
+    "openssl": Part(_on_path("openssl"), "apt-get install openssl"),
+    "small-disk": Part(_may_mount_a_small_disk, "run as root, or allow user namespaces: unshare"),
+    "java": Part(_java_is_new_enough, "version 17 or later: apt-get install default-jre-headless"),
+    "control-plane": Part(
+        lambda: find_binaries() is not None,
+        f"make control-plane, which finds or builds {', '.join(BINARIES)}",
+    ),
+}
+IMPLIED = {"integration": ("control-plane", "openssl"), "spark": ("java",)}
+
+
+@cache
+def _has(part: str) -> bool:
+    return PARTS[part].find()
+
+
+_Lacking = dict[str, set[str]]
+"""part -> the tests that did not run for want of it."""
+
+_lacking = pytest.StashKey[_Lacking]()
+_current_test = pytest.StashKey[str]()
+
+
+def _stop_without(config: pytest.Config, parts: tuple[str, ...]) -> None:
+    """End the current test here, and remember it, where one of `parts` is missing."""
+    unknown = [part for part in parts if part not in PARTS]
+    if unknown:
+        pytest.fail(f"needs({unknown[0]!r}): the parts known to {__name__} are {[*PARTS]}")
+    missing = [part for part in parts if not _has(part)]
+    if not missing:
+        return
+    for part in missing:
+        config.stash[_lacking].setdefault(part, set()).add(config.stash[_current_test])
+    reason = "; ".join(f"needs {part} ({PARTS[part].way_out})" for part in missing)
+    if os.environ.get("CI", "").lower() in ("1", "true"):
+        pytest.fail(f"under CI nothing may be missing: {reason}", pytrace=False)
+    pytest.skip(reason)  # not silently: the last lines of the run name it
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_lacking] = {}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.config.stash[_current_test] = item.nodeid
+    parts = [part for mark in item.iter_markers("needs") for part in mark.args]
+    for level, implied in IMPLIED.items():
+        if item.get_closest_marker(level):
+            parts.extend(implied)
+    _stop_without(item.config, tuple(dict.fromkeys(parts)))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    lacking = config.stash[_lacking]
+    if not lacking:
+        return
+    terminalreporter.section("did not run", sep="-", yellow=True)
+    for part in sorted(lacking):
+        tests = lacking[part]
+        files = sorted({test.partition("::")[0] for test in tests})
+        terminalreporter.line(f"{len(tests)} for want of {part} ({PARTS[part].way_out}):")
+        for file in files:
+            terminalreporter.line(f"    {file}")
+
+
+@pytest.fixture(scope="session")
+def needs(pytestconfig: pytest.Config) -> Callable[..., None]:
+    """`needs("strace")`: like the marker, for fixtures."""
+    return lambda *parts: _stop_without(pytestconfig, parts)
