@@ -47,9 +47,9 @@ bench: setup ## measure beside redis-server; figures go to docs/benchmarks.md
 	$(PY) benchmarks/run.py
 
 UV_COMPILE = $(VENV)/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-  --no-emit-index-url --no-annotate --custom-compile-command "make constraints"
+  --no-annotate --custom-compile-command "make constraints"
 
-constraints: setup ## resolve pyproject.toml anew into the constraints files
+constraints: setup ## bring the constraints files up to date with pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/uv uv
 	$(UV_COMPILE) --all-extras --group dev --output-file constraints.txt pyproject.toml
 	$(UV_COMPILE) --group build --constraint constraints.txt --output-file constraints-build.txt
