@@ -1,0 +1,1 @@
+"""Spark over a zone: every copy as a data source, and whether all copies agree."""

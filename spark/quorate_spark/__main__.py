@@ -1,0 +1,104 @@
+"""`python -m quorate_spark validate ZONE --agents host:port,… --level counters|rows`.
+
+Prints the verdict as a table and, with --report, writes it as JSON.  Ends with 0 when all copies
+agree, 1 when they differ, 2 when it could not be told; nothing else ends with 0 or 1.
+"""
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from rich.console import Console
+
+from quorate.facts.errors import QuorateError
+from quorate_spark.agent_link import parse_addresses
+from quorate_spark.report import print_report, report_json
+from quorate_spark.settings import Settings
+from quorate_spark.validate import run_validation
+from quorate_spark.verdict import Level, Outcome, Verdict, could_not_tell
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    options = _parser().parse_args(arguments)
+    level = Level(options.level)
+    try:
+        verdict = _validate(options, level)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except QuorateError as error:
+        verdict = could_not_tell(options.zone, level, str(error))
+    except Exception as error:
+        # An exit code of 1 says that copies differ: a defect of ours must never say that.
+        traceback.print_exc()
+        verdict = could_not_tell(
+            options.zone, level, f"validation failed by itself ({type(error).__name__}: {error})"
+        )
+    print_report(verdict, Console())
+    if options.report is not None:
+        try:
+            options.report.write_bytes(report_json(verdict))
+        except OSError as error:
+            print(
+                f"--report {options.report}: cannot be written: {error.strerror}", file=sys.stderr
+            )
+            return Outcome.UNKNOWN.exit_code
+    return verdict.exit_code
+
+
+def _validate(options: argparse.Namespace, level: Level) -> Verdict:
+    settings = Settings(
+        answer_timeout_s=options.answer_seconds, settle_timeout_s=options.settle_seconds
+    )
+    if options.work_dir is not None:
+        options.work_dir.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="validate-", dir=options.work_dir)).resolve()
+    try:
+        return run_validation(
+            options.zone,
+            parse_addresses(options.agents),
+            level,
+            work_dir=folder,
+            cluster=options.cluster,
+            partitions=options.partitions,
+            replicas=options.replicas,
+            settings=settings,
+        )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="quorate_spark", description="Checks copies of a zone.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    validate = commands.add_parser("validate", help="do all copies of a zone agree?")
+    validate.add_argument("zone", metavar="ZONE")
+    validate.add_argument(
+        "--agents", required=True, help="peer ports of all agents: host:port,host:port"
+    )
+    validate.add_argument("--level", choices=[level.value for level in Level], default=Level.ROWS)
+    validate.add_argument("--cluster", default="", help="the agents must be of this cluster")
+    validate.add_argument("--partitions", type=int, default=0, help="as the zone declares them")
+    validate.add_argument("--replicas", type=int, default=0, help="as the zone declares them")
+    validate.add_argument("--report", type=Path, help="write the verdict to this file as JSON")
+    validate.add_argument("--work-dir", type=Path, help="folder for temporary files")
+    validate.add_argument("--settle-seconds", type=float, default=Settings().settle_timeout_s)
+    validate.add_argument("--answer-seconds", type=float, default=Settings().answer_timeout_s)
+    return parser
+
+
+def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + signal_number)
+
+
+if __name__ == "__main__":
+    # As an exception, so that Spark is stopped and its folder removed on the way out.
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, _stop)
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""One conversation with an agent's peer port: a question, its answer, within a time limit.
+
+Plain blocking sockets: a Spark worker reads one copy and does nothing else meanwhile.
+"""
+
+import socket
+import time
+from types import TracebackType
+from typing import Self, TypeVar
+
+from quorate.facts.errors import QuorateError, WireError
+from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
+from quorate.wire.frames import FrameReader, encode_frame
+
+RECEIVE_BYTES = 256 * 1024
+
+Answer = TypeVar("Answer")
+
+
+class Unreadable(QuorateError):
+    """A copy, or an agent with its copies, could not be read: the reason in one sentence."""
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Host and port of "host:port"; an IPv6 host stands in brackets."""
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise Unreadable(
+            f"agents: {text!r} is not an address: write host:port, as in 127.0.0.1:7400"
+        )
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def parse_addresses(text: str) -> tuple[str, ...]:
+    """The addresses of "host:port,host:port", each of them well-formed and named once."""
+    addresses = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not addresses:
+        raise Unreadable("agents is empty: name the peer port of every agent, host:port,host:port")
+    for address in addresses:
+        parse_address(address)
+    for index, address in enumerate(addresses):
+        if address in addresses[:index]:
+            raise Unreadable(f"agents: {address} is named twice: name every agent once")
+    return addresses
+
+
+class AgentLink:
+    """A connection as a tool.  After an Unreadable it must be closed."""
+
+    def __init__(
+        self, address: str, cluster: str, connect_timeout_s: float, answer_timeout_s: float
+    ) -> None:
+        self._address = address
+        self._answer_timeout_s = answer_timeout_s
+        self._frames = FrameReader()
+        self._received: list[Message] = []
+        try:
+            self._socket = socket.create_connection(parse_address(address), connect_timeout_s)
+        except OSError as error:
+            raise Unreadable(
+                f"agent at {address} cannot be reached ({_words(error)}): is it running, and is"
+                " this its peer port?"
+            ) from error
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.agent = self._greet(cluster)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up; more than once is fine."""
+        self._socket.close()
+
+    @property
+    def name(self) -> str:
+        """How sentences name the agent."""
+        return f"agent {self.agent.node} at {self._address}"
+
+    def ask(self, question: Message, answer: type[Answer]) -> Answer:
+        """Send `question`; the next message must be of type `answer`."""
+        return self._exchange(question, answer, self.name)
+
+    def _greet(self, cluster: str) -> Hello:
+        name = f"agent at {self._address}"
+        hello = self._exchange(Hello(FORMAT_VERSION, "tool", cluster), Hello, name)
+        if hello.format_version != FORMAT_VERSION:
+            raise Unreadable(
+                f"{name} speaks peer format {hello.format_version}, this tool {FORMAT_VERSION}:"
+                " use the tool of the agents' version"
+            )
+        if hello.role != "agent":
+            raise Unreadable(f"{name} says it is a {hello.role}: name the peer ports of agents")
+        if cluster and hello.cluster != cluster:
+            raise Unreadable(
+                f"{name} belongs to cluster {hello.cluster}, not {cluster}: name agents of one"
+                " cluster"
+            )
+        return hello
+
+    def _exchange(self, question: Message, answer: type[Answer], name: str) -> Answer:
+        asked = type(question).__name__
+        deadline = time.monotonic() + self._answer_timeout_s
+        try:
+            self._socket.settimeout(self._answer_timeout_s)
+            self._socket.sendall(encode_frame(question))
+            message = self._receive(deadline)
+        except TimeoutError as error:
+            raise Unreadable(
+                f"{name} did not answer {asked} within {self._answer_timeout_s:g} s"
+            ) from error
+        except OSError as error:
+            raise Unreadable(f"{name} was lost during {asked} ({_words(error)})") from error
+        except WireError as error:
+            raise Unreadable(f"{name} sent what is no message after {asked}: {error}") from error
+        if message is None:
+            raise Unreadable(f"{name} closed the connection during {asked}")
+        if isinstance(message, Refused):
+            raise Unreadable(f"{name} refused {asked}: {message.reason}")
+        if not isinstance(message, answer):
+            raise Unreadable(
+                f"{name} answered {asked} with {type(message).__name__} instead of"
+                f" {answer.__name__}: use the tool of the agents' version"
+            )
+        return message
+
+    def _receive(self, deadline: float) -> Message | None:
+        """The next message; None when the other side hung up."""
+        while not self._received:
+            left = deadline - time.monotonic()
+            # A peer that drips bytes would reset a time limit per receive: ours is for the answer.
+            if left <= 0:
+                raise TimeoutError
+            self._socket.settimeout(left)
+            data = self._socket.recv(RECEIVE_BYTES)
+            if not data:
+                return None
+            self._received.extend(self._frames.feed(data))
+        return self._received.pop(0)
+
+
+def _words(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__

@@ -1,0 +1,207 @@
+"""Whether the counters and lineages of a partition's copies agree, judged over several readings.
+
+Pure.  Copies are read one after another while writes go on, so two copies seldom show the same
+LWM.  What is compared instead is whether each of them *reaches* the first reading:
+
+    the first reading in which all copies stand alike (row version, term, adopted) sets the target,
+    the highest counter any copy knows of.  A copy passes once its LWM is at the target: it then
+    holds, without a gap, everything that any copy had known of.
+
+    READING --all LWMs at the target, lineages alike-----> AGREE
+    READING --all LWMs at the target, lineages differ----> DIFFER (lineage)
+    READING --owner, row version or term changed---------> READING, with a new target
+    at the end of the wait: a copy below the target whose LWM moved -> UNKNOWN (still catching up),
+    whose LWM stood still -> DIFFER (lwm, or hwm where nobody holds the counters in between).
+
+A write that a primary has reserved and not yet stored is in the target too: it is either stored
+soon or its term ends, which sets a new target.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from quorate.facts.intervals import IntervalSet
+from quorate_spark.copies import CopySeen
+from quorate_spark.verdict import CopyCounters, CounterDifference
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The copies agree on every counter up to each other's LWM.
+
+    `target`: the highest counter that any of them knew of at the first comparable reading.
+    """
+
+    copies: tuple[CopySeen, ...]
+    target: int
+
+    @property
+    def settled_upto(self) -> int:
+        """The lowest LWM: every copy holds all updates up to here."""
+        return min(copy.state.lwm for copy in self.copies)
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """Nothing can be said of the partition yet, and why not."""
+
+    reason: str
+
+
+Judgement = Settled | Unsettled | CounterDifference
+
+
+class CounterWatch:
+    """One partition's readings so far."""
+
+    __slots__ = ("_first", "_identity", "_judgement", "_last", "_target", "partition")
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self._identity: tuple[object, ...] = ()
+        self._first: tuple[CopySeen, ...] = ()
+        self._last: tuple[CopySeen, ...] = ()
+        self._target = 0
+        self._judgement: Judgement = Unsettled(f"partition {partition}: was not read")
+
+    def observe(self, copies: Sequence[CopySeen]) -> Judgement:
+        """Take in one reading of all copies, hottest first."""
+        self._judgement = self._judge(tuple(copies))
+        return self._judgement
+
+    def conclude(self) -> Judgement:
+        """The judgement once the wait is over: a copy that stood still below the target differs."""
+        if not isinstance(self._judgement, Unsettled) or not self._first:
+            return self._judgement
+        behind = [copy for copy in self._last if copy.state.lwm < self._target]
+        lwm_at_first = {copy.node: copy.state.lwm for copy in self._first}
+        moving = [copy for copy in behind if copy.state.lwm > lwm_at_first[copy.node]]
+        if moving:
+            return Unsettled(
+                f"partition {self.partition}: "
+                + ", ".join(
+                    f"{copy.node} still catches up (LWM {lwm_at_first[copy.node]}, then"
+                    f" {copy.state.lwm}, of {self._target})"
+                    for copy in moving
+                )
+            )
+        return self._difference_of(behind)
+
+    def _judge(self, copies: tuple[CopySeen, ...]) -> Judgement:
+        reason = why_not_comparable(self.partition, copies)
+        if reason is not None:
+            self._identity, self._first, self._last = (), (), ()
+            return Unsettled(reason)
+        identity = tuple(copy.owner_facts for copy in copies)
+        if identity != self._identity:
+            self._identity, self._first = identity, copies
+            self._target = max(known_counter(copy) for copy in copies)
+        self._last = copies
+        behind = [copy for copy in copies if copy.state.lwm < self._target]
+        if behind:
+            return Unsettled(
+                f"partition {self.partition}: LWM of "
+                + ", ".join(f"{copy.node} at {copy.state.lwm}" for copy in behind)
+                + f", of {self._target}"
+            )
+        return lineage_difference(self.partition, copies) or Settled(copies, self._target)
+
+    def _difference_of(self, behind: list[CopySeen]) -> CounterDifference:
+        """Of copies that stand still: do others hold what they lack, or does nobody?"""
+        highest = max(copy.state.lwm for copy in self._last)
+        if all(copy.state.lwm == highest for copy in self._last) and not any(
+            copy.state.above for copy in self._last
+        ):
+            knows = max(self._last, key=known_counter)
+            return CounterDifference(
+                self.partition,
+                "hwm",
+                f"{knows.node} knows of counters up to {known_counter(knows)}, every copy's LWM"
+                f" stays at {highest}",
+                tuple(map(counters_of, self._last)),
+            )
+        return CounterDifference(
+            self.partition,
+            "lwm",
+            "; ".join(_standstill(copy, self._target) for copy in behind),
+            tuple(map(counters_of, self._last)),
+        )
+
+
+def why_not_comparable(partition: int, copies: Sequence[CopySeen]) -> str | None:
+    """Why the copies of one reading cannot be compared yet; None when they can."""
+    if not copies:
+        return f"partition {partition}: no agent owns a copy"
+    first = copies[0].state
+    for copy in copies[1:]:
+        if copy.state.version != first.version:
+            return (
+                f"partition {partition}: {copies[0].node} knows row version {first.version},"
+                f" {copy.node} {copy.state.version}: ownership is changing"
+            )
+        if copy.state.term != first.term:
+            return (
+                f"partition {partition}: {copies[0].node} is in term {first.term}, {copy.node} in"
+                f" {copy.state.term}: its primary is being activated"
+            )
+    for copy in copies:
+        if not copy.state.adopted:
+            return (
+                f"partition {partition}: {copy.node} has not adopted term {copy.state.term} yet:"
+                " the copy is being repaired"
+            )
+    indices = [copy.state.replica_index for copy in copies]
+    if indices != list(range(len(copies))):
+        return (
+            f"partition {partition}: the agents asked hold replica indices"
+            f" {', '.join(map(str, indices))}: an owner is missing, name every agent"
+        )
+    return None
+
+
+def known_counter(copy: CopySeen) -> int:
+    """The highest counter the copy knows of."""
+    state = copy.state
+    return max(state.lwm, state.hwm, *(last for _, last in state.above), 0)
+
+
+def lineage_difference(partition: int, copies: Sequence[CopySeen]) -> CounterDifference | None:
+    """Whether two adopted copies hold one counter in different terms, up to the lower LWM."""
+    for index, copy in enumerate(copies):
+        for other in copies[index + 1 :]:
+            upto = min(copy.state.lwm, other.state.lwm)
+            agreed = copy.state.lineage.agreed_prefix(other.state.lineage, upto)
+            if agreed < upto:
+                return CounterDifference(
+                    partition,
+                    "lineage",
+                    f"{copy.node} and {other.node} agree up to counter {agreed} only:"
+                    f" {agreed + 1} is of term {copy.state.lineage.term_at(agreed + 1)} at one and"
+                    f" {other.state.lineage.term_at(agreed + 1)} at the other",
+                    tuple(map(counters_of, copies)),
+                )
+    return None
+
+
+def counters_of(copy: CopySeen) -> CopyCounters:
+    """The copy's counter state as a report shows it."""
+    state = copy.state
+    return CopyCounters(
+        copy.node,
+        state.replica_index,
+        state.version,
+        state.term,
+        state.lwm,
+        state.hwm,
+        state.above,
+        (state.lineage.base_term, state.lineage.base_counter),
+        tuple((entry.term, entry.first) for entry in state.lineage.entries),
+    )
+
+
+def _standstill(copy: CopySeen, target: int) -> str:
+    missing = IntervalSet(copy.state.above).gaps(copy.state.lwm + 1, target)
+    ranges = ", ".join(
+        f"{first}" if first == last else f"{first} to {last}" for first, last in missing
+    )
+    return f"{copy.node} stays at LWM {copy.state.lwm} of {target} and lacks {ranges}"

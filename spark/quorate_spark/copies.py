@@ -1,0 +1,75 @@
+"""What a reading of a zone's copies is: every copy at about one moment, and who answered for it."""
+
+from typing import NamedTuple
+
+from quorate.facts.keyspace import is_partition_count
+from quorate.protocol.messages import CopyState
+
+
+class CopySeen(NamedTuple):
+    """One copy of one partition, and the process that answered for it."""
+
+    address: str
+    node: str
+    store: str
+    incarnation: int
+    state: CopyState
+
+    @property
+    def owner_facts(self) -> tuple[str, str, int, int, int, int, bool]:
+        """What must stay the same for two readings to be of one copy."""
+        state = self.state
+        return (
+            self.node,
+            self.store,
+            self.incarnation,
+            state.replica_index,
+            state.version,
+            state.term,
+            state.adopted,
+        )
+
+
+class Reading(NamedTuple):
+    """`owned[partition]` is hottest first; `strays` are copies on nodes that do not own their
+    partition (filling, or about to be deleted); `nodes` all that answered."""
+
+    owned: dict[int, tuple[CopySeen, ...]]
+    strays: tuple[CopySeen, ...]
+    nodes: tuple[str, ...]
+
+
+def absence(reading: Reading, zone: str, partitions: int, replicas: int) -> str:
+    """Why copies that are nowhere forbid a verdict; empty when none is known to be missing.
+
+    `partitions` and `replicas` as the zone declares them, 0 when not known: then the copies that
+    are there must at least be of a whole number of partitions a zone can have.
+    """
+    owned = reading.owned
+    if not owned:
+        return f"no agent asked ({', '.join(reading.nodes)}) owns a copy of zone {zone}"
+    count = partitions or max(owned) + 1
+    missing = [partition for partition in range(count) if partition not in owned]
+    if missing:
+        return (
+            f"no agent asked owns a copy of {_listed(missing)}: name every agent, or wait until the"
+            " zone is available"
+        )
+    if not is_partition_count(count) or len(owned) > count:
+        return (
+            f"the agents asked own copies of {len(owned)} partitions, which is not"
+            f" {partitions or 'a number a zone can have'}: name every agent"
+        )
+    few = [partition for partition, copies in owned.items() if len(copies) < replicas]
+    if few:
+        return (
+            f"{_listed(few)} with fewer than {replicas} copies (partition {few[0]}:"
+            f" {', '.join(copy.node for copy in owned[few[0]])}): name every agent, or wait until"
+            " the zone is fully replicated"
+        )
+    return ""
+
+
+def _listed(partitions: list[int]) -> str:
+    shown = ", ".join(map(str, partitions[:10])) + (", …" if len(partitions) > 10 else "")
+    return f"{len(partitions)} partitions ({shown})"

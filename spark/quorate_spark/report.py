@@ -1,0 +1,109 @@
+"""A verdict as people read it (rich) and as programs do (JSON)."""
+
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from quorate_spark.verdict import CopyRow, KeyDifference, Outcome, Verdict
+
+STYLES = {Outcome.AGREE: "bold green", Outcome.DIFFER: "bold red", Outcome.UNKNOWN: "bold yellow"}
+KEY_COLUMNS_MAX = 60
+
+
+def report_json(verdict: Verdict) -> bytes:
+    """The whole verdict as one JSON object, with its exit code."""
+    fields = msgspec.to_builtins(verdict)
+    fields["exit_code"] = verdict.exit_code
+    return msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"
+
+
+def print_report(verdict: Verdict, console: Console) -> None:
+    """The verdict with its figures, then what differs, then why something could not be told."""
+    console.print(_report(verdict))
+
+
+def _report(verdict: Verdict) -> RenderableType:
+    parts: list[RenderableType] = [_summary(verdict)]
+    if verdict.counter_differences:
+        parts.append(_counter_table(verdict))
+    if verdict.key_differences:
+        parts.append(_key_table(verdict))
+    parts += [Text(f"could not tell: {reason}", "yellow") for reason in verdict.reasons]
+    parts += [Text(f"note: {note}", "dim") for note in verdict.notes]
+    return Group(*parts)
+
+
+def _summary(verdict: Verdict) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_row("zone", escape(verdict.zone))
+    table.add_row("level", verdict.level)
+    table.add_row("verdict", Text(verdict.outcome, STYLES[verdict.outcome]))
+    table.add_row("nodes", escape(", ".join(verdict.nodes)))
+    table.add_row("partitions", str(verdict.partitions))
+    table.add_row("copies", str(verdict.copies))
+    if verdict.settled_keys or verdict.unsettled_keys or verdict.differing_keys:
+        table.add_row("keys settled", f"{verdict.settled_keys:,}")
+        table.add_row("keys unsettled", f"{verdict.unsettled_keys:,} (written meanwhile)")
+        table.add_row(
+            "keys differing",
+            f"{verdict.differing_keys:,} ({verdict.confirmed_keys:,} read again and confirmed)",
+        )
+    table.add_row("took", f"{verdict.duration_ms / 1000:.1f} s")
+    return table
+
+
+def _counter_table(verdict: Verdict) -> Table:
+    listed = len(verdict.counter_differences)
+    table = Table(
+        title=f"Counters differ in {verdict.differing_partitions} partitions, {listed} listed"
+    )
+    for heading in ("partition", "what", "node", "replica index", "term", "LWM", "HWM", "gaps"):
+        table.add_column(heading)
+    for difference in verdict.counter_differences:
+        for copy in difference.copies:
+            table.add_row(
+                str(difference.partition),
+                difference.what,
+                escape(copy.node),
+                str(copy.replica_index),
+                str(copy.term),
+                str(copy.lwm),
+                str(copy.hwm),
+                ", ".join(f"holds {first} to {last}" for first, last in copy.above),
+            )
+        table.add_row("", "", Text(difference.detail), end_section=True)
+    return table
+
+
+def _key_table(verdict: Verdict) -> Table:
+    listed = len(verdict.key_differences)
+    table = Table(title=f"{verdict.differing_keys} keys differ, {listed} listed", show_lines=True)
+    table.add_column("key", overflow="fold")
+    for heading in ("node", "index", "counter", "term", "expires at", "value"):
+        table.add_column(heading, no_wrap=True)
+    for difference in verdict.key_differences:
+        lines = zip(*(_cells(copy) for copy in difference.copies), strict=True)
+        table.add_row(
+            Text(
+                f"{_shortened(difference)}\npartition {difference.partition}\n"
+                f"differs: {', '.join(difference.what)}"
+            ),
+            *(Text("\n".join(column)) for column in lines),
+        )
+    return table
+
+
+def _shortened(difference: KeyDifference) -> str:
+    key = difference.key
+    return key if len(key) <= KEY_COLUMNS_MAX else key[: KEY_COLUMNS_MAX - 1] + "…"
+
+
+def _cells(copy: CopyRow) -> tuple[str, ...]:
+    place = (copy.node, str(copy.replica_index))
+    if not copy.present:
+        return (*place, "-", "-", "-", "no row")
+    value = "deleted" if copy.tombstone else f"{copy.value_bytes} B {copy.value_sha256[:8]}"
+    expires = str(copy.expires_at) if copy.expires_at else "never"
+    return (*place, str(copy.counter), str(copy.term), expires, value)

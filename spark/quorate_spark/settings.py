@@ -1,0 +1,45 @@
+"""How long and how much a validation may take: one frozen record of limits."""
+
+from dataclasses import dataclass
+
+from quorate.facts.errors import QuorateError
+
+
+class SettingError(QuorateError):
+    """A setting is out of its bounds: names the setting, the value and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Limits of one validation.
+
+    `connect_timeout_s`: until an agent must have accepted a connection.  `answer_timeout_s`: until
+    it must have answered one question; large enough for a slow disk to read a chunk.
+    `settle_timeout_s`: how long copies that are behind may catch up while their counters are read
+    again; a copy whose LWM stands still for so long counts as differing, so it must be well above
+    what a restart of an agent takes to be repaired.  `settle_poll_s`: between two such readings.
+    `chunk_bytes`: what an agent is asked for at once (one row may be larger).
+    `passes_max`: how often rows are read again where ownership changed under the reading.
+    `rechecks_max`: how many differing keys are read again to confirm them.
+    `differences_max`: how many of them a report lists; the total is always given.
+    """
+
+    connect_timeout_s: float = 5.0
+    answer_timeout_s: float = 30.0
+    settle_timeout_s: float = 15.0
+    settle_poll_s: float = 0.2
+    chunk_bytes: int = 2 * 1024 * 1024
+    passes_max: int = 3
+    rechecks_max: int = 500
+    differences_max: int = 100
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if value <= 0:
+                raise SettingError(f"{name} is {value}: give a number above 0")
+        if self.differences_max > self.rechecks_max:
+            raise SettingError(
+                f"differences_max is {self.differences_max}, above rechecks_max"
+                f" {self.rechecks_max}: only what was read again is listed, so raise rechecks_max"
+            )

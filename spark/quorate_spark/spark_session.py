@@ -1,0 +1,204 @@
+"""A local Spark that stays by itself: loopback only, quiet, all its files in one folder.
+
+Needs Java 17 or later and the packages pyspark and pyarrow; SparkMissing says which of them lacks
+and how to get it.  What Java and Spark print goes to `spark.log` in the folder.
+"""
+
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import quorate
+import quorate_spark
+from quorate.facts.errors import QuorateError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_MIN = 17
+STOP_TIMEOUT_S = 20.0
+
+LOG_SETTINGS = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{ISO8601} %p %c: %m%n
+"""
+
+
+class SparkMissing(QuorateError):
+    """Spark cannot run here: what lacks, and the way out."""
+
+
+def check_spark() -> None:
+    """Raise SparkMissing unless Java and the Python packages are there."""
+    for package in ("pyspark", "pyarrow", "pandas"):
+        if importlib.util.find_spec(package) is None:
+            raise SparkMissing(
+                f"comparing rows needs the Python package {package}, which is not installed: pip"
+                " install 'quorate[spark]' (--level counters works without)"
+            )
+    java = _find_java()
+    version = _java_version(java)
+    if version is None or version < JAVA_MIN:
+        raise SparkMissing(
+            f"comparing rows needs Java {JAVA_MIN} or later for Spark, and {java} is"
+            f" {'not one that answers' if version is None else f'Java {version}'}: install it (on"
+            f" Debian: apt-get install openjdk-{JAVA_MIN}-jre-headless) or set JAVA_HOME"
+            " (--level counters works without)"
+        )
+
+
+@contextlib.contextmanager
+def local_spark(folder: Path) -> Iterator["SparkSession"]:
+    """A session on all cores of this machine; its Java process has ended when this returns.
+
+    `folder` must exist, be this session's own, and is the caller's to remove."""
+    check_spark()
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    (folder / "conf").mkdir()
+    (folder / "tmp").mkdir()
+    (folder / "conf" / "log4j2.properties").write_text(LOG_SETTINGS)
+    conf = SparkConf(loadDefaults=False).setAll(sorted(_configuration(folder).items()))
+    with (folder / "spark.log").open("wb") as log, _environment(folder):
+        try:
+            gateway = launch_gateway(  # type: ignore[no-untyped-call]  # pyspark types it not
+                conf, popen_kwargs={"stdout": log, "stderr": log}
+            )
+        except PySparkException as error:
+            raise SparkMissing(f"Java started and ended at once: {log_tail(folder)}") from error
+        try:
+            context = SparkContext(gateway=gateway, conf=conf)
+        except BaseException:
+            _end_java(gateway)
+            raise
+        session = SparkSession(context)
+    try:
+        yield session
+    finally:
+        try:
+            session.stop()
+        finally:
+            _end_java(gateway)
+            # pyspark keeps the gateway for a next context, which must not find a dead one.
+            SparkContext._gateway = None
+            SparkContext._jvm = None
+
+
+def log_tail(folder: Path, lines: int = 3) -> str:
+    """The last lines that Java or Spark printed."""
+    try:
+        text = (folder / "spark.log").read_text(errors="replace")
+    except OSError:
+        return "nothing was logged"
+    return " / ".join(line.strip() for line in text.splitlines()[-lines:]) or "nothing was logged"
+
+
+def _find_java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        # Spark would use this one and no other, so neither do we.
+        return os.path.join(home, "bin", "java")
+    found = shutil.which("java")
+    if found is None:
+        raise SparkMissing(
+            f"comparing rows needs Java {JAVA_MIN} or later for Spark, and there is no java on"
+            f" PATH: install it (on Debian: apt-get install openjdk-{JAVA_MIN}-jre-headless) or set"
+            " JAVA_HOME (--level counters works without)"
+        )
+    return found
+
+
+def _java_version(java: str) -> int | None:
+    """The major version that `java` says it is; None when it does not run."""
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return int(found.group(1)) if found else None
+
+
+def _configuration(folder: Path) -> dict[str, str]:
+    cores = os.cpu_count() or 1
+    return {
+        "spark.master": "local[*]",
+        "spark.app.name": "quorate-validate",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": str(folder / "tmp"),
+        "spark.sql.warehouse.dir": str(folder / "tmp" / "warehouse"),
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder / 'tmp'} -XX:-UsePerfData",
+        "spark.sql.shuffle.partitions": str(max(2 * cores, 4)),
+        "spark.python.worker.reuse": "true",
+    }
+
+
+@contextlib.contextmanager
+def _environment(folder: Path) -> Iterator[None]:
+    """Environment variables that Java and the workers it starts inherit, then as before."""
+    roots = [str(Path(package.__path__[0]).parent) for package in (quorate, quorate_spark)]
+    changes: dict[str, str | None] = {
+        # Workers must import these very packages, also where nothing is installed.
+        "PYTHONPATH": os.pathsep.join([*roots, *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": None,
+        "PYSPARK_GATEWAY_PORT": None,
+        # Another Spark on this machine has other jars and other defaults.
+        "SPARK_HOME": None,
+        "SPARK_CONF_DIR": str(folder / "conf"),
+        "SPARK_LOCAL_DIRS": str(folder / "tmp"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "TMPDIR": str(folder / "tmp"),
+    }
+    before = {name: os.environ.get(name) for name in changes}
+    _set_environment(changes)
+    try:
+        yield
+    finally:
+        _set_environment(before)
+
+
+def _set_environment(values: dict[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _end_java(gateway: object) -> None:
+    """End the Java process behind a gateway and wait until it is gone."""
+    shutdown = getattr(gateway, "shutdown", None)
+    if shutdown is not None:
+        shutdown()
+    process = getattr(gateway, "proc", None)
+    if not isinstance(process, subprocess.Popen):
+        return
+    if process.stdin is not None:
+        # Java ends when its input does.
+        process.stdin.close()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

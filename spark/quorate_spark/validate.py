@@ -1,0 +1,303 @@
+"""Whether all copies of a zone agree, found out while writes go on.
+
+1. Read the counters of all copies again and again until each copy has reached what any of them
+   knew at first (`compare_counters`).  A copy that does not get there differs; with level counters
+   that is all.
+2. Level rows: c of each partition is the lowest LWM of that reading.  Read all rows of all copies
+   and compare what is settled (`compare_rows`, on Spark: `scan_rows`).
+3. Step 1 again, over what the copies know *now*.  A copy that changed its owner, row version, term
+   or process meanwhile was not read as one copy: its partition starts over, a few times.
+4. Keys that differed are read again (`recheck`); what differs in the same way is damage.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from quorate_spark.agent_link import Unreadable, parse_addresses
+from quorate_spark.compare_counters import Judgement, Settled, Unsettled
+from quorate_spark.compare_rows import Baseline, Candidate, PartitionTally
+from quorate_spark.copies import CopySeen, Reading
+from quorate_spark.recheck import Again, recheck
+from quorate_spark.scan_rows import RowScan, SparkRowScan
+from quorate_spark.settings import Settings
+from quorate_spark.settle import ZoneCopies, settle
+from quorate_spark.spark_session import SparkMissing, local_spark
+from quorate_spark.verdict import (
+    CounterDifference,
+    KeyDifference,
+    Level,
+    Outcome,
+    Verdict,
+    could_not_tell,
+)
+
+REASONS_MAX = 20
+
+
+def run_validation(
+    zone: str,
+    agents: Sequence[str],
+    level: Level,
+    *,
+    work_dir: Path,
+    cluster: str = "",
+    partitions: int = 0,
+    replicas: int = 0,
+    settings: Settings,
+) -> Verdict:
+    """Validate `zone` through the peer ports `agents`, with a Spark of its own for level rows.
+
+    `work_dir` must exist and be this run's own; what Spark leaves there is the caller's to remove.
+    `partitions` and `replicas`: see ZoneCopies.  Never raises for what it meets outside: what could
+    not be read or started is a verdict that says so.
+    """
+    try:
+        copies = ZoneCopies(zone, parse_addresses(",".join(agents)), cluster, partitions, replicas)
+        if level is Level.COUNTERS:
+            return Validation(copies, settings).run(None)
+        with local_spark(work_dir) as session:
+            scan = SparkRowScan(session, zone, copies.agents, cluster, settings)
+            return Validation(copies, settings).run(scan)
+    except (Unreadable, SparkMissing) as error:
+        return could_not_tell(zone, level, str(error))
+
+
+class Validation:
+    """One run; `run` is called once."""
+
+    def __init__(self, copies: ZoneCopies, settings: Settings) -> None:
+        self._copies = copies
+        self._settings = settings
+        self._reading = Reading({}, (), ())
+        self._reasons: dict[int, str] = {}
+        self._counter_differences: dict[int, CounterDifference] = {}
+        self._findings: dict[int, Finding] = {}
+
+    def run(self, scan_rows: RowScan | None) -> Verdict:
+        """Compare counters, and rows as well when there is something to read them with."""
+        started = time.monotonic()
+        whole_reason = ""
+        try:
+            settled = self._settle(None)
+            whole_reason = self._copies.absence(self._reading)
+            if scan_rows is not None:
+                self._compare_rows(settled, scan_rows)
+        except Unreadable as error:
+            whole_reason = str(error)
+        level = Level.COUNTERS if scan_rows is None else Level.ROWS
+        return self._verdict(level, whole_reason, time.monotonic() - started)
+
+    def _settle(self, before: Mapping[int, Settled] | None) -> dict[int, Settled]:
+        """The settled partitions; of the others the reason or the difference is kept."""
+        self._reading, judgements = settle(self._copies, self._settings, before)
+        settled: dict[int, Settled] = {}
+        for partition, judgement in sorted(judgements.items()):
+            self._take_in(partition, judgement)
+            if isinstance(judgement, Settled):
+                settled[partition] = judgement
+        return settled
+
+    def _take_in(self, partition: int, judgement: Judgement) -> None:
+        self._reasons.pop(partition, None)
+        match judgement:
+            case Unsettled(reason):
+                self._reasons[partition] = reason
+            case CounterDifference():
+                self._counter_differences[partition] = judgement
+            case Settled():
+                pass
+
+    def _compare_rows(self, settled: dict[int, Settled], scan_rows: RowScan) -> None:
+        """Steps 2 to 4, over again for the partitions that could not be judged as they stood."""
+        for attempt in range(self._settings.passes_max):
+            if attempt:
+                reasons = dict(self._reasons)
+                settled = self._settle(settled)
+                # Settled again is not compared again: until it is, the old reason stands.
+                self._reasons = reasons | self._reasons
+            if not settled:
+                return
+            settled = self._compare_once(settled, scan_rows)
+
+    def _compare_once(self, before: dict[int, Settled], scan_rows: RowScan) -> dict[int, Settled]:
+        """One pass.  Answers the partitions that need another one; their reasons are kept."""
+        scanned = scan_rows({partition: _baseline(partition, s) for partition, s in before.items()})
+        after = self._settle(before)
+        findings: dict[int, Finding] = {}
+        with_candidates = sum(1 for result in scanned.values() if result.tally.differing)
+        share = max(self._settings.rechecks_max // max(with_candidates, 1), 1)
+        for partition, result in scanned.items():
+            if partition not in after:
+                continue  # its reason or its counter difference was kept
+            reason = result.problem or _moved(
+                partition, before[partition].copies, after[partition].copies
+            )
+            if not reason:
+                try:
+                    found = self._recheck(result.tally, after[partition], share)
+                except Unreadable as error:
+                    reason = str(error)
+                else:
+                    findings[partition] = found
+                    reason = found.reason
+            if reason:
+                self._reasons[partition] = reason
+        self._keep_unmoved(findings, after)
+        return {
+            partition: settled
+            for partition, settled in before.items()
+            if partition in self._reasons
+        }
+
+    def _recheck(self, tally: PartitionTally, now: Settled, share: int) -> "Finding":
+        """Read the keys that differed again, as many as `share` allows."""
+        finding = Finding(tally)
+        candidates = list(tally.candidates)
+        if tally.highest is not None and tally.highest.winner[0] > now.target:
+            # Above all that any copy knows of now: it would never settle.
+            candidates.insert(0, tally.highest)
+            finding.never_given_out = 1
+        for candidate in candidates[:share]:
+            finding.count(self._read_again(candidate, now))
+        return finding
+
+    def _read_again(self, candidate: Candidate, now: Settled) -> KeyDifference | Again:
+        copies = self._copies
+        result = recheck(candidate, now, copies.zone, copies.cluster, self._settings)
+        return result.difference or result.again
+
+    def _keep_unmoved(
+        self, findings: Mapping[int, "Finding"], after: Mapping[int, Settled]
+    ) -> None:
+        """Keep findings whose copies are still the same ones after they were read again."""
+        if any(finding.confirmed for finding in findings.values()):
+            self._reading = self._copies.read(self._settings)
+        for partition, finding in findings.items():
+            now = self._reading.owned.get(partition, ())
+            reason = _moved(partition, after[partition].copies, now) if finding.confirmed else ""
+            if reason:
+                self._reasons[partition] = reason
+            elif not finding.reason:
+                self._findings[partition] = finding
+
+    def _verdict(self, level: Level, whole_reason: str, seconds: float) -> Verdict:
+        findings = self._findings.values()
+        differences = [difference for finding in findings for difference in finding.confirmed]
+        reasons = [whole_reason] if whole_reason else []
+        reasons += [reason for _, reason in sorted(self._reasons.items())]
+        if differences or self._counter_differences:
+            outcome = Outcome.DIFFER
+        else:
+            outcome = Outcome.UNKNOWN if reasons else Outcome.AGREE
+        owned = self._reading.owned
+        return Verdict(
+            self._copies.zone,
+            level,
+            outcome,
+            reasons=_bounded(reasons),
+            notes=self._notes(),
+            nodes=self._reading.nodes,
+            partitions=len(owned),
+            copies=sum(map(len, owned.values())),
+            settled_keys=sum(f.tally.settled + f.gone for f in findings),
+            unsettled_keys=sum(f.tally.unsettled - f.never_given_out for f in findings),
+            differing_keys=sum(f.differing for f in findings),
+            confirmed_keys=len(differences),
+            counter_differences=tuple(d for _, d in sorted(self._counter_differences.items()))[
+                : self._settings.differences_max
+            ],
+            differing_partitions=len(self._counter_differences),
+            key_differences=tuple(differences[: self._settings.differences_max]),
+            duration_ms=round(seconds * 1000),
+        )
+
+    def _notes(self) -> tuple[str, ...]:
+        notes = []
+        counts = sorted({len(copies) for copies in self._reading.owned.values()})
+        if len(counts) > 1 and not self._copies.replicas:
+            notes.append(f"partitions have between {counts[0]} and {counts[-1]} copies")
+        if counts == [1]:
+            notes.append("every partition has one copy only: there was nothing to compare it with")
+        if self._reading.strays:
+            notes.append(
+                f"{len(self._reading.strays)} copies on nodes that do not own their partition were"
+                " left out (being filled, or about to be deleted)"
+            )
+        gone = sum(finding.gone for finding in self._findings.values())
+        if gone:
+            notes.append(
+                f"{gone} keys differed when they were first read and no more when they were read"
+                " again (deleted or overwritten meanwhile)"
+            )
+        return tuple(notes)
+
+
+class Finding:
+    """What one pass found in one partition, its differing keys read again.
+
+    `never_given_out`: 1 when the unsettled key with the highest counter was read again as well,
+    because no copy knows of so high a counter."""
+
+    __slots__ = ("confirmed", "gone", "never_given_out", "other", "tally")
+
+    def __init__(self, tally: PartitionTally) -> None:
+        self.tally = tally
+        self.confirmed: list[KeyDifference] = []
+        self.gone = 0
+        self.other = 0
+        self.never_given_out = 0
+
+    def count(self, again: KeyDifference | Again) -> None:
+        """Take in one key that was read again."""
+        if isinstance(again, KeyDifference):
+            self.confirmed.append(again)
+        elif again is Again.GONE:
+            self.gone += 1
+        else:
+            self.other += 1
+
+    @property
+    def differing(self) -> int:
+        """Keys that differed at first and were not found to be alike since."""
+        return self.tally.differing + self.never_given_out - self.gone
+
+    @property
+    def reason(self) -> str:
+        """Why the partition cannot be judged by this pass; empty when it can: something is proven,
+        or nothing is left to prove."""
+        if self.confirmed or not self.differing:
+            return ""
+        return (
+            f"partition {self.tally.baseline.partition}: {self.differing} keys differed when they"
+            " were first read, and it could not be confirmed (too many of them, or overwritten)"
+        )
+
+
+def _baseline(partition: int, settled: Settled) -> Baseline:
+    nodes = tuple(copy.node for copy in settled.copies)
+    return Baseline(partition, nodes, settled.settled_upto)
+
+
+def _moved(partition: int, before: tuple[CopySeen, ...], after: tuple[CopySeen, ...]) -> str:
+    if [copy.owner_facts for copy in before] == [copy.owner_facts for copy in after]:
+        return ""
+    return (
+        f"partition {partition}: its copies changed owner, row version, term or process while they"
+        f" were read ({_places(before)}; then {_places(after)})"
+    )
+
+
+def _places(copies: tuple[CopySeen, ...]) -> str:
+    return (
+        ", ".join(
+            f"{copy.node} version {copy.state.version} term {copy.state.term}" for copy in copies
+        )
+        or "no copy"
+    )
+
+
+def _bounded(reasons: list[str]) -> tuple[str, ...]:
+    if len(reasons) <= REASONS_MAX:
+        return tuple(reasons)
+    return (*reasons[:REASONS_MAX], f"and {len(reasons) - REASONS_MAX} more of the kind")

@@ -1,0 +1,127 @@
+"""What a validation found, in a form for people and programs: agree, differ, could not tell.
+
+A difference that was proven outweighs what could not be told elsewhere; agreement needs that
+everything could be told.
+"""
+
+import enum
+
+import msgspec
+
+
+class Outcome(enum.StrEnum):
+    """The answer to "do all copies agree?"."""
+
+    AGREE = "agree"
+    DIFFER = "differ"
+    UNKNOWN = "could not tell"
+
+    @property
+    def exit_code(self) -> int:
+        """What the process ends with."""
+        return {Outcome.AGREE: 0, Outcome.DIFFER: 1, Outcome.UNKNOWN: 2}[self]
+
+
+class Level(enum.StrEnum):
+    """How deep copies are compared."""
+
+    COUNTERS = "counters"
+    ROWS = "rows"
+
+
+class CopyCounters(msgspec.Struct, frozen=True):
+    """Counter state of one copy in a report; ranges are inclusive, lineage entries
+    (term, first counter) above a base (term, counter)."""
+
+    node: str
+    replica_index: int
+    version: int
+    term: int
+    lwm: int
+    hwm: int
+    above: tuple[tuple[int, int], ...]
+    lineage_base: tuple[int, int]
+    lineage: tuple[tuple[int, int], ...]
+
+
+class CounterDifference(msgspec.Struct, frozen=True):
+    """Copies of one partition whose counters cannot both be right.
+
+    `what`: lwm (a copy lacks updates and does not catch up), hwm (a copy knows of counters that
+    nobody holds), lineage (the same counter in different terms)."""
+
+    partition: int
+    what: str
+    detail: str
+    copies: tuple[CopyCounters, ...]
+
+
+class CopyRow(msgspec.Struct, frozen=True):
+    """One copy's row of a key in a report.  Not `present`: the copy has no row.  `expires_at` in
+    wall milliseconds, 0 never.  A tombstone has no value: `value_bytes` -1."""
+
+    node: str
+    replica_index: int
+    present: bool
+    counter: int = 0
+    term: int = 0
+    expires_at: int = 0
+    tombstone: bool = False
+    value_bytes: int = -1
+    value_sha256: str = ""
+
+
+class KeyDifference(msgspec.Struct, frozen=True):
+    """One settled key on which the copies of its partition differ.
+
+    `key` is for reading (bytes that are not printable UTF-8 are escaped), `key_hex` exact.  `what`
+    names what differs: missing, tombstone, counter, term, expires_at, value, repeated, hwm (a
+    counter that no copy ever gave out)."""
+
+    partition: int
+    key: str
+    key_hex: str
+    what: tuple[str, ...]
+    copies: tuple[CopyRow, ...]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The whole answer.  Counts of keys are over the partitions whose rows were compared.
+
+    `reasons`: why it could not be told (for some part, when the outcome is differ).  `notes`: what
+    a reader should know that changes nothing.  `differing_keys` counts all keys seen to differ, of
+    which `confirmed_keys` were read again and differed in the same way; `differing_partitions` those
+    with differing counters.  The lists are bounded, the counts are not."""
+
+    zone: str
+    level: Level
+    outcome: Outcome
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    partitions: int = 0
+    copies: int = 0
+    settled_keys: int = 0
+    unsettled_keys: int = 0
+    differing_keys: int = 0
+    confirmed_keys: int = 0
+    differing_partitions: int = 0
+    counter_differences: tuple[CounterDifference, ...] = ()
+    key_differences: tuple[KeyDifference, ...] = ()
+    duration_ms: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """0 agree, 1 differ, 2 could not tell."""
+        return self.outcome.exit_code
+
+
+def could_not_tell(zone: str, level: Level, *reasons: str) -> Verdict:
+    """A verdict about nothing: it could not even begin."""
+    return Verdict(zone, level, Outcome.UNKNOWN, reasons)
+
+
+def printable_key(key: bytes) -> str:
+    """The key for a person: its text, or with escapes where it is none."""
+    text = key.decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
