@@ -1,0 +1,266 @@
+"""The data folder: who an agent is, one agent at a time, nothing lost unnoticed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from quorate_agent import data_folder
+from quorate_agent.data_folder import DataFolder, FolderRefused
+
+
+def open_folder(path: Path, cluster: str = "demo", node: str = "agent-1") -> DataFolder:
+    return DataFolder.open(path, cluster=cluster, node=node)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def test_a_new_folder_has_a_store_of_its_own_and_counts_its_starts(path: Path) -> None:
+    stores = set()
+    for start in (1, 2, 3):
+        folder = open_folder(path)
+        stores.add(folder.store)
+        assert folder.incarnation == start
+        folder.close()
+    other = open_folder(path.with_name("other"))
+    other.close()
+
+    assert len(stores) == 1
+    assert other.store not in stores
+    assert json.loads((path / "folder.json").read_text())["format"] == 1
+
+
+def test_a_second_start_is_refused_while_the_first_lives_and_names_its_process(path: Path) -> None:
+    folder = open_folder(path)
+
+    with pytest.raises(FolderRefused, match=rf"{path}/lock: process {os.getpid()} is using"):
+        open_folder(path)
+    folder.close()
+    again = open_folder(path)
+    assert again.incarnation == 2
+    again.close()
+
+
+def test_a_killed_process_leaves_the_folder_free(path: Path) -> None:
+    code = """
+import sys
+from quorate_agent.data_folder import DataFolder
+folder = DataFolder.open(sys.argv[1], cluster="demo", node="agent-1")
+print(folder.store, flush=True)
+sys.stdin.read()
+"""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert holder.stdout is not None
+    with holder:
+        store = holder.stdout.readline().strip()
+        with pytest.raises(FolderRefused, match=f"process {holder.pid} is using"):
+            open_folder(path)
+        holder.send_signal(signal.SIGKILL)
+
+    folder = open_folder(path)
+
+    assert (folder.store, folder.incarnation) == (store, 2)
+    folder.close()
+
+
+def test_the_master_term_never_goes_back(path: Path) -> None:
+    folder = open_folder(path)
+    folder.raise_master_term(7)
+    folder.raise_master_term(3)
+    folder.close()
+
+    folder = open_folder(path)
+
+    assert folder.master_term == 7
+    folder.close()
+
+
+@pytest.mark.parametrize(
+    ("cluster", "node", "message"),
+    [
+        ("prod", "agent-1", "cluster 'demo' found, 'prod' expected.*--cluster demo"),
+        ("demo", "agent-2", "node 'agent-1' found, 'agent-2' expected.*--name agent-1"),
+    ],
+)
+def test_anothers_folder_is_refused(path: Path, cluster: str, node: str, message: str) -> None:
+    open_folder(path).close()
+
+    with pytest.raises(FolderRefused, match=message):
+        open_folder(path, cluster, node)
+    assert open_folder(path).incarnation == 2
+
+
+def changed(text: str, field: str, value: object) -> str:
+    return json.dumps({**json.loads(text), field: value})
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: "", "not readable"),
+        (lambda text: text[: len(text) // 2], "not readable"),
+        (lambda text: "[]", "not readable"),
+        (lambda text: "\0" * len(text), "not readable"),
+        (lambda text: changed(text, "format", 2), "format 2 found, 1 expected"),
+        (lambda text: changed(text, "format", "x"), "format 'x' found, 1 expected"),
+        (lambda text: changed(text, "incarnation", 9), "checksum .* found, .* expected"),
+        (lambda text: changed(text, "incarnation", "x"), "Expected `int`"),
+        (lambda text: '{"format": 1}', "missing required field"),
+    ],
+)
+def test_a_damaged_or_unknown_identity_is_refused_with_the_way_out(path, damage, message) -> None:
+    open_folder(path).close()
+    file = path / "folder.json"
+    file.write_text(damage(file.read_text()))
+
+    with pytest.raises(FolderRefused, match=rf"(?s)folder.json: .*{message}.*Way out: "):
+        open_folder(path)
+
+
+def test_zone_folders_are_made_kept_and_removed(path: Path) -> None:
+    folder = open_folder(path)
+    for uid in ("b", "a"):
+        (folder.zone_path(uid) / "file").write_text("data")
+    assert folder.zone_uids() == ["a", "b"]
+    folder.close()
+
+    folder = open_folder(path)
+    assert (folder.zone_path("a") / "file").read_text() == "data"
+    folder.remove_zone("a")
+    folder.remove_zone("never there")
+
+    assert folder.zone_uids() == ["b"]
+    assert sorted(file.name for file in (path / "zones").iterdir()) == ["b"]
+    assert list(folder.zone_path("a").iterdir()) == []
+    folder.close()
+
+
+def test_an_interrupted_removal_is_made_good_at_the_next_start(path: Path, monkeypatch) -> None:
+    folder = open_folder(path)
+    (folder.zone_path("a") / "file").write_text("data")
+    monkeypatch.setattr(data_folder.shutil, "rmtree", lambda *_, **__: None)
+    folder.remove_zone("a")
+    folder.close()
+    assert (path / "zones" / "a").exists()
+    monkeypatch.undo()
+
+    folder = open_folder(path)
+
+    assert not (path / "zones" / "a").exists()
+    folder.close()
+
+
+@pytest.mark.parametrize("uid", ["", "..", "a/b", "a\0b"])
+def test_a_zone_uid_cannot_leave_the_folder(path: Path, uid: str) -> None:
+    folder = open_folder(path)
+
+    with pytest.raises(FolderRefused, match="cannot name a folder"):
+        folder.zone_path(uid)
+    folder.close()
+
+
+def test_a_lost_zone_or_identity_is_refused_under_the_same_store(path: Path) -> None:
+    folder = open_folder(path)
+    zone = folder.zone_path("a")
+    folder.close()
+    zone.rename(path / "hidden")
+    with pytest.raises(FolderRefused, match=r"zones/a: missing, but .* lists the zone"):
+        open_folder(path)
+
+    (path / "hidden").rename(zone)
+    (path / "folder.json").unlink()
+    with pytest.raises(FolderRefused, match=r"folder\.json: missing, but .*zones holds data"):
+        open_folder(path)
+
+
+def test_setting_aside_keeps_the_old_data_and_starts_a_new_store(path: Path) -> None:
+    folder = open_folder(path)
+    (folder.zone_path("a") / "file").write_text("data")
+    (path / "agent.json").write_text("{}")
+    folder.raise_master_term(5)
+    old = folder.store
+
+    aside = folder.set_aside("older than registered: incarnation 1, registered 4")
+
+    assert (aside / "zones/a/file").read_text() == "data"
+    assert json.loads((aside / "folder.json").read_text())["store"] == old
+    assert "incarnation 1, registered 4" in (aside / "reason.txt").read_text()
+    assert folder.store != old
+    assert (folder.incarnation, folder.master_term, folder.zone_uids()) == (1, 5, [])
+    assert (path / "agent.json").exists()
+    store = folder.store
+    assert folder.set_aside("once more").name == "set-aside-2"
+    assert folder.store != store
+    folder.close()
+    assert open_folder(path).incarnation == 2
+
+
+class Crashed(Exception):
+    """The process ended here."""
+
+
+def test_setting_aside_can_be_interrupted_at_any_write(path: Path, monkeypatch) -> None:
+    steps = 0
+    for crash_at in range(1, 100):
+        here = path / str(crash_at)
+        folder = open_folder(here)
+        (folder.zone_path("a") / "file").write_text("data")
+        old = folder.store
+        left = iter(range(crash_at))
+        for name in ("write_durably", "sync_folder"):
+            monkeypatch.setattr(data_folder, name, crashing(getattr(data_folder, name), left))
+        monkeypatch.setattr(Path, "rename", crashing(Path.rename, left))
+        try:
+            folder.set_aside("reason")
+        except Crashed:
+            steps += 1
+            finished = False
+        else:
+            finished = True
+        monkeypatch.undo()
+        folder.close()
+
+        folder = open_folder(here)
+
+        moved = (here / "set-aside-1/zones/a/file").exists()
+        kept = (here / "zones/a/file").exists()
+        assert moved != kept
+        assert (folder.store == old) == kept
+        assert folder.zone_uids() == (["a"] if kept else [])
+        assert (here / "set-aside.json").exists() is False
+        folder.close()
+        if finished:
+            break
+    assert steps >= 6
+
+
+def crashing(real, left: Iterator[int]):
+    def call(*arguments, **named):
+        if next(left, None) is None:
+            raise Crashed
+        return real(*arguments, **named)
+
+    return call
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(FolderRefused, match=r"file.*Way out"):
+        open_folder(tmp_path / "file")
+    with pytest.raises(FolderRefused, match="Not a directory"):
+        open_folder(tmp_path / "file" / "below")
