@@ -1,0 +1,54 @@
+"""What an agent counts: the only place its metric names are spelled."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+class AgentMetrics:
+    """One registry per agent process; no per-partition labels."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.connections = Gauge(
+            "quorate_client_connections", "Open client connections", registry=self.registry
+        )
+        self.moved = Counter(
+            "quorate_commands_moved", "Commands answered with MOVED", registry=self.registry
+        )
+        self.parked = Counter(
+            "quorate_commands_parked", "Commands that waited for a primary", registry=self.registry
+        )
+        self.clusterdown = Counter(
+            "quorate_commands_clusterdown",
+            "Commands given up while no primary served",
+            registry=self.registry,
+        )
+        self.unknown = Counter(
+            "quorate_commands_unknown",
+            "Writes whose outcome could not be told",
+            registry=self.registry,
+        )
+        self.primaries = Gauge(
+            "quorate_primaries", "Partitions this agent serves", ["zone"], registry=self.registry
+        )
+        self.copies = Gauge(
+            "quorate_copies", "Copies on this agent", ["zone"], registry=self.registry
+        )
+        self.full_copies = Gauge(
+            "quorate_full_copies_total",
+            "Copies filled whole, by reason",
+            ["zone", "reason"],
+            registry=self.registry,
+        )
+        self.delta_copies = Gauge(
+            "quorate_delta_copies_total",
+            "Copies brought up to date from the log",
+            ["zone"],
+            registry=self.registry,
+        )
+        self.syncs = Counter("quorate_syncs", "Durable writes of a turn", registry=self.registry)
+        self.peer_bytes_in = Gauge(
+            "quorate_peer_received_bytes", "Bytes from peers", registry=self.registry
+        )
+        self.peer_bytes_out = Gauge(
+            "quorate_peer_sent_bytes", "Bytes to peers", registry=self.registry
+        )
