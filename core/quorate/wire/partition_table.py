@@ -1,0 +1,236 @@
+"""How ownership is stored: the custom resource PartitionTable.
+
+A zone has one *head*, which holds the zone as the master accepted it, and one object per shard of
+64 partitions, which holds their rows.  Rows are keyed by partition, so the API server itself
+refuses a version or a term that goes back.
+"""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
+from quorate.facts.topology import Holder, Voter
+from quorate.facts.zone import StorageKind, SyncWrites, ZoneRecord
+from quorate.protocol.metastore import SHARD_PARTITIONS
+from quorate.wire.resource import Integer, Part, Resource, Rule, Text, immutable
+from quorate.wire.zone import ObjectName
+
+Name = Annotated[Text, Field(max_length=253)]
+Natural = Annotated[Integer, Field(ge=0)]
+VOTERS_MAX = 16
+NULL_NODE = ""
+"""A replica index that nobody holds (the core's None): lists of the API hold strings only."""
+
+
+class StoredVoter(Part):
+    """A member of a partition's quorum."""
+
+    node: Name
+    store_id: Name
+
+
+class StoredHolder(Part):
+    """One process incarnation of one store."""
+
+    node: Name
+    store_id: Name
+    incarnation: Natural
+
+
+class StoredMigration(Part):
+    """The migration under way."""
+
+    migration_id: Name
+    kind: MigrationKind
+    source: Name | None = None
+    destination: StoredHolder | None = None
+    replicas: Annotated[list[Name], Field(max_length=VOTERS_MAX)]
+    voters: Annotated[list[StoredVoter], Field(max_length=VOTERS_MAX)]
+
+
+class StoredRow(Part):
+    """One partition: who owns it, who votes."""
+
+    partition: Annotated[Integer, Field(ge=0, le=16383)]
+    version: Natural
+    term: Natural
+    primary: StoredHolder | None = None
+    replicas: Annotated[list[Name], Field(max_length=VOTERS_MAX)]
+    """Online owners by replica index, 0 the primary; "" where there is none."""
+    voters: Annotated[list[StoredVoter], Field(max_length=VOTERS_MAX)]
+    active_migration: StoredMigration | None = None
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "version",
+            "self.version >= oldSelf.version && self.term >= oldSelf.term",
+            "versions and terms never go back: read the row again",
+            lambda new, old: new.version >= old.version and new.term >= old.term,
+        ),
+    )
+
+
+class AcceptedZone(Part):
+    """The zone as the master accepted it: what its agents work with."""
+
+    partitions: Natural
+    replicas: Natural
+    storage: StorageKind
+    sync_writes: SyncWrites
+    max_memory_bytes: Natural = 0
+    ports: dict[str, Integer] = Field(default_factory=dict)
+    deleting: bool = False
+
+
+class ZoneRef(Part):
+    """The zone, and which one of that name."""
+
+    name: Name
+    uid: Name
+
+
+class PartitionTableSpec(Part):
+    """Written by the operator only."""
+
+    cluster_ref: ObjectName
+    zone_ref: ZoneRef
+    accepted: AcceptedZone | None = None
+    """Head only."""
+    shard: Annotated[Integer, Field(ge=0, le=255)] | None = None
+    """Which 64 partitions; absent in the head."""
+    rows: Annotated[
+        list[StoredRow],
+        Field(
+            max_length=SHARD_PARTITIONS,
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["partition"],
+            },
+        ),
+    ] = Field(default_factory=list)
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "shard",
+            "has(self.accepted) != has(self.shard)",
+            "a PartitionTable holds either a shard's rows or the accepted zone: write one of both",
+            lambda new, _: (new.accepted is None) != (new.shard is None),
+        ),
+        immutable("zoneRef", "rows belong to one zone; create another PartitionTable"),
+        immutable("shard", "rows belong to one shard; create another one", optional=True),
+    )
+
+
+class PartitionTable(Resource):
+    """A shard of a zone's rows, or their head.  Written by the operator; users only read it."""
+
+    plural = "partitiontables"
+    short_name = "pt"
+    printer_columns = (
+        ("Zone", "string", ".spec.zoneRef.name"),
+        ("Shard", "integer", ".spec.shard"),
+        ("Age", "date", ".metadata.creationTimestamp"),
+    )
+
+    spec: PartitionTableSpec
+
+
+def stored_row(row: PartitionRow) -> StoredRow:
+    """A row as it is stored."""
+    return StoredRow(
+        partition=row.partition,
+        version=row.version,
+        term=row.term,
+        primary=_stored_holder(row.primary),
+        replicas=[node or NULL_NODE for node in row.replicas],
+        voters=_stored_voters(row.voters),
+        active_migration=_stored_migration(row.active),
+    )
+
+
+def partition_row(stored: StoredRow) -> PartitionRow:
+    """A stored row as the core uses it."""
+    return PartitionRow(
+        stored.partition,
+        stored.version,
+        stored.term,
+        _holder(stored.primary),
+        tuple(node or None for node in stored.replicas),
+        _voters(stored.voters),
+        _migration(stored.active_migration),
+    )
+
+
+def accepted_zone(record: ZoneRecord) -> AcceptedZone:
+    """A zone's record as the head stores it."""
+    return AcceptedZone(
+        partitions=record.partitions,
+        replicas=record.replicas,
+        storage=record.storage,
+        sync_writes=record.sync_writes,
+        max_memory_bytes=record.max_memory_bytes,
+        ports=dict(record.ports),
+        deleting=record.deleting,
+    )
+
+
+def zone_record(zone: ZoneRef, accepted: AcceptedZone) -> ZoneRecord:
+    """A stored head as the core uses it."""
+    return ZoneRecord(
+        zone.uid,
+        zone.name,
+        accepted.partitions,
+        accepted.replicas,
+        accepted.storage,
+        accepted.sync_writes,
+        accepted.max_memory_bytes,
+        dict(accepted.ports),
+        accepted.deleting,
+    )
+
+
+def _stored_holder(holder: Holder | None) -> StoredHolder | None:
+    if holder is None:
+        return None
+    return StoredHolder(node=holder.node, store_id=holder.store, incarnation=holder.incarnation)
+
+
+def _holder(stored: StoredHolder | None) -> Holder | None:
+    if stored is None:
+        return None
+    return Holder(stored.node, stored.store_id, stored.incarnation)
+
+
+def _stored_voters(voters: tuple[Voter, ...]) -> list[StoredVoter]:
+    return [StoredVoter(node=voter.node, store_id=voter.store) for voter in voters]
+
+
+def _voters(stored: list[StoredVoter]) -> tuple[Voter, ...]:
+    return tuple(Voter(voter.node, voter.store_id) for voter in stored)
+
+
+def _stored_migration(migration: Migration | None) -> StoredMigration | None:
+    if migration is None:
+        return None
+    return StoredMigration(
+        migration_id=migration.migration_id,
+        kind=migration.kind,
+        source=migration.source,
+        destination=_stored_holder(migration.destination),
+        replicas=[node or NULL_NODE for node in migration.replicas],
+        voters=_stored_voters(migration.voters),
+    )
+
+
+def _migration(stored: StoredMigration | None) -> Migration | None:
+    if stored is None:
+        return None
+    return Migration(
+        stored.migration_id,
+        stored.kind,
+        stored.source,
+        _holder(stored.destination),
+        tuple(node or None for node in stored.replicas),
+        _voters(stored.voters),
+    )

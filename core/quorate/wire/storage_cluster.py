@@ -1,0 +1,106 @@
+"""Which agents belong together: the custom resource StorageCluster."""
+
+import enum
+import re
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, Field
+
+from quorate.wire.resource import Condition, Integer, Part, Resource, Rule, Text, name_rule
+
+ADDRESSES_MAX = 1000
+_HOST = r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?)"
+_PORT = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+_ADDRESS = f"^{_HOST}:{_PORT}$"
+
+
+class AgentsKind(enum.StrEnum):
+    """Who starts the agents."""
+
+    EXTERNAL = "external"
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of HOST:PORT; an IPv6 host stands in brackets."""
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _check_unique(addresses: list[str]) -> list[str]:
+    twice = sorted({each for each in addresses if addresses.count(each) > 1})
+    if twice:
+        raise ValueError(f"write each address once: {twice[0]} stands there twice")
+    return addresses
+
+
+class StorageClusterSpec(Part):
+    """Which agents the master dials."""
+
+    agents: AgentsKind = AgentsKind.EXTERNAL
+    """Who starts the agents.  external: someone else does, and `addresses` says where they are."""
+    addresses: Annotated[
+        list[Annotated[Text, Field(max_length=260)]],
+        Field(
+            min_length=1,
+            max_length=ADDRESSES_MAX,
+            json_schema_extra={"x-kubernetes-list-type": "set"},
+        ),
+        AfterValidator(_check_unique),
+    ]
+    """host:port of every agent's peer port, each once."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "addresses",
+            f"self.addresses.all(a, a.matches(r'{_ADDRESS}'))",
+            "write host:port, for example 10.0.0.7:7100 or [fd00::7]:7100",
+            lambda new, _: all(re.fullmatch(_ADDRESS, a) for a in new.addresses),
+        ),
+    )
+
+
+class ClusterMember(Part):
+    """One agent as the master sees it."""
+
+    name: Text
+    store_id: Text
+    address: Text
+    state: Text
+    primaries: Integer = 0
+    owners: Integer = 0
+
+
+class ClusterMaster(Part):
+    """Who may write ownership."""
+
+    identity: Text = ""
+    term: Integer = 0
+
+
+class StorageClusterStatus(Part):
+    """What the operator observes."""
+
+    observed_generation: Integer = 0
+    members: list[ClusterMember] = Field(default_factory=list)
+    online: Text = ""
+    """Agents online of agents named, for example 3/3."""
+    master: ClusterMaster = ClusterMaster()
+    conditions: list[Condition] = Field(default_factory=list)
+
+
+class StorageCluster(Resource):
+    """A cluster of agents that hold zones."""
+
+    plural = "storageclusters"
+    short_name = "sc"
+    has_status = True
+    printer_columns = (
+        ("Agents", "string", ".status.online"),
+        ("Ready", "string", ".status.conditions[?(@.type=='Ready')].status"),
+        ("Master", "string", ".status.master.identity"),
+        ("Age", "date", ".metadata.creationTimestamp"),
+    )
+    rules = (name_rule("StorageCluster"),)
+
+    spec: StorageClusterSpec
+    status: StorageClusterStatus = StorageClusterStatus()

@@ -1,0 +1,90 @@
+"""How the registration of one agent is stored: the custom resource StorageNode."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from quorate.facts.topology import NodeRecord
+from quorate.wire.resource import Integer, Part, Resource, Rule, Text, immutable
+from quorate.wire.zone import ObjectName
+
+Name = Annotated[Text, Field(min_length=1, max_length=253)]
+Port = Annotated[Integer, Field(ge=0, le=65535)]
+
+
+class StorageNodeSpec(Part):
+    """Written by the operator only."""
+
+    cluster_ref: ObjectName
+    node: Name
+    """The agent's own name."""
+    store_id: Name
+    """Names the data: made with the agent's folder, new when the data is lost."""
+    incarnation: Annotated[Integer, Field(ge=0)]
+    """Counts the starts of the agent over its store."""
+    host: Text
+    peer_port: Port
+    client_host: Text
+    failure_domain: Text = ""
+    weight: Annotated[Integer, Field(ge=1)] = 1
+    left_since_ms: Integer | None = None
+    """Wall clock milliseconds; absent while the agent is online."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        immutable("node", "a registration belongs to one agent; create another StorageNode"),
+        Rule(
+            "incarnation",
+            "self.storeId != oldSelf.storeId || self.incarnation >= oldSelf.incarnation",
+            "the incarnations of a store never go back: write a higher one",
+            lambda new, old: new.store_id != old.store_id or new.incarnation >= old.incarnation,
+        ),
+    )
+
+
+class StorageNode(Resource):
+    """One registered agent.  Written by the operator; users only read it."""
+
+    plural = "storagenodes"
+    short_name = "sn"
+    printer_columns = (
+        ("Cluster", "string", ".spec.clusterRef.name"),
+        ("Node", "string", ".spec.node"),
+        ("Host", "string", ".spec.host"),
+        ("Port", "integer", ".spec.peerPort"),
+        ("Incarnation", "integer", ".spec.incarnation"),
+        ("Left", "integer", ".spec.leftSinceMs"),
+        ("Age", "date", ".metadata.creationTimestamp"),
+    )
+
+    spec: StorageNodeSpec
+
+
+def node_spec(cluster: str, record: NodeRecord) -> StorageNodeSpec:
+    """A registration as it is stored."""
+    return StorageNodeSpec(
+        cluster_ref=ObjectName(name=cluster),
+        node=record.name,
+        store_id=record.store,
+        incarnation=record.incarnation,
+        host=record.host,
+        peer_port=record.peer_port,
+        client_host=record.client_host,
+        failure_domain=record.failure_domain,
+        weight=record.weight,
+        left_since_ms=record.left_since_ms,
+    )
+
+
+def node_record(spec: StorageNodeSpec) -> NodeRecord:
+    """A stored registration as the core uses it."""
+    return NodeRecord(
+        spec.node,
+        spec.store_id,
+        spec.incarnation,
+        spec.host,
+        spec.peer_port,
+        spec.client_host,
+        spec.failure_domain,
+        spec.weight,
+        spec.left_since_ms,
+    )

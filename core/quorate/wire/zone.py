@@ -1,0 +1,271 @@
+"""What a user declares of a zone: the custom resource Zone, and what the core makes of it."""
+
+import enum
+import re
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from quorate.facts.keyspace import SLOT_COUNT, is_partition_count
+from quorate.facts.partition_row import REPLICAS_MAX
+from quorate.facts.zone import StorageKind, SyncWrites, ZoneRecord
+from quorate.wire.resource import (
+    Condition,
+    Integer,
+    Part,
+    Resource,
+    Rule,
+    Text,
+    immutable,
+    name_rule,
+)
+
+PARTITION_COUNTS = tuple(1 << power for power in range(SLOT_COUNT.bit_length()))
+TIMER_SECONDS_MAX = 10 * 365 * 86_400
+_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "Ki": 1 << 10,
+    "Mi": 1 << 20,
+    "Gi": 1 << 30,
+    "Ti": 1 << 40,
+}
+_QUANTITY = "^[1-9][0-9]{0,14}(k|M|G|T|Ki|Mi|Gi|Ti)?$"
+
+
+class ConsistencyMode(enum.StrEnum):
+    """What a lost majority means.  Spelled as the values are known elsewhere, not in CamelCase."""
+
+    STRONG_CONSISTENCY = "STRONG_CONSISTENCY"
+    HIGH_AVAILABILITY = "HIGH_AVAILABILITY"
+
+
+class WriteMode(enum.StrEnum):
+    """Which copies hold a write before it is acknowledged, in HIGH_AVAILABILITY."""
+
+    FULL_SYNC = "FULL_SYNC"
+    PRIMARY_SYNC = "PRIMARY_SYNC"
+
+
+def memory_bytes(quantity: int | str) -> int:
+    """Bytes of a well-formed Kubernetes quantity such as 512Mi, 2G or a plain integer."""
+    text = str(quantity)
+    digits = text.rstrip("kMGTi")
+    return int(digits) * _UNITS[text[len(digits) :]]
+
+
+Quantity = Annotated[
+    Annotated[int, Field(strict=True)] | Annotated[str, Field(strict=True, max_length=20)],
+    Field(json_schema_extra={"x-kubernetes-int-or-string": True}),
+]
+Timer = Annotated[Integer, Field(ge=0, le=TIMER_SECONDS_MAX)]
+
+
+class ObjectName(Part):
+    """The name of another object in the same namespace."""
+
+    name: Annotated[Text, Field(min_length=1, max_length=253)]
+
+
+_HIGH = ConsistencyMode.HIGH_AVAILABILITY
+
+
+class ZoneSpec(Part):
+    """What the user wants."""
+
+    cluster_ref: ObjectName
+    """The StorageCluster whose agents hold the zone.  Cannot be changed."""
+    partitions: Integer = 256
+    """How many partitions the keys are divided into: a power of two up to 16384.  Cannot be
+    changed.  More partitions move in smaller pieces; fewer cost less memory and fewer messages."""
+    replicas: Annotated[Integer, Field(ge=1, le=REPLICAS_MAX)] = 3
+    """How many copies of each partition there should be, 1 to 7.  3 survive the loss of one."""
+    consistency_mode: ConsistencyMode = ConsistencyMode.STRONG_CONSISTENCY
+    """What a lost majority means: STRONG_CONSISTENCY waits for it, HIGH_AVAILABILITY narrows to
+    what is left.  Spelled as IEP-131 spells it, not in CamelCase.  Cannot be changed."""
+    storage: StorageKind = StorageKind.PERSISTENT
+    """Where copies live: on disk (Persistent) or in memory (InMemory).  Cannot be changed."""
+    sync_writes: SyncWrites | None = None
+    """Persistent only: when a copy counts a write as durable.  Always (when absent): before it is
+    acknowledged; Interval: a power loss of a majority at once can cost the last moments."""
+    max_memory: Quantity | None = None
+    """InMemory only: bytes an agent may use for its copies of the zone, as an integer or a quantity
+    (512Mi).  Absent: no limit.  At the limit writes are refused, reads go on."""
+    data_nodes_auto_adjust_scale_up_seconds: Timer = 0
+    """How long after a node joined it becomes a data node of the zone.  Default 0: at once."""
+    data_nodes_auto_adjust_scale_down_seconds: Timer | None = None
+    """How long after a node left it stops being a data node.  Absent: never."""
+    partition_distribution_reset_timeout_seconds: Timer | None = None
+    """HIGH_AVAILABILITY only: how long a lost majority is waited for before the partition narrows
+    to what is left.  Absent: never."""
+    data_nodes_filter: Annotated[Text, Field(min_length=1, max_length=1024)] | None = None
+    """A JSONPath expression over node attributes; nodes it selects may hold the zone's data.
+    Absent: all nodes."""
+    write_mode: WriteMode | None = None
+    """HIGH_AVAILABILITY only: FULL_SYNC (when absent) waits for every online owner, PRIMARY_SYNC
+    for the primary alone."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "partitions",
+            f"self.partitions in {list(PARTITION_COUNTS)}",
+            "write a power of two from 1 to 16384, for example 256",
+            lambda new, _: is_partition_count(new.partitions),
+        ),
+        Rule(
+            "syncWrites",
+            "!has(self.syncWrites) || self.storage == 'Persistent'",
+            "only a zone with storage: Persistent has syncWrites: remove the field, "
+            "or write storage: Persistent",
+            lambda new, _: new.sync_writes is None or new.storage is StorageKind.PERSISTENT,
+        ),
+        Rule(
+            "maxMemory",
+            "!has(self.maxMemory) || self.storage == 'InMemory'",
+            "only a zone with storage: InMemory has maxMemory: remove the field, "
+            "or write storage: InMemory",
+            lambda new, _: new.max_memory is None or new.storage is StorageKind.IN_MEMORY,
+        ),
+        Rule(
+            "maxMemory",
+            f"!has(self.maxMemory) || string(self.maxMemory).matches('{_QUANTITY}')",
+            "write bytes as an integer above 0 or with a unit, for example 512Mi",
+            lambda new, _: (
+                new.max_memory is None or re.fullmatch(_QUANTITY, str(new.max_memory)) is not None
+            ),
+        ),
+        Rule(
+            "partitionDistributionResetTimeoutSeconds",
+            "!has(self.partitionDistributionResetTimeoutSeconds) "
+            "|| self.consistencyMode == 'HIGH_AVAILABILITY'",
+            "a STRONG_CONSISTENCY zone never resets: remove "
+            "partitionDistributionResetTimeoutSeconds, or write consistencyMode: HIGH_AVAILABILITY",
+            lambda new, _: (
+                new.partition_distribution_reset_timeout_seconds is None
+                or new.consistency_mode is _HIGH
+            ),
+        ),
+        Rule(
+            "writeMode",
+            "!has(self.writeMode) || self.consistencyMode == 'HIGH_AVAILABILITY'",
+            "a STRONG_CONSISTENCY zone always waits for a majority: remove writeMode, "
+            "or write consistencyMode: HIGH_AVAILABILITY",
+            lambda new, _: new.write_mode is None or new.consistency_mode is _HIGH,
+        ),
+        immutable(
+            "clusterRef", "data does not move between clusters; declare a new Zone in the other one"
+        ),
+        immutable(
+            "partitions",
+            "a key's partition is computed from it; keep the value, or declare a new Zone with the "
+            "other number and copy the data",
+        ),
+        immutable(
+            "storage",
+            "copies stay where they were made; keep the value, or declare a new Zone with the "
+            "other storage and copy the data",
+        ),
+        immutable(
+            "consistencyMode",
+            "what was acknowledged under one mode cannot be judged under the other; keep the "
+            "value, or declare a new Zone",
+        ),
+    )
+
+
+class ZonePartitions(Part):
+    """How many partitions are in which state."""
+
+    total: Integer = 0
+    available: Integer = 0
+    degraded: Integer = 0
+    unavailable: Integer = 0
+
+
+class ZoneMigrations(Part):
+    """What is being moved."""
+
+    running: Integer = 0
+    queued: Integer = 0
+    bytes_left: Integer = 0
+
+
+class ZoneStatus(Part):
+    """What the operator observes.  Ownership itself is in the PartitionTables, never here."""
+
+    observed_generation: Integer = 0
+    phase: Text = ""
+    data_nodes: list[Text] = Field(default_factory=list)
+    ports: dict[str, Integer] = Field(default_factory=dict)
+    """Client port of the zone per agent."""
+    endpoints: list[Text] = Field(default_factory=list)
+    """host:port of every agent's client port: any of them will do for a Redis Cluster client."""
+    partitions: ZonePartitions = ZonePartitions()
+    under_replicated: dict[str, Integer] = Field(default_factory=dict)
+    """Number of missing copies -> how many partitions miss so many."""
+    migrations: ZoneMigrations = ZoneMigrations()
+    conditions: list[Condition] = Field(default_factory=list)
+
+
+class Zone(Resource):
+    """A zone: partitioned, replicated data under one mode and one set of timers."""
+
+    plural = "zones"
+    short_name = "zn"
+    has_status = True
+    printer_columns = (
+        ("Cluster", "string", ".spec.clusterRef.name"),
+        ("Partitions", "integer", ".spec.partitions"),
+        ("Replicas", "integer", ".spec.replicas"),
+        ("Storage", "string", ".spec.storage"),
+        ("Available", "string", ".status.conditions[?(@.type=='Available')].status"),
+        ("Replicated", "string", ".status.conditions[?(@.type=='FullyReplicated')].status"),
+        ("Phase", "string", ".status.phase"),
+        ("Age", "date", ".metadata.creationTimestamp"),
+    )
+    rules = (name_rule("Zone"),)
+
+    spec: ZoneSpec
+    status: ZoneStatus = ZoneStatus()
+
+
+def to_record(zone: Zone, ports: dict[str, int] | None = None) -> ZoneRecord:
+    """The zone as the core uses it."""
+    spec = zone.spec
+    return ZoneRecord(
+        uid=zone.metadata.uid,
+        name=zone.metadata.name,
+        partitions=spec.partitions,
+        replicas=spec.replicas,
+        storage=spec.storage,
+        sync_writes=spec.sync_writes or SyncWrites.ALWAYS,
+        max_memory_bytes=memory_bytes(spec.max_memory) if spec.max_memory is not None else 0,
+        ports=dict(ports or {}),
+        deleting=zone.metadata.deletion_timestamp is not None,
+    )
+
+
+def unsupported(zone: Zone) -> str:
+    """What this version cannot do yet of what the zone asks, with the way out; empty when all."""
+    spec = zone.spec
+    up, down = (
+        spec.data_nodes_auto_adjust_scale_up_seconds,
+        spec.data_nodes_auto_adjust_scale_down_seconds,
+    )
+    asked: list[tuple[str, int | str, str]] = []
+    if spec.consistency_mode is not ConsistencyMode.STRONG_CONSISTENCY:
+        way_out = "declare the Zone with consistencyMode: STRONG_CONSISTENCY"
+        asked.append(("consistencyMode", spec.consistency_mode, way_out))
+    if up != 0:
+        asked.append(("dataNodesAutoAdjustScaleUpSeconds", up, "write 0"))
+    if down is not None:
+        asked.append(("dataNodesAutoAdjustScaleDownSeconds", down, "remove the field"))
+    if spec.data_nodes_filter is not None:
+        asked.append(("dataNodesFilter", spec.data_nodes_filter, "remove the field"))
+    return "; ".join(
+        f"Zone {zone.metadata.name}: spec.{field} {value} is not supported yet: {way_out}"
+        for field, value, way_out in asked
+    )

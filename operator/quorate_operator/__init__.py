@@ -1,0 +1,1 @@
+"""The operator: keeps ownership in a metastore, leads agents, answers for zones."""

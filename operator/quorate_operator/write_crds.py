@@ -1,0 +1,56 @@
+"""How `crds/` is written from the models, or compared with them (`--check`)."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import yaml
+
+from quorate.wire.crds import crds
+
+_HEADER = "# Generated from core/quorate/wire by `make crds`: change the models, not this file.\n"
+
+
+def crd_files() -> dict[str, str]:
+    """File name -> content."""
+    return {
+        f"{stem}.yaml": _HEADER + yaml.safe_dump(definition, sort_keys=False, width=100)
+        for stem, definition in crds().items()
+    }
+
+
+def differences(folder: Path) -> list[str]:
+    """Names of files that are missing, stale or nobody's."""
+    wanted = crd_files()
+    found = {path.name: path.read_text() for path in folder.glob("*.yaml")}
+    return sorted(name for name in wanted | found if wanted.get(name) != found.get(name))
+
+
+def write_crds(folder: Path) -> None:
+    """Write all files and remove those of kinds that are no more."""
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = crd_files()
+    for path in sorted(folder.glob("*.yaml")):
+        if path.name not in wanted:
+            path.unlink()
+    for name, content in wanted.items():
+        (folder / name).write_text(content)
+
+
+def main() -> int:
+    """Exit code 1 when --check finds a difference."""
+    parser = argparse.ArgumentParser(description="Write the CustomResourceDefinitions.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--check", action="store_true", help="only compare")
+    arguments = parser.parse_args()
+    if not arguments.check:
+        write_crds(arguments.folder)
+        return 0
+    stale = differences(arguments.folder)
+    if stale:
+        print(f"{arguments.folder}: {', '.join(stale)} not up to date: run make crds")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
