@@ -1,4 +1,4 @@
-"""What a copy does while it is primary: activation, counting acknowledgements, joint mode, freezing.
+"""What a copy does as primary: activation, counting acknowledgements, joint mode, freezing.
 
     FENCING --majority promised--> GATHERING --nothing missing--> ADOPTING
     ADOPTING --majority adopted--> WAITING (leases of earlier terms) --> SERVING --Freeze--> frozen
@@ -74,6 +74,7 @@ class Primary:
         "joint_hwm",
         "lease_wait_until",
         "lineage",
+        "majority_index",
         "peers",
         "pending",
         "persisted",
@@ -81,11 +82,12 @@ class Primary:
         "row",
         "serving_until",
         "since_ms",
-        "solo",
         "stage",
         "stores",
         "term",
         "turn",
+        "votes",
+        "voting",
         "waiters",
     )
 
@@ -114,7 +116,9 @@ class Primary:
         self.persisted = False
         self.blocked = False
         self.asked: dict[str, int] = {}
-        self.solo = False
+        self.voting: list[Peer] = []
+        self.votes = True
+        self.majority_index = 0
         self.follow(row)
 
     # --- who takes part --------------------------------------------------------------------------
@@ -136,7 +140,9 @@ class Primary:
             migration is None or migration.migration_id != self.joint.migration_id
         ):
             self.joint = None
-        self.solo = not stores
+        self.voting = [self.peers[n] for n in row.voter_nodes if n in self.peers]
+        self.votes = self.holder.node in row.voter_nodes
+        self.majority_index = len(row.voters) - majority(len(row.voters))
 
     def _count(self, voters: tuple[Voter, ...], value: dict[str, int]) -> int:
         """The highest number that a majority of `voters` reaches."""
@@ -154,6 +160,12 @@ class Primary:
 
     def acknowledged(self) -> int:
         """The highest counter such that every one up to it is durably held by the quorum."""
+        if self.joint is None:
+            ranked = [peer.lwm if peer.adopted else -1 for peer in self.voting]
+            if self.votes:
+                ranked.append(self.copy.durable_lwm)
+            ranked.sort()
+            return ranked[self.majority_index]
         value = {n: peer.lwm for n, peer in self.peers.items() if peer.adopted}
         value[self.holder.node] = self.copy.durable_lwm
         return self._quorum(value)
