@@ -1,0 +1,113 @@
+"""Which owner of each partition is its primary, so that primaries are balanced and few change.
+
+Nodes are integers here.  A node with too many primaries hands the role to another owner of the same
+partition, along the shortest chain of nodes that ends at one with too few.  When no chain is left,
+no choice of primaries among these owners is more even.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from quorate.planning.place_copies import NOBODY
+
+
+def choose_primaries(
+    owners: Sequence[Sequence[int]],
+    kept: Sequence[Sequence[int]],
+    present: Sequence[int],
+    quotas: Sequence[tuple[int, int]],
+) -> list[int]:
+    """The primary of each partition, one of its owners (NOBODY when it has none).
+
+    `kept` are the owners that hold the data already: a vacancy goes to one of them before it goes
+    to a newcomer.  `present` is who is primary and stays owner, else NOBODY; `quotas[node]` the
+    least and the most partitions it should be primary of, met as nearly as the owners allow.
+    """
+    roles = _Roles(owners, present, len(quotas))
+    held = roles.held
+    for partition, primary in enumerate(present):
+        if primary == NOBODY and owners[partition]:
+            stay = kept[partition]
+            roles.give(
+                partition,
+                min(
+                    owners[partition],
+                    key=lambda node: (
+                        len(held[node]) >= quotas[node][1],
+                        node not in stay,
+                        len(held[node]) - quotas[node][1],
+                    ),
+                ),
+            )
+
+    def takes(bound: int) -> Callable[[int], bool]:
+        return lambda node: len(held[node]) < quotas[node][bound]
+
+    for bound in (0, 1):  # first to nodes below their least, then to any below its most
+        for node, (_, most) in enumerate(quotas):
+            while len(held[node]) > most and roles.shift([node], takes(bound)):
+                pass
+    for node, (least, _) in enumerate(quotas):
+        while len(held[node]) < least:
+            givers = [at for at, quota in enumerate(quotas) if len(held[at]) > quota[0]]
+            if not roles.shift(givers, node.__eq__):
+                break
+    return roles.primaries
+
+
+class _Roles:
+    """`primaries[partition]`, and the same by node: `held[node]` are the partitions it leads."""
+
+    __slots__ = ("_owners", "held", "primaries")
+
+    def __init__(
+        self, owners: Sequence[Sequence[int]], present: Sequence[int], node_count: int
+    ) -> None:
+        self._owners = owners
+        self.primaries = list(present)
+        self.held: list[dict[int, None]] = [{} for _ in range(node_count)]
+        for partition, primary in enumerate(present):
+            if primary != NOBODY:
+                self.held[primary][partition] = None
+
+    def give(self, partition: int, node: int) -> None:
+        """Make `node` primary of the partition."""
+        before = self.primaries[partition]
+        if before != NOBODY:
+            del self.held[before][partition]
+        self.primaries[partition] = node
+        self.held[node][partition] = None
+
+    def shift(self, givers: Sequence[int], is_taker: Callable[[int], bool]) -> bool:
+        """Take one role off one of the givers and let it end at a taker; False when none can.
+
+        Breadth first: a chain of n nodes changes n - 1 primaries.
+        """
+        came: dict[int, int] = dict.fromkeys(givers, NOBODY)
+        queue = deque(givers)
+        while queue:
+            node = queue.popleft()
+            for partition in self.held[node]:
+                for other in self._owners[partition]:
+                    if other in came:
+                        continue
+                    came[other] = node
+                    if is_taker(other):
+                        while came[other] != NOBODY:
+                            self.give(self._to_pass(came[other], other), other)
+                            other = came[other]
+                        return True
+                    queue.append(other)
+        return False
+
+    def _to_pass(self, giver: int, taker: int) -> int:
+        """Which role goes from one to the other: beside the taker's own ones, else the last."""
+        primaries, last = self.primaries, len(self.primaries) - 1
+        choice = NOBODY
+        for partition in self.held[giver]:
+            if taker not in self._owners[partition]:
+                continue
+            if taker in (primaries[max(partition - 1, 0)], primaries[min(partition + 1, last)]):
+                return partition
+            choice = max(choice, partition)
+        return choice

@@ -1,0 +1,316 @@
+"""Which nodes own each partition, so that every node has its quota and few copies move.
+
+Nodes and failure domains are integers here.  A copy that stays costs nothing, a new one costs one.
+First each free place is given to the node that is due most, then nodes above their quota hand
+copies to nodes below it, directly.  Where no direct step is left (the only node below its quota
+owns that partition already, or its failure domain does) the cheapest chain of steps is looked for:
+A's copy goes to B, B's copy of another partition goes to C.  Such chains always exist, because
+fractions of copies could be spread evenly and flows with whole bounds have whole solutions.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
+
+from quorate.planning.quotas import Spread
+
+NOBODY = -1
+NEVER = -(1 << 30)
+
+
+class Placement:
+    """`owners[partition]` as they are placed so far, and what each node still has room for.
+
+    `kept[partition]`: who owned it before and is still there.  `primaries[partition]` is the owner
+    at index 0 as long as it stays, else NOBODY; a primary's place that moves takes the role along
+    when that evens out the primaries.
+    """
+
+    __slots__ = (
+        "_copies",
+        "_domains",
+        "_led",
+        "_primary_quotas",
+        "_spread",
+        "_spread_is_free",
+        "kept",
+        "owned",
+        "owners",
+        "primaries",
+        "room",
+    )
+
+    def __init__(
+        self,
+        before: Sequence[Sequence[int]],
+        quotas: Sequence[int],
+        primary_quotas: Sequence[tuple[int, int]],
+        domains: Sequence[int],
+        spread: Spread,
+    ) -> None:
+        self.kept = before
+        self.room = list(quotas)
+        self.owned: list[dict[int, None]] = [{} for _ in quotas]
+        self._primary_quotas = primary_quotas
+        self._led = [0] * len(quotas)
+        self._domains = domains
+        self._spread = spread
+        self._spread_is_free = len(spread.at_most) == len(quotas)  # every node its own domain
+        self._copies = spread.extras + sum(spread.at_least)
+        self.owners: list[list[int]] = []
+        self.primaries: list[int] = []
+        for nodes in before:
+            for node in nodes:
+                self.room[node] -= 1
+        for partition, nodes in enumerate(before):
+            owners = self._stay(nodes)
+            self.owners.append(owners)
+            for node in owners:
+                self.owned[node][partition] = None
+            primary = nodes[0] if owners and nodes[0] == owners[0] else NOBODY
+            self.primaries.append(primary)
+            if primary != NOBODY:
+                self._led[primary] += 1
+
+    def _stay(self, nodes: Sequence[int]) -> list[int]:
+        """Who of a partition's owners stays: all, unless they are too many or too near together.
+
+        Then the primary, and those first that are due most.
+        """
+        if self._spread_is_free and len(nodes) <= self._copies:
+            return list(nodes)
+        owners: list[int] = []
+        rest = sorted(nodes[1:], key=lambda node: -self.room[node])
+        for node in (*nodes[:1], *rest):
+            if self._fits(owners, node):
+                owners.append(node)
+            else:
+                self.room[node] += 1
+        owners.sort(key=nodes.index)
+        return owners
+
+    def fill(self) -> None:
+        """Fill the free places, then even out."""
+        for partition in self._fill_directly():
+            self._fill_by_chain(partition)
+        self._hand_over_directly()
+        self._hand_over_by_chains()
+
+    def _fits(self, owners: Sequence[int], node: int, leaver: int = NOBODY) -> bool:
+        """Whether `node` may join `owners` once `leaver` is out: distinct nodes, even spread."""
+        if node in owners:
+            return False
+        count = len(owners) - (leaver != NOBODY)
+        if count >= self._copies:
+            return False
+        if self._spread_is_free:
+            return True
+        domains, spread = self._domains, self._spread
+        inside: dict[int, int] = {}
+        for owner in owners:
+            if owner != leaver:
+                inside[domains[owner]] = inside.get(domains[owner], 0) + 1
+        domain = domains[node]
+        here = inside.get(domain, 0)
+        if here < spread.at_least[domain]:
+            return True
+        extras = sum(max(0, n - spread.at_least[at]) for at, n in inside.items())
+        return here < spread.at_most[domain] and extras < spread.extras
+
+    def _put(self, partition: int, node: int, leaver: int = NOBODY) -> None:
+        """Give the partition a new owner, in place of `leaver` if there is one."""
+        owners = self.owners[partition]
+        if leaver == NOBODY:
+            owners.append(node)
+        else:
+            owners[owners.index(leaver)] = node
+            del self.owned[leaver][partition]
+            self.room[leaver] += 1
+            if self.primaries[partition] == leaver:
+                takes_role = self._led[node] < self._primary_quotas[node][1]
+                self.primaries[partition] = node if takes_role else NOBODY
+                self._led[leaver] -= 1
+                self._led[node] += takes_role
+        self.owned[node][partition] = None
+        self.room[node] -= 1
+
+    def _fill_directly(self) -> list[int]:
+        """Give each free place to the node that is due most; the partitions that stay short."""
+        room, domains = self.room, self._domains
+        queues: list[list[tuple[int, int]]] = [[] for _ in self._spread.at_most]
+        for node, free in enumerate(room):
+            if free > 0:
+                queues[domains[node]].append((-free, node))
+        for queue in queues:
+            heapify(queue)
+        # Domains by what their nodes are due together: a domain that is in nearly every partition
+        # must not be left until the end.
+        order = [(sum(due for due, _ in queue), at) for at, queue in enumerate(queues) if queue]
+        heapify(order)
+        short: list[int] = []
+        for partition, owners in enumerate(self.owners):
+            while len(owners) < self._copies:
+                passed: list[tuple[int, int]] = []
+                placed = False
+                while order and not placed:
+                    domain_due, domain = heappop(order)
+                    queue = queues[domain]
+                    refused: list[tuple[int, int]] = []
+                    while queue and not placed:
+                        due, node = heappop(queue)
+                        if self._fits(owners, node):
+                            self._put(partition, node)
+                            placed = True
+                            domain_due += 1
+                            due += 1
+                        refused.append((due, node))
+                        if not placed and node not in owners:
+                            break  # the domain has its share of this partition
+                    for due, node in refused:
+                        if due < 0:
+                            heappush(queue, (due, node))
+                    if domain_due < 0:
+                        passed.append((domain_due, domain))
+                for entry in passed:
+                    heappush(order, entry)
+                if not placed:
+                    short.append(partition)
+                    break
+        return short
+
+    def _hand_over_directly(self) -> None:
+        """Let nodes above their quota hand copies to nodes below it, in one step each."""
+        room = self.room
+        above = sorted((free, node) for node, free in enumerate(room) if free < 0)
+        for _, giver in above:
+            below = [node for node, free in enumerate(room) if free > 0]
+            while room[giver] < 0 and below:
+                taker = max(below, key=lambda node: (room[node], -node))
+                partition = self._to_hand_over(giver, taker)
+                if partition == NOBODY:
+                    below.remove(taker)
+                    continue
+                self._put(partition, taker, giver)
+                if room[taker] == 0:
+                    below.remove(taker)
+
+    def _to_hand_over(self, giver: int, taker: int) -> int:
+        """The partition to pass on, with the primary's role exactly when that evens out primaries.
+
+        With the role the last one, so that runs of partitions with one primary lose their ends.
+        Without it, each giver starts elsewhere: what the taker gets has many different primaries.
+        """
+        led, quotas = self._led, self._primary_quotas
+        with_role = led[giver] > quotas[giver][0] and led[taker] < quotas[taker][0]
+        owned = list(self.owned[giver])
+        start = len(owned) if with_role else giver * len(owned) // len(self.room)
+        second_choice = NOBODY
+        for at in range(start - 1, start - 1 - len(owned), -1):
+            partition = owned[at]
+            is_first_choice = (self.primaries[partition] == giver) == with_role
+            if not is_first_choice and second_choice != NOBODY:
+                continue
+            if self._fits(self.owners[partition], taker, giver):
+                if is_first_choice:
+                    return partition
+                second_choice = partition
+        return second_choice
+
+    def _fill_by_chain(self, partition: int) -> None:
+        """Fill the places left: some node takes one above its quota and hands another copy on."""
+        owners = self.owners[partition]
+        while len(owners) < self._copies:
+            starts = [node for node in range(len(self.room)) if self._fits(owners, node)]
+            chain = self._cheapest_chain(
+                {node: int(node not in self.kept[partition]) for node in starts}
+            )
+            if not chain:
+                return
+            self._put(partition, chain[0][0])
+            self._follow(chain)
+
+    def _hand_over_by_chains(self) -> None:
+        """Even out what direct steps could not."""
+        for node in range(len(self.room)):
+            attempts = 0
+            while self.room[node] < 0 and attempts < len(self.owners):
+                attempts += 1
+                chain = self._cheapest_chain({node: 0})
+                if not chain:
+                    break
+                self._follow(chain)
+
+    def _follow(self, chain: list[tuple[int, int]]) -> None:
+        """Carry out a chain [(node, partition it gives up), ..., (last node, NOBODY)].
+
+        Two links through one partition may bar each other; then the rest waits for another chain.
+        """
+        for (giver, partition), (taker, _) in pairwise(chain):
+            if not self._fits(self.owners[partition], taker, giver):
+                return
+            self._put(partition, taker, giver)
+
+    def _cheapest_chain(self, starts: dict[int, int]) -> list[tuple[int, int]]:
+        """The chain from one of `starts` (node: cost so far) to a node with room; [] when none.
+
+        Shortest path by label correction: undoing a new copy earns back its cost.  One new copy is
+        the least that a chain can cost, so the search ends when it has found that.
+        """
+        cost = dict(starts)
+        came: dict[int, tuple[int, int]] = {}
+        goals = [node for node, free in enumerate(self.room) if free > 0]
+        at_once = [node for node in goals if node in starts]
+        if at_once:
+            return [(min(at_once, key=lambda node: (starts[node], node)), NOBODY)]
+        best = self._relax(list(starts), goals, cost, came, stop_at=1)
+        if best == NOBODY:
+            everybody = list(range(len(self.room)))
+            queue = deque(starts)
+            rounds = 0
+            while queue and rounds < 4 * len(everybody):
+                rounds += 1
+                node = queue.popleft()
+                known = dict(cost)
+                best = self._relax([node], everybody, cost, came, stop_at=NEVER)
+                queue.extend(
+                    other
+                    for other in everybody
+                    if other in cost and cost[other] != known.get(other) and other not in queue
+                )
+            reached = [node for node in goals if node in cost]
+            if not reached:
+                return []
+            best = min(reached, key=lambda node: (cost[node], node))
+        chain = [(best, NOBODY)]
+        while chain[0][0] in came:
+            giver, partition = came[chain[0][0]]
+            if len(chain) > len(self.room):
+                return []
+            chain.insert(0, (giver, partition))
+        return chain
+
+    def _relax(
+        self,
+        givers: Sequence[int],
+        takers: Sequence[int],
+        cost: dict[int, int],
+        came: dict[int, tuple[int, int]],
+        stop_at: int,
+    ) -> int:
+        """Improve the takers' costs by one step from the givers; a taker reached at `stop_at`."""
+        for giver in givers:
+            start = cost[giver]
+            for partition in self.owned[giver]:
+                kept, owners = self.kept[partition], self.owners[partition]
+                leaving = start - (giver not in kept)
+                for taker in takers:
+                    price = leaving + (taker not in kept)
+                    if price >= cost.get(taker, price + 1):
+                        continue
+                    if self._fits(owners, taker, giver):
+                        cost[taker] = price
+                        came[taker] = (giver, partition)
+                        if price <= stop_at:
+                            return taker
+        return NOBODY
