@@ -1,0 +1,98 @@
+"""What is known of one command: how it is called, how many words it takes, which of them are keys."""
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from quorate.facts.keyspace import key_slot
+
+ARGUMENTS_MAX = 1024 * 1024
+
+
+class Scope(enum.IntEnum):
+    """How the endpoint calls the handler."""
+
+    KEYED = 1  # handler(KeyView, args) -> bytes
+    CONNECTION = 2  # handler(Session, args) -> bytes
+    SCAN = 3  # handler(Session, args) -> bytes; reads rows
+    WAIT = 4  # handler(Session, args) -> WaitRequest, or bytes: an error
+    FLUSH = 5  # handler(Session, args) -> None: delete every key, or bytes: an error
+
+
+# The order in which Redis lists the categories of a command.
+_CATEGORY_ORDER = (
+    "@keyspace", "@read", "@write", "@string", "@admin", "@fast", "@slow", "@dangerous",
+    "@connection",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command or subcommand.  `arity` counts the name; negative: at least so many words."""
+
+    name: bytes  # lower case; parent|child
+    scope: Scope
+    handler: Callable[[Any, list[bytes]], Any]  # by scope, see there
+    arity: int
+    summary: str
+    since: str  # the version of Redis that brought it
+    group: str
+    flags: tuple[str, ...] = ()
+    first_key: int = 0
+    last_key: int = 0  # negative: from the end
+    step: int = 0
+    key_flags: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    tips: tuple[str, ...] = ()
+    subcommands: Mapping[bytes, "Command"] = field(default_factory=dict)
+    # Facts the endpoint asks for at every command, worked out once.
+    arguments_min: int = field(init=False)
+    arguments_max: int = field(init=False)
+    has_subcommands: bool = field(init=False)
+    single_key: bool = field(init=False)  # the one key is args[1]
+    is_write: bool = field(init=False)
+    grows: bool = field(init=False)  # refused while there is no room
+
+    def __post_init__(self) -> None:
+        settle = object.__setattr__
+        settle(self, "arguments_min", abs(self.arity))
+        settle(self, "arguments_max", self.arity if self.arity > 0 else ARGUMENTS_MAX)
+        settle(self, "has_subcommands", bool(self.subcommands))
+        settle(self, "single_key", (self.first_key, self.last_key) == (1, 1))
+        settle(self, "is_write", "write" in self.flags)
+        settle(self, "grows", "denyoom" in self.flags)
+
+    def takes(self, words: int) -> bool:
+        """Whether the command may have so many words, its name included."""
+        return self.arguments_min <= words <= self.arguments_max
+
+    def keys(self, args: Sequence[bytes]) -> Sequence[bytes]:
+        """The keys among `args`."""
+        if not self.first_key:
+            return ()
+        end = self.last_key + 1 if self.last_key > 0 else len(args) + self.last_key + 1
+        return args[self.first_key : end : self.step]
+
+    @cached_property
+    def all_categories(self) -> tuple[str, ...]:
+        """Declared categories and those that follow from the flags, in Redis' order."""
+        found = {*self.categories, "@fast" if "fast" in self.flags else "@slow"}
+        if "write" in self.flags:
+            found.add("@write")
+        if "readonly" in self.flags:
+            found.add("@read")
+        if "admin" in self.flags:
+            found |= {"@admin", "@dangerous"}
+        return tuple(category for category in _CATEGORY_ORDER if category in found)
+
+
+def command_slot(command: Command, args: Sequence[bytes]) -> int:
+    """The slot of the command's keys; -1 when they are not all in one."""
+    keys = command.keys(args)
+    slot = key_slot(keys[0])
+    for key in keys[1:]:
+        if key_slot(key) != slot:
+            return -1
+    return slot

@@ -1,0 +1,26 @@
+"""Which texts are integers, and which times a key may expire at: read as strictly as Redis does."""
+
+INTEGER_MAX = 2**63 - 1
+INTEGER_MIN = -(2**63)
+_DIGITS_MAX = 20  # "-9223372036854775808"
+
+
+def parse_integer(text: bytes) -> int | None:
+    """The signed 64-bit integer that `text` spells canonically (no spaces, `+`, leading zeros)."""
+    if len(text) > _DIGITS_MAX:
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        return None
+    if b"%d" % number != text or not INTEGER_MIN <= number <= INTEGER_MAX:
+        return None
+    return number
+
+
+def expiry_ms(amount: int, unit_ms: int, base_ms: int) -> int | None:
+    """Absolute wall milliseconds of `amount` units after `base_ms`; None when beyond 64 bits."""
+    at_ms = amount * unit_ms
+    if not INTEGER_MIN <= at_ms <= INTEGER_MAX or at_ms + base_ms > INTEGER_MAX:
+        return None
+    return at_ms + base_ms

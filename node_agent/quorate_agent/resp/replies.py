@@ -1,0 +1,129 @@
+"""How replies are written in RESP2 and RESP3.
+
+Everything here answers bytes ready to be sent.  A reply that differs between the two protocol
+versions takes `resp3`; all others are the same in both.  Error texts are those of Redis 7, because
+clients match on them.
+"""
+
+from collections.abc import Iterable, Sequence
+
+VALUE_BYTES_MAX = 64 * 1024 * 1024
+
+OK = b"+OK\r\n"
+PONG = b"+PONG\r\n"
+ZERO = b":0\r\n"
+ONE = b":1\r\n"
+NULL2 = b"$-1\r\n"
+NULL3 = b"_\r\n"
+EMPTY_ARRAY = b"*0\r\n"
+
+NOT_AN_INTEGER = b"-ERR value is not an integer or out of range\r\n"
+SYNTAX_ERROR = b"-ERR syntax error\r\n"
+VALUE_TOO_LONG = b"-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n"
+INCREMENT_OVERFLOW = b"-ERR increment or decrement would overflow\r\n"
+DECREMENT_OVERFLOW = b"-ERR decrement would overflow\r\n"
+CROSSSLOT = b"-CROSSSLOT Keys in request don't hash to the same slot\r\n"
+CLUSTERDOWN = b"-CLUSTERDOWN Hash slot not served\r\n"
+OOM = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+MISCONF = b"-MISCONF Errors writing to the AOF file: No space left on device\r\n"
+# Our own: no client repeats a command by itself after an error code it does not know.
+UNKNOWN_OUTCOME = b"-UNKNOWN the command may or may not have been applied\r\n"
+
+_BREAKS = bytes.maketrans(b"\r\n", b"  ")
+
+
+def bulk(value: bytes) -> bytes:
+    """A string of any bytes."""
+    return b"$%d\r\n%b\r\n" % (len(value), value)
+
+
+def integer(number: int) -> bytes:
+    """A 64-bit integer."""
+    return b":%d\r\n" % number
+
+
+def simple(text: bytes) -> bytes:
+    """A status line; `text` has no line break."""
+    return b"+%b\r\n" % text
+
+
+def error(text: bytes) -> bytes:
+    """An error line.  `text` starts with the error code; line breaks in it become spaces."""
+    return b"-%b\r\n" % text.strip(b"\r\n").translate(_BREAKS)
+
+
+def null(resp3: bool) -> bytes:
+    """No value."""
+    return NULL3 if resp3 else NULL2
+
+
+def array(items: Sequence[bytes]) -> bytes:
+    """An array of encoded replies."""
+    return b"*%d\r\n%b" % (len(items), b"".join(items))
+
+
+def set_(items: Sequence[bytes], resp3: bool) -> bytes:
+    """A set of encoded replies; RESP2 knows only arrays."""
+    return b"%b%d\r\n%b" % (b"~" if resp3 else b"*", len(items), b"".join(items))
+
+
+def map_(pairs: Sequence[tuple[bytes, bytes]], resp3: bool) -> bytes:
+    """A map from encoded replies to encoded replies; in RESP2 a flat array of both."""
+    body = b"".join([part for pair in pairs for part in pair])
+    if resp3:
+        return b"%%%d\r\n%b" % (len(pairs), body)
+    return b"*%d\r\n%b" % (2 * len(pairs), body)
+
+
+def verbatim(text: bytes, resp3: bool) -> bytes:
+    """Text for people; RESP2 sends it as a plain string."""
+    if resp3:
+        return b"=%d\r\ntxt:%b\r\n" % (len(text) + 4, text)
+    return bulk(text)
+
+
+def bulks(values: Iterable[bytes]) -> bytes:
+    """An array of strings."""
+    return array([bulk(value) for value in values])
+
+
+def wrong_arity(name: bytes) -> bytes:
+    """The command `name` (lower case, `parent|child` for subcommands) had too few or many words."""
+    return error(b"ERR wrong number of arguments for '%b' command" % name)
+
+
+def invalid_expire(name: bytes) -> bytes:
+    """The command `name` got a time to live that cannot be."""
+    return error(b"ERR invalid expire time in '%b' command" % name)
+
+
+def unknown_command(args: Sequence[bytes]) -> bytes:
+    """No such command.  As Redis, the first 128 bytes of the arguments are quoted."""
+    quoted = b""
+    for argument in args[1:]:
+        if len(quoted) >= QUOTED_BYTES_MAX:
+            break
+        quoted += b"'%b' " % until_nul(argument)[: QUOTED_BYTES_MAX - len(quoted)]
+    name = until_nul(args[0])[:QUOTED_BYTES_MAX]
+    return error(b"ERR unknown command '%b', with args beginning with: %b" % (name, quoted))
+
+
+def unknown_subcommand(parent: bytes, child: bytes) -> bytes:
+    """The container command `parent` (lower case) has no subcommand `child`."""
+    return error(
+        b"ERR unknown subcommand '%b'. Try %b HELP."
+        % (until_nul(child)[:QUOTED_BYTES_MAX], parent.upper())
+    )
+
+
+def moved(slot: int, host: str, port: int) -> bytes:
+    """The slot is served elsewhere."""
+    return b"-MOVED %d %b:%d\r\n" % (slot, host.encode(), port)
+
+
+QUOTED_BYTES_MAX = 128
+
+
+def until_nul(text: bytes) -> bytes:
+    """What of `text` an error quotes: Redis formats with C strings, which end at the first NUL."""
+    return text.partition(b"\0")[0]

@@ -1,0 +1,152 @@
+"""What the commands do that ask about, or act on, the whole agent: INFO, CONFIG, SCAN, WAIT …"""
+
+import re
+
+from quorate_agent.resp.connection_commands import SERVED_VERSION
+from quorate_agent.resp.glob import glob_matcher
+from quorate_agent.resp.integers import parse_integer
+from quorate_agent.resp.replies import (
+    NOT_AN_INTEGER,
+    SYNTAX_ERROR,
+    VALUE_BYTES_MAX,
+    array,
+    bulk,
+    bulks,
+    error,
+    integer,
+    map_,
+    until_nul,
+    verbatim,
+)
+from quorate_agent.resp.scan import scan_page
+from quorate_agent.resp.session import Session, WaitRequest
+
+_NEGATIVE_TIMEOUT = error(b"ERR timeout is negative")
+_TIMEOUT_NOT_AN_INTEGER = error(b"ERR timeout is not an integer or out of range")
+_BAD_CURSOR = error(b"ERR invalid cursor")
+_CURSOR = re.compile(rb"[+-]?[0-9]{1,40}|")
+_CURSOR_COUNT = 2**64
+
+# What CONFIG GET knows: what clients and benchmark tools ask about, in Redis' terms.
+CONFIG: dict[bytes, bytes] = {
+    b"appendonly": b"yes",
+    b"cluster-enabled": b"yes",
+    b"databases": b"1",
+    b"maxmemory-policy": b"noeviction",
+    b"proto-max-bulk-len": b"%d" % VALUE_BYTES_MAX,
+    b"save": b"",
+}
+
+# Sections INFO shows without being asked for by name, in this order; the agent may add others.
+_SECTIONS = ("Server", "Clients", "Memory", "Persistence", "Stats", "Replication", "Cluster")
+_ALL_SECTIONS = (b"all", b"default", b"everything")
+
+
+def info(session: Session, args: list[bytes]) -> bytes:
+    """INFO [section …]"""
+    agent = session.agent
+    sections: dict[str, dict[str, str | int]] = {title: {} for title in _SECTIONS}
+    sections["Server"] |= {
+        "redis_version": SERVED_VERSION.decode(),
+        "redis_mode": "cluster",
+        "tcp_port": agent.cluster().me.port,
+        "server_time_usec": agent.now_us(),
+    }
+    sections["Clients"]["connected_clients"] = len(list(agent.connections()))
+    sections["Persistence"]["loading"] = 0
+    sections["Replication"] |= {"role": "master", "connected_slaves": 0}
+    sections["Cluster"]["cluster_enabled"] = 1
+    for title, lines in agent.info().items():
+        sections[title] = sections.get(title, {}) | dict(lines)
+    keys = agent.key_count()
+    sections["Keyspace"] = {"db0": f"keys={keys},expires=0,avg_ttl=0"} if keys else {}
+    wanted = {argument.lower() for argument in args[1:]}
+    shown = [
+        f"# {title}\r\n" + "".join(f"{name}:{value}\r\n" for name, value in lines.items())
+        for title, lines in sections.items()
+        if not wanted or wanted.intersection((title.lower().encode(), *_ALL_SECTIONS))
+    ]
+    return verbatim("\r\n".join(shown).encode(), session.connection.resp3)
+
+
+def config_get(session: Session, args: list[bytes]) -> bytes:
+    """CONFIG GET pattern [pattern …]"""
+    matchers = [glob_matcher(pattern, ignore_case=True) for pattern in args[2:]]
+    found = [
+        (bulk(name), bulk(value))
+        for name, value in CONFIG.items()
+        if any(matches(name) for matches in matchers)
+    ]
+    return map_(found, session.connection.resp3)
+
+
+def time(session: Session, args: list[bytes]) -> bytes:
+    """TIME: seconds and microseconds"""
+    seconds, micros = divmod(session.agent.now_us(), 1_000_000)
+    return bulks((b"%d" % seconds, b"%d" % micros))
+
+
+def key_count(session: Session, args: list[bytes]) -> bytes:
+    """DBSIZE"""
+    return integer(session.agent.key_count())
+
+
+def wait(session: Session, args: list[bytes]) -> WaitRequest | bytes:
+    """WAIT copies milliseconds"""
+    copies = parse_integer(args[1])
+    if copies is None:
+        return NOT_AN_INTEGER
+    timeout_ms = parse_integer(args[2])
+    if timeout_ms is None:
+        return _TIMEOUT_NOT_AN_INTEGER
+    if timeout_ms < 0:
+        return _NEGATIVE_TIMEOUT
+    return WaitRequest(copies, timeout_ms)
+
+
+def flush(session: Session, args: list[bytes]) -> bytes | None:
+    """FLUSHALL [SYNC | ASYNC]: None when the agent shall do it"""
+    if len(args) > 2 or (len(args) == 2 and args[1].upper() not in (b"SYNC", b"ASYNC")):
+        return SYNTAX_ERROR
+    return None
+
+
+def scan(session: Session, args: list[bytes]) -> bytes:
+    """SCAN cursor [MATCH pattern] [COUNT rows] [TYPE type]"""
+    text = until_nul(args[1])
+    if not _CURSOR.fullmatch(text):
+        return _BAD_CURSOR
+    cursor = int(text or b"0")
+    if abs(cursor) >= _CURSOR_COUNT:
+        return _BAD_CURSOR
+    pattern: bytes | None = None
+    count = 10
+    has_type = True
+    for at in range(2, len(args), 2):
+        option = args[at].upper()
+        if at + 1 == len(args):
+            return SYNTAX_ERROR
+        argument = args[at + 1]
+        if option == b"COUNT":
+            number = parse_integer(argument)
+            if number is None:
+                return NOT_AN_INTEGER
+            if number < 1:
+                return SYNTAX_ERROR
+            count = number
+        elif option == b"MATCH":
+            pattern = argument
+        elif option == b"TYPE":
+            has_type = argument.lower() == b"string"
+        else:
+            return SYNTAX_ERROR
+    agent = session.agent
+    next_cursor, keys = scan_page(
+        cursor % _CURSOR_COUNT, count, agent.primaries(), agent.scan, agent.scan_positions
+    )
+    if not has_type:
+        keys = []
+    elif pattern is not None and pattern != b"*":
+        matches = glob_matcher(pattern)
+        keys = [key for key in keys if matches(key)]
+    return array((bulk(b"%d" % next_cursor), bulks(keys)))

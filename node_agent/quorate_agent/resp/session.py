@@ -1,0 +1,92 @@
+"""What commands without keys see: their connection and what the agent offers to all of them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from quorate_agent.resp.cluster_view import ClusterView
+from quorate_agent.resp.scan import ScanPositions
+
+
+class Connection:
+    """The state of one client connection."""
+
+    __slots__ = (
+        "addr",
+        "closing",
+        "created_ms",
+        "id",
+        "laddr",
+        "last_command",
+        "last_ms",
+        "lib_name",
+        "lib_version",
+        "name",
+        "readonly",
+        "resp3",
+    )
+
+    def __init__(self, id: int, addr: str, laddr: str, created_ms: int) -> None:
+        self.id = id
+        self.addr = addr  # host:port of the client
+        self.laddr = laddr  # host:port it connected to
+        self.created_ms = created_ms  # wall
+        self.last_ms = created_ms  # wall, of the last command
+        self.last_command = b"NULL"  # as Redis shows it before the first
+        self.name = b""
+        self.lib_name = b""
+        self.lib_version = b""
+        self.resp3 = False
+        self.readonly = False
+        self.closing = False  # send what is answered, then close
+
+
+class Agent(Protocol):
+    """One zone on one agent, as commands see it."""
+
+    @property
+    def scan_positions(self) -> ScanPositions:
+        """Where scans stand."""
+
+    def now_us(self) -> int:
+        """Wall microseconds."""
+
+    def cluster(self) -> ClusterView:
+        """The present view; the same object as long as nothing changes."""
+
+    def connections(self) -> Iterable[Connection]:
+        """All client connections of the zone."""
+
+    def key_count(self) -> int:
+        """Live keys of the partitions this agent is primary of."""
+
+    def slot_key_count(self, slot: int) -> int:
+        """Live keys in `slot`; 0 when this agent is not its primary."""
+
+    def info(self) -> Mapping[str, Mapping[str, str | int]]:
+        """Lines for INFO by section title ("Server"), over the defaults."""
+
+    def primaries(self) -> Sequence[int]:
+        """The partitions this agent is primary of, ascending."""
+
+    def scan(
+        self, partition: int, after: bytes | None, rows_max: int
+    ) -> tuple[list[bytes], bytes | None]:
+        """Live keys > `after` in key order, and the last key looked at, live or not; None at the
+        end of the partition.  May look at fewer than `rows_max` rows, never at none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One connection at one agent."""
+
+    connection: Connection
+    agent: Agent
+
+
+@dataclass(frozen=True, slots=True)
+class WaitRequest:
+    """What WAIT asks for."""
+
+    copies: int
+    timeout_ms: int  # 0: for ever
