@@ -1,0 +1,1 @@
+"""The `quorate` command: a cluster on this machine, its zones, what they are doing."""

@@ -1,0 +1,208 @@
+"""Where a development cluster keeps everything it has: one folder, and nothing outside it.
+
+cluster.json                 which cluster this is: written by the first `quorate dev up`
+lock                         held while a command changes the cluster
+operator/                    the operator's own folder (metastore.sqlite, operator.json)
+operator.log  operator.pid   its log; its pid with the moment it started
+agents/NAME/data/            the agent's own folder (identity, zones, agent.json)
+agents/NAME/agent.log  agent.pid
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from quorate_cli.problem import Problem, words
+from quorate_cli.process import Started, is_alive, read_started
+from quorate_cli.written_file import write_file
+
+FORMAT_VERSION = 1
+DEFAULT_FOLDER = Path(".quorate")
+ERROR_LOG = "quorate-error.log"
+"""Where a traceback goes that no user should see."""
+OPERATOR = "operator"
+"""What commands call the operator process; agents cannot have this name."""
+
+
+OWN_FILES = ("cluster.json", "operator.log", "operator.pid", ERROR_LOG, "lock")
+OWN_FOLDERS = (OPERATOR, "agents", "spark")
+
+
+class AgentEntry(msgspec.Struct, frozen=True):
+    """One agent of the cluster.  Its peer port is kept once it is known, so that a restart is found
+    where the node was before; 0 before the first start."""
+
+    name: str
+    peer_port: int = 0
+
+
+class ClusterEntry(msgspec.Struct, frozen=True):
+    """What cluster.json holds.  `next_number` names the next agent: no name is used twice, because
+    the data of a removed agent must never be taken for that of another."""
+
+    format: int
+    cluster: str
+    agents: tuple[AgentEntry, ...]
+    next_number: int
+    client_port_base: int
+    debug_commands: bool
+
+
+class AgentAddress(msgspec.Struct, frozen=True):
+    """What a listening agent tells in agent.json."""
+
+    pid: int
+    name: str
+    host: str
+    peer_port: int
+    admin_port: int
+
+
+class OperatorAddress(msgspec.Struct, frozen=True):
+    """What a listening operator tells in operator.json."""
+
+    pid: int
+    api_port: int
+
+
+class ClusterFolder:
+    """Paths of one cluster's folder and what its small files say."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    # --- which cluster ---------------------------------------------------------------------------
+
+    def exists(self) -> bool:
+        """Whether a cluster was made here."""
+        return self._entry_file.exists()
+
+    def read(self) -> ClusterEntry:
+        """The cluster's entry; Problem when there is none or it is another version's."""
+        try:
+            data = self._entry_file.read_bytes()
+        except FileNotFoundError:
+            raise Problem(
+                f"folder {self.path} holds no cluster: make one with `quorate dev up`, or name"
+                " another with --folder"
+            ) from None
+        except OSError as error:
+            raise Problem(f"{self._entry_file} cannot be read: {words(error)}") from error
+        try:
+            found = msgspec.json.decode(data, type=dict[str, object]).get("format")
+            if found != FORMAT_VERSION:
+                raise Problem(
+                    f"{self._entry_file}: format is {found!r}, this version writes"
+                    f" {FORMAT_VERSION}: use the version that made the folder, or name another"
+                    " with --folder"
+                )
+            return msgspec.json.decode(data, type=ClusterEntry)
+        except msgspec.MsgspecError as error:
+            raise Problem(
+                f"{self._entry_file} is damaged ({error}): put it back, or name another folder with"
+                " --folder"
+            ) from error
+
+    def write(self, entry: ClusterEntry) -> None:
+        """Keep the entry."""
+        write_file(self._entry_file, msgspec.json.format(msgspec.json.encode(entry)) + b"\n")
+
+    def check_free(self) -> None:
+        """Problem unless a new cluster may be made here: no folder, or an empty one."""
+        if not self.path.exists():
+            return
+        if not self.path.is_dir():
+            raise Problem(f"{self.path} is a file: name a folder with --folder")
+        found = sorted(
+            path.name for path in self.path.iterdir() if path.name not in (ERROR_LOG, "lock")
+        )
+        # Other clusters of the same project keep their folders inside (the demo does).
+        strange = [name for name in found if not (self.path / name / "cluster.json").exists()]
+        if strange:
+            raise Problem(
+                f"folder {self.path} is not a cluster's and not empty (it holds {strange[0]}):"
+                " name another with --folder"
+            )
+
+    def delete(self) -> None:
+        """Delete what a cluster keeps here, and the folder when nothing else is in it."""
+        self.read()
+        for name in OWN_FILES:
+            (self.path / name).unlink(missing_ok=True)
+        for name in OWN_FOLDERS:
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        with suppress(OSError):  # somebody keeps something of his own in it
+            self.path.rmdir()
+
+    @property
+    def _entry_file(self) -> Path:
+        return self.path / "cluster.json"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One command at a time changes a cluster."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise Problem(
+                f"folder {self.path} cannot be written: {words(error)}; name another with --folder"
+            ) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise Problem(
+                f"folder {self.path}: another `quorate dev` command is at work on it: wait for it"
+            ) from None
+        finally:
+            os.close(lock)
+
+    # --- processes -------------------------------------------------------------------------------
+
+    def data(self, name: str) -> Path:
+        """The process's own folder."""
+        return self.path / OPERATOR if name == OPERATOR else self.path / "agents" / name / "data"
+
+    def log(self, name: str) -> Path:
+        """Where everything the process says goes."""
+        if name == OPERATOR:
+            return self.path / "operator.log"
+        return self.path / "agents" / name / "agent.log"
+
+    def pid_file(self, name: str) -> Path:
+        """Where its pid and start are kept."""
+        return self.log(name).with_suffix(".pid")
+
+    def process(self, name: str) -> Started | None:
+        """The process as it was last started; None when it is not running."""
+        process = read_started(self.pid_file(name))
+        # A copied folder brings the pid files of the original's processes with it.
+        if process is None or process.folder != str(self.path) or not is_alive(process):
+            return None
+        return process
+
+    def agent_address(self, name: str) -> AgentAddress | None:
+        """Where the running agent listens; None when it does not (yet)."""
+        process = self.process(name)
+        try:
+            data = (self.data(name) / "agent.json").read_bytes()
+            address = msgspec.json.decode(data, type=AgentAddress)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+        return address if process is not None and address.pid == process.pid else None
+
+    def operator_address(self) -> OperatorAddress | None:
+        """Where the running operator listens; None when it does not (yet)."""
+        process = self.process(OPERATOR)
+        try:
+            data = (self.data(OPERATOR) / "operator.json").read_bytes()
+            address = msgspec.json.decode(data, type=OperatorAddress)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+        return address if process is not None and address.pid == process.pid else None

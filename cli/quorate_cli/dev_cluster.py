@@ -1,0 +1,433 @@
+"""A cluster of real processes on this machine: one embedded operator and its agents."""
+
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from quorate.wire.resource import API_VERSION, is_short_name
+from quorate.wire.storage_cluster import ClusterMember
+from quorate_cli import resources
+from quorate_cli.cluster_folder import (
+    FORMAT_VERSION,
+    OPERATOR,
+    AgentEntry,
+    ClusterEntry,
+    ClusterFolder,
+)
+from quorate_cli.operator_api import NotThere, OperatorApi, object_path
+from quorate_cli.problem import Problem
+from quorate_cli.process import Started, end, is_alive, kill, python, send, start, write_started
+from quorate_cli.resources import STORAGE_CLUSTER, Whole
+
+HOST = "127.0.0.1"
+START_S = 30.0
+"""Until a process must listen: opening a large store after a crash takes seconds."""
+STOP_S = 20.0
+"""Until a process must have stopped by itself; then it is killed, and the command says so."""
+POLL_S = 0.05
+ONLINE = "online"
+"""The state of a member that takes part."""
+AGENTS_MAX = 64
+"""On one machine: a slip of the finger must not start a thousand processes."""
+
+
+class ProcessState(NamedTuple):
+    """One process of the cluster as `quorate dev status` shows it."""
+
+    name: str
+    pid: int | None
+    listens: str
+
+
+class DevCluster:
+    """Starting, stopping and changing the processes of one folder.  Each public method is one
+    command; those that change something hold the folder's lock."""
+
+    def __init__(self, folder: ClusterFolder, say: Callable[[str], None]) -> None:
+        self.folder = folder
+        self._say = say
+
+    # --- commands --------------------------------------------------------------------------------
+
+    def up(
+        self,
+        cluster: str | None = None,
+        agents: int | None = None,
+        client_port_base: int | None = None,
+        debug_commands: bool | None = None,
+    ) -> None:
+        """Make the cluster if there is none, start what is not running, wait until all take part.
+
+        What is None keeps the value the cluster was made with.  A second call changes nothing.
+        """
+        with self.folder.locked():
+            entry = self._make_or_read(cluster, agents, client_port_base, debug_commands)
+            running = [a.name for a in entry.agents if self.folder.process(a.name)]
+            if len(running) == len(entry.agents) and self.folder.process(OPERATOR):
+                self._say(f"cluster {entry.cluster} is already up")
+            self._start_operator()
+            self._start_agents(entry, [a.name for a in entry.agents if a.name not in running])
+            self._declare(self.folder.read())
+            self._wait_for_members([a.name for a in entry.agents])
+
+    def down(self) -> None:
+        """Stop every process; the data stays."""
+        with self.folder.locked():
+            entry = self.folder.read()
+            # The operator first: agents that all leave must not be answered by moving primaries.
+            self._stop([OPERATOR])
+            self._stop([agent.name for agent in entry.agents])
+
+    def kill(self, name: str) -> None:
+        """SIGKILL: no goodbye, as in a crash."""
+        with self.folder.locked():
+            self.check_known(name)
+            process = self._running(name)
+            kill(process)
+
+    def start(self, name: str) -> None:
+        """Start one process that is not running."""
+        with self.folder.locked():
+            entry = self.check_known(name)
+            if self.folder.process(name) is not None:
+                self._say(f"{name} is already running")
+                return
+            if name == OPERATOR:
+                self._start_operator()
+                return
+            self._start_agents(entry, [name])
+            self._declare(self.folder.read())
+            self._wait_for_members([name])
+
+    def stop(self, name: str) -> None:
+        """SIGTERM: an agent hands its primaries over before it ends."""
+        with self.folder.locked():
+            self.check_known(name)
+            self._running(name)
+            self._stop([name])
+
+    def add(self) -> str:
+        """Start one more agent and make it a member; its name."""
+        with self.folder.locked():
+            entry = self.folder.read()
+            if len(entry.agents) >= AGENTS_MAX:
+                raise Problem(f"cluster {entry.cluster} has {AGENTS_MAX} agents, the most it may")
+            self.api()
+            name = f"agent-{entry.next_number}"
+            entry = msgspec.structs.replace(
+                entry,
+                agents=(*entry.agents, AgentEntry(name)),
+                next_number=entry.next_number + 1,
+            )
+            self.folder.write(entry)
+            self._start_agents(entry, [name])
+            self._declare(self.folder.read())
+            self._wait_for_members([name])
+            return name
+
+    def remove(self, name: str, seconds: float, progress: Callable[[int, int], None]) -> None:
+        """Move everything off an agent, then stop it and delete its data.
+
+        `progress` is told how many copies were there at first and how many are left.  Problem, and
+        the agent stays a full member, where its copies cannot go elsewhere within `seconds`.
+        """
+        with self.folder.locked():
+            entry = self.check_known(name)
+            if name == OPERATOR:
+                raise Problem("the operator cannot be removed: stop it all with `quorate dev down`")
+            api = self.api()
+            api.post(f"/nodes/{name}/drain")
+            try:
+                self._wait_until_drained(name, seconds, progress)
+            except BaseException:
+                api.post(f"/nodes/{name}/undrain")
+                raise
+            entry = msgspec.structs.replace(
+                entry, agents=tuple(agent for agent in entry.agents if agent.name != name)
+            )
+            self._stop([name])
+            self.folder.write(entry)
+            self._declare(entry)
+            api.delete(f"/nodes/{name}")
+            shutil.rmtree(self.folder.data(name).parent)
+
+    def _wait_until_drained(
+        self, name: str, seconds: float, progress: Callable[[int, int], None]
+    ) -> None:
+        deadline = time.monotonic() + seconds
+        at_first: int | None = None
+        while True:
+            member = next((m for m in self.members() if m.name == name), None)
+            left = member.owners if member is not None else 0
+            at_first = left if at_first is None else at_first
+            progress(at_first, left)
+            if left == 0:
+                return
+            if time.monotonic() > deadline:
+                raise Problem(
+                    f"{name} still holds {left} copies after {seconds:g} s and stays a member:"
+                    " `quorate status` says what is waited for; give more time with --timeout"
+                )
+            time.sleep(POLL_S * 4)
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send any signal (tests freeze agents with SIGSTOP)."""
+        send(self._running(name), number)
+
+    # --- what is there ---------------------------------------------------------------------------
+
+    def states(self) -> list[ProcessState]:
+        """All processes, the operator first."""
+        entry = self.folder.read()
+        operator = self.folder.operator_address()
+        states = [
+            ProcessState(
+                OPERATOR,
+                self._pid(OPERATOR),
+                f"API {HOST}:{operator.api_port}" if operator else "",
+            )
+        ]
+        for agent in entry.agents:
+            address = self.folder.agent_address(agent.name)
+            listens = (
+                f"peers {address.host}:{address.peer_port}, admin {HOST}:{address.admin_port}"
+                if address
+                else ""
+            )
+            states.append(ProcessState(agent.name, self._pid(agent.name), listens))
+        return states
+
+    def api(self) -> OperatorApi:
+        """The running operator."""
+        self.folder.read()
+        address = self.folder.operator_address()
+        if address is None:
+            raise Problem(
+                f"the operator of folder {self.folder.path} is not running: start it with"
+                " `quorate dev up`"
+            )
+        return OperatorApi(HOST, address.api_port)
+
+    def has_zones(self) -> bool:
+        """Whether any zone is declared."""
+        return bool(resources.fetch_all(self.api(), resources.ZONE))
+
+    def members(self) -> list[ClusterMember]:
+        """The agents as the master sees them."""
+        entry = self.folder.read()
+        whole = resources.fetch(self.api(), STORAGE_CLUSTER, entry.cluster)
+        return resources.cluster(whole).status.members
+
+    # --- starting --------------------------------------------------------------------------------
+
+    def _make_or_read(
+        self,
+        cluster: str | None,
+        agents: int | None,
+        client_port_base: int | None,
+        debug_commands: bool | None,
+    ) -> ClusterEntry:
+        if not self.folder.exists():
+            self.folder.check_free()
+            count = 3 if agents is None else agents
+            if not 1 <= count <= AGENTS_MAX:
+                raise Problem(f"--agents {count}: write a number from 1 to {AGENTS_MAX}")
+            entry = ClusterEntry(
+                FORMAT_VERSION,
+                _checked_name(cluster or "main"),
+                tuple(AgentEntry(f"agent-{number}") for number in range(1, count + 1)),
+                count + 1,
+                7000 if client_port_base is None else client_port_base,
+                bool(debug_commands),
+            )
+            self.folder.write(entry)
+            return entry
+        entry = self.folder.read()
+        if cluster is not None and cluster != entry.cluster:
+            raise Problem(
+                f"folder {self.folder.path} belongs to cluster {entry.cluster}, not {cluster}:"
+                " leave --name away, or name another folder with --folder"
+            )
+        if agents is not None and agents != len(entry.agents):
+            raise Problem(
+                f"cluster {entry.cluster} has {len(entry.agents)} agents, not {agents}: change that"
+                " with `quorate dev add` and `quorate dev remove NAME`"
+            )
+        if client_port_base is not None:
+            entry = msgspec.structs.replace(entry, client_port_base=client_port_base)
+        if debug_commands is not None:
+            entry = msgspec.structs.replace(entry, debug_commands=debug_commands)
+        self.folder.write(entry)
+        return entry
+
+    def _start_operator(self) -> None:
+        if self.folder.process(OPERATOR) is None:
+            data = self.folder.data(OPERATOR)
+            data.mkdir(parents=True, exist_ok=True)
+            arguments = ("embedded", "--data", str(data), "--api", f"{HOST}:0")
+            process = self._launch(OPERATOR, python("quorate_operator", *arguments))
+            self._say(f"operator: process {process.pid}")
+        self._wait(OPERATOR, self.folder.operator_address)
+
+    def _start_agents(self, entry: ClusterEntry, names: Sequence[str]) -> None:
+        for agent in entry.agents:
+            if agent.name in names:
+                process = self._launch(agent.name, self._agent_command(entry, agent))
+                self._say(f"{agent.name}: process {process.pid}")
+        ports = {agent.name: agent.peer_port for agent in entry.agents}
+        for name in names:
+            self._wait(name, partial(self.folder.agent_address, name))
+            address = self.folder.agent_address(name)
+            if address is not None:
+                ports[name] = address.peer_port
+        agents = tuple(AgentEntry(agent.name, ports[agent.name]) for agent in entry.agents)
+        self.folder.write(msgspec.structs.replace(entry, agents=agents))
+
+    def _agent_command(self, entry: ClusterEntry, agent: AgentEntry) -> list[str]:
+        data = self.folder.data(agent.name)
+        data.mkdir(parents=True, exist_ok=True)
+        # Somebody else may have the port by now; members are told the new one.
+        port = agent.peer_port if _is_free(agent.peer_port) else 0
+        return python(
+            "quorate_agent",
+            *("--name", agent.name, "--data", str(data), "--cluster", entry.cluster),
+            *("--peer", f"{HOST}:{port}", "--admin", f"{HOST}:0"),
+            *("--client-host", HOST, "--client-port-base", str(entry.client_port_base)),
+            *(["--debug-commands"] if entry.debug_commands else []),
+        )
+
+    def _launch(self, name: str, arguments: list[str]) -> Started:
+        process = start(arguments, self.folder.log(name), str(self.folder.path))
+        try:
+            write_started(self.folder.pid_file(name), process)
+        except Problem:
+            kill(process)  # nobody would ever find it again
+            raise
+        return process
+
+    def _wait(self, name: str, address: Callable[[], object | None]) -> None:
+        """Until the process listens; Problem with what it said when it ended instead."""
+        deadline = time.monotonic() + START_S
+        while address() is None:
+            if self.folder.process(name) is None:
+                raise Problem(f"{name} ended at once: {self.last_words(name)}")
+            if time.monotonic() > deadline:
+                raise Problem(
+                    f"{name} does not listen after {START_S:g} s: its log is"
+                    f" {self.folder.log(name)}"
+                )
+            time.sleep(POLL_S)
+
+    def last_words(self, name: str) -> str:
+        """The last thing the process said, and where the rest is."""
+        log = self.folder.log(name)
+        try:
+            lines = log.read_text(errors="replace").splitlines()
+        except OSError:
+            lines = []
+        said = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+        try:
+            message = msgspec.json.decode(said, type=dict[str, object]).get("message")
+            said = message if isinstance(message, str) else said
+        except msgspec.MsgspecError:
+            pass  # not every line is a log line: an interpreter that cannot start says it plainly
+        return f"{said} (log: {log})"
+
+    # --- membership ------------------------------------------------------------------------------
+
+    def _declare(self, entry: ClusterEntry) -> None:
+        """Tell the operator which agents the cluster has; nothing happens when it knows."""
+        api = self.api()
+        addresses = [f"{HOST}:{agent.peer_port}" for agent in entry.agents if agent.peer_port]
+        path = object_path(STORAGE_CLUSTER.plural, entry.cluster)
+        spec: dict[str, object] = {"agents": "external", "addresses": addresses}
+        try:
+            known = api.get(path, Whole).get("spec")
+        except NotThere:
+            known = None
+        if isinstance(known, dict):
+            spec = {**known, **spec}
+        if spec == known:
+            return
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": STORAGE_CLUSTER.name,
+            "metadata": {"name": entry.cluster},
+            "spec": spec,
+        }
+        api.put(path, body, Whole)
+
+    def _wait_for_members(self, names: Sequence[str]) -> None:
+        """Until the master counts all of `names` as online."""
+        deadline = time.monotonic() + START_S
+        while missing := sorted({*names} - {m.name for m in self.members() if m.state == ONLINE}):
+            for name in missing:
+                if self.folder.process(name) is None:
+                    raise Problem(f"{name} ended before it took part: {self.last_words(name)}")
+            if time.monotonic() > deadline:
+                raise Problem(
+                    f"{', '.join(missing)} took no part after {START_S:g} s:"
+                    f" `quorate describe storagecluster` and {self.folder.log(OPERATOR)} say why"
+                )
+            time.sleep(POLL_S)
+
+    # --- stopping --------------------------------------------------------------------------------
+
+    def _stop(self, names: Sequence[str]) -> None:
+        """SIGTERM to all, then wait for all."""
+        running = [(name, p) for name in names if (p := self.folder.process(name)) is not None]
+        for _, process in running:
+            send(process, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_S
+        for name, process in running:
+            if end(process, max(0.0, deadline - time.monotonic())):
+                self._say(f"{name}: stopped")
+            else:
+                self._say(f"{name}: did not stop within {STOP_S:g} s and was killed")
+        for name in names:
+            self.folder.pid_file(name).unlink(missing_ok=True)
+
+    # --- small questions -------------------------------------------------------------------------
+
+    def check_known(self, name: str) -> ClusterEntry:
+        """The cluster's entry; Problem unless it has a process of that name."""
+        entry = self.folder.read()
+        known = [OPERATOR, *(agent.name for agent in entry.agents)]
+        if name not in known:
+            raise Problem(
+                f"process {name!r} is not of cluster {entry.cluster}: there are {', '.join(known)}"
+            )
+        return entry
+
+    def _running(self, name: str) -> Started:
+        process = self.folder.process(name)
+        if process is None or not is_alive(process):
+            raise Problem(f"{name} is not running: start it with `quorate dev start {name}`")
+        return process
+
+    def _pid(self, name: str) -> int | None:
+        process = self.folder.process(name)
+        return process.pid if process else None
+
+
+def _checked_name(cluster: str) -> str:
+    if not is_short_name(cluster):
+        raise Problem(f"--name {cluster!r}: write lower-case letters, digits and '-'")
+    return cluster
+
+
+def _is_free(port: int) -> bool:
+    """Whether `port` can be listened on; port 0 lets the system choose."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,183 @@
+"""`quorate dev …`: a whole cluster of real processes on this machine, without Kubernetes."""
+
+import signal
+import time
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from quorate_cli.cluster_folder import DEFAULT_FOLDER, OPERATOR, ClusterFolder
+from quorate_cli.dev_cluster import DevCluster
+from quorate_cli.problem import Problem
+
+app = typer.Typer(no_args_is_help=True, help="A cluster of real processes on this machine.")
+console = Console(highlight=False)
+
+FolderOption = Annotated[
+    Path,
+    typer.Option("--folder", envvar="QUORATE_FOLDER", help="Folder of the development cluster."),
+]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="agent-1, …, or operator.")]
+
+
+def dev_cluster(folder: Path) -> DevCluster:
+    """The cluster of `folder`, telling what it does."""
+    return DevCluster(ClusterFolder(folder), console.print)
+
+
+@app.command()
+def up(
+    folder: FolderOption = DEFAULT_FOLDER,
+    name: Annotated[
+        str | None, typer.Option(help="Name of a new cluster.", show_default="main")
+    ] = None,
+    agents: Annotated[
+        int | None, typer.Option(help="Agents of a new cluster.", show_default="3")
+    ] = None,
+    client_port_base: Annotated[
+        int | None, typer.Option(help="First port for clients of zones.", show_default="7000")
+    ] = None,
+    debug_commands: Annotated[
+        bool | None, typer.Option(help="Let agents obey `quorate debug damage`.")
+    ] = None,
+) -> None:
+    """Start the cluster, or what of it is not running; data of an earlier `down` is there again."""
+    cluster = dev_cluster(folder)
+    cluster.up(name, agents, client_port_base, debug_commands)
+    _print_states(cluster)
+    if not cluster.has_zones():
+        console.print("next: quorate apply -f examples/zone.yaml")
+
+
+@app.command()
+def down(
+    folder: FolderOption = DEFAULT_FOLDER,
+    delete_data: Annotated[bool, typer.Option(help="Delete the folder too.")] = False,
+) -> None:
+    """Stop every process.  The data stays for the next `up`."""
+    cluster = dev_cluster(folder)
+    cluster.down()
+    if delete_data:
+        cluster.folder.delete()
+        console.print(f"folder {cluster.folder.path} deleted")
+
+
+@app.command()
+def status(folder: FolderOption = DEFAULT_FOLDER) -> None:
+    """Which processes run, and where they listen."""
+    _print_states(dev_cluster(folder))
+
+
+@app.command()
+def kill(name: NameArgument, folder: FolderOption = DEFAULT_FOLDER) -> None:
+    """SIGKILL one process, as in a crash.  `quorate dev start NAME` brings it back."""
+    dev_cluster(folder).kill(name)
+    console.print(f"{name}: killed")
+
+
+@app.command()
+def stop(name: NameArgument, folder: FolderOption = DEFAULT_FOLDER) -> None:
+    """Stop one process; an agent hands its primaries over first."""
+    dev_cluster(folder).stop(name)
+
+
+@app.command()
+def start(name: NameArgument, folder: FolderOption = DEFAULT_FOLDER) -> None:
+    """Start one process that is not running."""
+    dev_cluster(folder).start(name)
+
+
+@app.command()
+def restart(name: NameArgument, folder: FolderOption = DEFAULT_FOLDER) -> None:
+    """Stop one process and start it again."""
+    cluster = dev_cluster(folder)
+    cluster.stop(name)
+    cluster.start(name)
+
+
+@app.command()
+def add(folder: FolderOption = DEFAULT_FOLDER) -> None:
+    """Start one more agent; data moves onto it by itself (`quorate status --watch`)."""
+    name = dev_cluster(folder).add()
+    console.print(f"{name} is a member; `quorate status --watch` shows data moving onto it")
+
+
+@app.command()
+def remove(
+    name: NameArgument,
+    folder: FolderOption = DEFAULT_FOLDER,
+    timeout: Annotated[float, typer.Option(help="Seconds its copies have to move away.")] = 300.0,
+) -> None:
+    """Move every copy off an agent, then stop it and delete its data; or say why not."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(f"moving copies off {name}", total=None)
+        dev_cluster(folder).remove(
+            name,
+            timeout,
+            lambda first, left: progress.update(task, total=first, completed=first - left),
+        )
+    console.print(f"{name}: removed with its data; every copy is elsewhere")
+
+
+@app.command()
+def logs(
+    name: NameArgument = OPERATOR,
+    folder: FolderOption = DEFAULT_FOLDER,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,
+) -> None:
+    """What a process said."""
+    cluster = dev_cluster(folder)
+    cluster.check_known(name)
+    log = cluster.folder.log(name)
+    try:
+        with log.open(errors="replace") as file:
+            for line in file.readlines()[-lines:]:
+                console.print(_log_line(line), soft_wrap=True)
+            while follow:
+                line = file.readline()
+                if line:
+                    console.print(_log_line(line), soft_wrap=True)
+                else:
+                    time.sleep(0.2)
+    except FileNotFoundError:
+        raise Problem(f"{name} has said nothing yet: there is no {log}") from None
+
+
+def _log_line(line: str) -> Text:
+    """A JSON line as a person reads it: when, how grave, what, and the rest."""
+    try:
+        fields = msgspec.json.decode(line, type=dict[str, object])
+    except msgspec.MsgspecError:
+        return Text(line.rstrip("\n"))
+    level = str(fields.pop("level", "")).upper()
+    style = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}.get(level, "")
+    moment = fields.pop("time", fields.pop("timestamp", fields.pop("ts", "")))
+    text = Text(f"{moment} {level:7} {fields.pop('message', '')}", style)
+    rest = " ".join(f"{key}={value}" for key, value in fields.items() if value not in ("", None))
+    return text.append(f"  {rest}", "dim") if rest else text
+
+
+def _print_states(cluster: DevCluster) -> None:
+    table = Table(
+        title=f"{cluster.folder.read().cluster} in {cluster.folder.path}", title_justify="left"
+    )
+    for heading in ("process", "pid", "listens", "log"):
+        table.add_column(heading, overflow="fold")
+    for state in cluster.states():
+        log = cluster.folder.log(state.name).relative_to(cluster.folder.path)
+        pid = Text("not running", "red") if state.pid is None else Text(str(state.pid), "green")
+        table.add_row(state.name, pid, state.listens, str(log))
+    console.print(table)
+
+
+def freeze(cluster: DevCluster, name: str, frozen: bool) -> None:
+    """Stop a process in its tracks, or let it go on (SIGSTOP, SIGCONT)."""
+    cluster.signal(name, signal.SIGSTOP if frozen else signal.SIGCONT)

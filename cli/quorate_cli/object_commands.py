@@ -1,0 +1,282 @@
+"""`quorate apply|get|describe|delete|status|validate|debug`: declared objects and their state."""
+
+import enum
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from quorate_cli import resources
+from quorate_cli.cluster_folder import DEFAULT_FOLDER, ClusterFolder
+from quorate_cli.damage import damage_copy
+from quorate_cli.dev_commands import FolderOption, dev_cluster
+from quorate_cli.manifest import Manifest, read_manifests
+from quorate_cli.object_view import print_description, print_list, print_whole
+from quorate_cli.operator_api import NotThere, OperatorApi, object_path, parse_server
+from quorate_cli.problem import Problem
+from quorate_cli.resources import STORAGE_CLUSTER, ZONE, Kind, Whole, find_kind
+from quorate_cli.status_view import StatusView
+from quorate_cli.validation import run_validation, validation_command
+
+console = Console(highlight=False)
+debug = typer.Typer(no_args_is_help=True, help="Commands that break things on purpose.")
+
+POLL_S = 0.25
+
+ServerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        envvar="QUORATE_SERVER",
+        help="host:port of the operator; default: the one of --folder.",
+    ),
+]
+KindArgument = Annotated[
+    str, typer.Argument(metavar="KIND", help="zones (zn), storageclusters (sc)")
+]
+
+
+class Form(enum.StrEnum):
+    """How `get` prints objects whole."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
+class ValidationLevel(enum.StrEnum):
+    """How deep copies are compared."""
+
+    COUNTERS = "counters"
+    ROWS = "rows"
+
+
+def _api(server: str | None, folder: Path) -> OperatorApi:
+    return parse_server(server) if server else dev_cluster(folder).api()
+
+
+def apply(
+    file: Annotated[list[Path], typer.Option("--file", "-f", help="YAML or JSON; - is stdin.")],
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+    dry_run: Annotated[bool, typer.Option(help="Check and compare, change nothing.")] = False,
+    wait: Annotated[
+        float, typer.Option(help="Seconds to wait until zones are Available; 0: do not.")
+    ] = 0.0,
+) -> None:
+    """Declare objects, or change declared ones."""
+    manifests = read_manifests(file)
+    api = _api(server, folder)
+    # All are checked before the first is stored: half a file applied helps nobody.
+    known = [_known(api, manifest) for manifest in manifests]
+    for manifest, before in zip(manifests, known, strict=True):
+        manifest.check(before)
+    for manifest, before in zip(manifests, known, strict=True):
+        what = _what_changes(manifest, before)
+        if what != "unchanged" and not dry_run:
+            api.put(object_path(manifest.kind.plural, manifest.name), manifest.body, Whole)
+        console.print(f"{manifest.kind.singular}/{manifest.name} {what}{' (dry run)' * dry_run}")
+    if wait and not dry_run:
+        for manifest in manifests:
+            if manifest.kind is ZONE:
+                wait_until_available(api, manifest.name, wait)
+
+
+def get(
+    kind: KindArgument,
+    name: Annotated[str | None, typer.Argument()] = None,
+    output: Annotated[Form | None, typer.Option("--output", "-o", help="Every field.")] = None,
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+) -> None:
+    """List objects, or print them whole."""
+    found = find_kind(kind)
+    api = _api(server, folder)
+    objects = _objects(api, found, name)
+    if output is None:
+        print_list(found, objects, console)
+    else:
+        print_whole(objects, output.value, console)
+
+
+def describe(
+    kind: KindArgument,
+    name: Annotated[str | None, typer.Argument()] = None,
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+) -> None:
+    """What is declared, what is, and why it is not yet the same."""
+    found = find_kind(kind)
+    for whole in _objects(_api(server, folder), found, name):
+        print_description(found, whole, console)
+
+
+def delete(
+    kind: KindArgument,
+    name: Annotated[str, typer.Argument()],
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+    wait: Annotated[float, typer.Option(help="Seconds to wait until it is gone; 0: do not.")] = 30,
+) -> None:
+    """Delete an object; a zone goes with all its data."""
+    found = find_kind(kind)
+    api = _api(server, folder)
+    resources.fetch(api, found, name)
+    api.delete(object_path(found.plural, name))
+    deadline = time.monotonic() + wait
+    while wait:
+        try:
+            api.get(object_path(found.plural, name), Whole)
+        except NotThere:
+            console.print(f"{found.singular}/{name} deleted")
+            return
+        if time.monotonic() > deadline:
+            raise Problem(
+                f"{found.singular} {name!r} is still there after {wait:g} s:"
+                f" `quorate describe {found.singular} {name}` says what it waits for"
+            )
+        time.sleep(POLL_S)
+    console.print(f"{found.singular}/{name} is being deleted")
+
+
+def status(
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Keep showing; Ctrl-C ends.")
+    ] = False,
+) -> None:
+    """Agents, zones and what moves between them."""
+    view = StatusView()
+    if not watch:
+        console.print(_look(view, _api(server, folder)))
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            try:
+                look: RenderableType = _look(view, _api(server, folder))
+            except Problem as problem:
+                look = str(problem)  # an operator that is being restarted is worth waiting for
+            live.update(look, refresh=True)
+            time.sleep(POLL_S)
+
+
+def validate(
+    zone: Annotated[str, typer.Argument(metavar="ZONE")],
+    level: Annotated[ValidationLevel, typer.Option(help="What is compared.")] = (
+        ValidationLevel.ROWS
+    ),
+    report: Annotated[Path | None, typer.Option(help="Write the verdict here as JSON.")] = None,
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+) -> None:
+    """Do all copies of a zone agree?  Ends with 0 agree, 1 differ, 2 could not tell."""
+    try:
+        command = zone_validation(_api(server, folder), zone, level.value, folder, report)
+        code = run_validation(command)
+    except Problem as problem:
+        raise Problem(str(problem), 2) from problem  # 1 would say that copies differ
+    raise typer.Exit(code)
+
+
+@debug.command()
+def damage(
+    zone: Annotated[str, typer.Argument(metavar="ZONE")],
+    key: Annotated[str, typer.Argument(metavar="KEY")],
+    agent: Annotated[str, typer.Option(help="Whose copy.")],
+    value: Annotated[str, typer.Option(help="What it will hold.")] = "damaged on purpose",
+    folder: FolderOption = DEFAULT_FOLDER,
+) -> None:
+    """Overwrite one key in one copy, behind the protocol's back.
+
+    Needs `quorate dev up --debug-commands`; `quorate validate` then reports exactly that key.
+    """
+    cluster = dev_cluster(folder)
+    cluster.check_known(agent)
+    address = cluster.folder.agent_address(agent)
+    if address is None:
+        raise Problem(f"{agent} is not running: start it with `quorate dev start {agent}`")
+    name = cluster.folder.read().cluster
+    damage_copy(
+        address.host, address.peer_port, name, agent, zone, os.fsencode(key), os.fsencode(value)
+    )
+    console.print(f"{agent}: its copy of {key} in zone {zone} now differs from the others")
+
+
+COMMANDS: tuple[Callable[..., None], ...] = (apply, get, describe, delete, status, validate)
+
+
+def zone_validation(
+    api: OperatorApi, zone: str, level: str, folder: Path, report: Path | None
+) -> list[str]:
+    """The command line that validates a declared zone."""
+    spec = resources.zone(resources.fetch(api, ZONE, zone)).spec
+    cluster = spec.cluster_ref.name
+    agents = resources.cluster(resources.fetch(api, STORAGE_CLUSTER, cluster)).spec.addresses
+    return validation_command(
+        zone,
+        cluster,
+        agents,
+        level,
+        ClusterFolder(folder).path / "spark",
+        report,
+        spec.partitions,
+        spec.replicas,
+    )
+
+
+def wait_until_available(api: OperatorApi, zone: str, seconds: float) -> None:
+    """Until every partition of the zone serves; Problem with the zone's own words otherwise."""
+    deadline = time.monotonic() + seconds
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        view = StatusView()
+        while True:
+            found = resources.zone(resources.fetch(api, ZONE, zone))
+            condition = next((c for c in found.status.conditions if c.type == "Available"), None)
+            fresh = found.status.observed_generation >= found.metadata.generation
+            if fresh and condition is not None and condition.status == "True":
+                return
+            if time.monotonic() > deadline:
+                said = condition.message if condition is not None else "the operator is silent"
+                raise Problem(f"zone {zone!r} is not Available after {seconds:g} s: {said}")
+            live.update(_look(view, api), refresh=True)
+            time.sleep(POLL_S)
+
+
+def _look(view: StatusView, api: OperatorApi) -> RenderableType:
+    return view.render(
+        [resources.cluster(whole) for whole in resources.fetch_all(api, STORAGE_CLUSTER)],
+        [resources.zone(whole) for whole in resources.fetch_all(api, ZONE)],
+    )
+
+
+def _objects(api: OperatorApi, kind: Kind, name: str | None) -> list[Whole]:
+    return resources.fetch_all(api, kind) if name is None else [resources.fetch(api, kind, name)]
+
+
+def _known(api: OperatorApi, manifest: Manifest) -> Whole | None:
+    try:
+        return api.get(object_path(manifest.kind.plural, manifest.name), Whole)
+    except NotThere:
+        return None
+
+
+def _what_changes(manifest: Manifest, before: Whole | None) -> str:
+    """created, unchanged, or which fields of the spec get which values."""
+    if before is None:
+        return "created"
+    model = manifest.kind.model
+    old, new = (
+        model.parse(whole).model_dump(mode="json", by_alias=True, exclude_none=True)["spec"]
+        for whole in (before, manifest.body)
+    )
+    changes = [
+        f"{field}: {old.get(field)} -> {new.get(field)}"
+        for field in dict.fromkeys([*old, *new])
+        if old.get(field) != new.get(field)
+    ]
+    return f"changed ({', '.join(changes)})" if changes else "unchanged"

@@ -1,0 +1,94 @@
+"""How declared objects look on a terminal: lists, whole objects, descriptions."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from quorate_cli.resources import Kind, Whole, name_of
+
+
+def print_list(kind: Kind, objects: Sequence[Whole], console: Console) -> None:
+    """One line each, with the columns that kubectl would print."""
+    if not objects:
+        console.print(f"there are no {kind.plural}")
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("NAME")
+    for heading, _, _ in kind.model.printer_columns:
+        table.add_column(heading.upper())
+    for whole in objects:
+        cells = [
+            _cell(whole, column_type, path) for _, column_type, path in kind.model.printer_columns
+        ]
+        table.add_row(name_of(whole), *cells)
+    console.print(table)
+
+
+def print_whole(objects: Sequence[Whole], form: str, console: Console) -> None:
+    """Every field, as `yaml` or `json`; several objects as a list."""
+    shown: object = objects[0] if len(objects) == 1 else {"items": [*objects]}
+    if form == "json":
+        text = msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
+    else:
+        text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True)
+    console.out(text.rstrip("\n"), highlight=False)
+
+
+def print_description(kind: Kind, whole: Whole, console: Console) -> None:
+    """One object for reading: what is declared, what is, and the sentences of its conditions."""
+    console.print(f"[bold]{kind.name} {name_of(whole)}[/bold]")
+    status = whole.get("status")
+    status = dict(status) if isinstance(status, dict) else {}
+    conditions = status.pop("conditions", None)
+    for heading, part in (("spec", whole.get("spec")), ("status", status)):
+        console.print(f"\n[bold]{heading}[/bold]")
+        text = yaml.safe_dump(part, sort_keys=False, allow_unicode=True)
+        console.out("\n".join(f"  {line}" for line in text.splitlines()), highlight=False)
+    if isinstance(conditions, list) and conditions:
+        table = Table(title="conditions", title_justify="left")
+        for heading in ("condition", "status", "reason", "message", "since"):
+            table.add_column(heading, overflow="fold")
+        for condition in conditions:
+            if isinstance(condition, dict):
+                fields = ("type", "status", "reason", "message", "lastTransitionTime")
+                table.add_row(*(str(condition.get(field, "")) for field in fields))
+        console.print()
+        console.print(table)
+
+
+def _cell(whole: Whole, column_type: str, path: str) -> str:
+    value = value_at(whole, path)
+    if value is None:
+        return ""
+    if column_type == "date":
+        return _age(str(value))
+    return str(value)
+
+
+def value_at(whole: object, path: str) -> object:
+    """What a printer column's JSONPath finds: `.a.b`, or the first element of a list with a field
+    of some value, `.a[?(@.type=='X')].b`; None where there is nothing."""
+    value = whole
+    for name, field, wanted in re.findall(r"\.(\w+)(?:\[\?\(@\.(\w+)=='(\w+)'\)\])?", path):
+        value = value.get(name) if isinstance(value, dict) else None
+        if field:
+            found = value if isinstance(value, list) else []
+            value = next((e for e in found if isinstance(e, dict) and e.get(field) == wanted), None)
+    return value
+
+
+def _age(timestamp: str) -> str:
+    try:
+        since = datetime.fromisoformat(timestamp)
+    except ValueError:
+        return timestamp
+    seconds = int((datetime.now(UTC) - since).total_seconds())
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length}{unit}"
+    return f"{max(0, seconds)}s"
