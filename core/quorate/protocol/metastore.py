@@ -1,6 +1,6 @@
 """What the master needs of the durable store of ownership: compare-and-set, one object at a time.
 
-One interface with three implementations (Kubernetes objects, SQLite, a dict for simulation) and one
+One interface, three implementations (Kubernetes objects, SQLite, a dict for simulation) and one
 contract test suite.  Keys are small tuples; values are the structs of `quorate.facts`; a revision is
 opaque and compared for equality only.
 """
@@ -58,8 +58,12 @@ class OutcomeUnknown(QuorateError):
     """The write may or may not have happened: read again before anything else."""
 
 
+class Unavailable(QuorateError):
+    """The metastore cannot be read now: ask again later.  Nothing was changed."""
+
+
 class Metastore(Protocol):
-    """Durable records under compare-and-set."""
+    """Durable records under compare-and-set.  Reading and counting may raise Unavailable."""
 
     async def acquire_master_term(self) -> int:
         """Count one more holder of the mastership; durable before it returns; never repeats."""

@@ -1,0 +1,182 @@
+"""Where the embedded operator keeps everything: one SQLite file, one process, one thread.
+
+All jobs run on one thread of their own, so that no fsync stops the event loop.  Jobs that wait
+while one runs share the next transaction: a commit costs one fsync, however many shards it holds.
+A job that fails is undone alone.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from quorate.facts.errors import QuorateError
+from quorate.protocol.metastore import OutcomeUnknown
+
+FORMAT_VERSION = 1
+DATABASE = "metastore.sqlite"
+LOCK = "operator.lock"
+_TABLES = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS records (
+    cluster TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, shard INTEGER NOT NULL,
+    revision INTEGER NOT NULL, value BLOB NOT NULL,
+    PRIMARY KEY (cluster, kind, name, shard)
+) STRICT;
+CREATE TABLE IF NOT EXISTS objects (
+    kind TEXT NOT NULL, name TEXT NOT NULL, manifest BLOB NOT NULL, PRIMARY KEY (kind, name)
+) STRICT;
+"""
+
+T = TypeVar("T")
+Job = Callable[[sqlite3.Connection], Any]
+
+
+class StoreRefused(QuorateError):
+    """The folder cannot be used: a sentence that names the file and the way out."""
+
+
+class EmbeddedStore:
+    """An open folder.  `run` may be called from the event loop that opened it only."""
+
+    def __init__(self, folder: Path, lock: int, connection: sqlite3.Connection) -> None:
+        self.path = folder / DATABASE
+        self._lock = lock
+        self._connection = connection
+        self._jobs: queue.SimpleQueue[tuple[Job, asyncio.Future[Any]] | None] = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="metastore", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def open(cls, folder: Path) -> "EmbeddedStore":
+        """Lock the folder, check the file, or make both.  Raises StoreRefused."""
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = _take_lock(folder / LOCK)
+        try:
+            connection = _connect(folder / DATABASE)
+        except BaseException:
+            os.close(lock)
+            raise
+        return cls(folder, lock, connection)
+
+    async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a job in a transaction; its answer once that is durable.
+
+        Raises what the job raised (it is undone then), or OutcomeUnknown.
+        """
+        if self._closed:
+            raise OutcomeUnknown(f"{self.path} is closed")
+        done: asyncio.Future[T] = self._loop.create_future()
+        self._jobs.put((job, done))
+        # A caller that is cancelled must not cancel the future that the thread will fill.
+        return await asyncio.shield(done)
+
+    async def close(self) -> None:
+        """Finish what is queued, close the file, release the folder."""
+        if self._closed:
+            return
+        self._closed = True
+        self._jobs.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self._connection.close()
+        os.close(self._lock)
+
+    # --- the thread ------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            taken = [self._jobs.get()]
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    taken.append(self._jobs.get_nowait())
+            jobs = [each for each in taken if each is not None]
+            if jobs:
+                self._transact(jobs)
+            if len(jobs) < len(taken):
+                return
+
+    def _transact(self, jobs: list[tuple[Job, asyncio.Future[Any]]]) -> None:
+        outcomes: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for job, done in jobs:
+                connection.execute("SAVEPOINT job")
+                try:
+                    outcomes.append((done, job(connection), None))
+                except QuorateError as error:
+                    connection.execute("ROLLBACK TO job")
+                    outcomes.append((done, None, error))
+                connection.execute("RELEASE job")
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            unknown = OutcomeUnknown(f"{self.path}: {error}")
+            outcomes = [(done, None, unknown) for _, done in jobs]
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(_settle, outcomes)
+
+
+def _settle(outcomes: list[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
+    for done, value, error in outcomes:
+        if done.cancelled():
+            continue
+        if error is None:
+            done.set_result(value)
+        else:
+            done.set_exception(error)
+
+
+def _take_lock(path: Path) -> int:
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
+        os.close(lock)
+        raise StoreRefused(
+            f"{path} is held by another operator, process {holder}: stop that one first, "
+            "or give --data another folder"
+        ) from error
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        _prepare(connection)
+    except (sqlite3.Error, StoreRefused) as error:
+        connection.close()
+        raise StoreRefused(
+            f"{path} cannot be used: {error}: restore it from a backup, "
+            "or give --data another folder"
+        ) from error
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise StoreRefused(f"it is damaged ({found})")
+    connection.executescript(_TABLES)
+    version = connection.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
+    if version is None:
+        connection.execute("INSERT INTO facts VALUES ('format', ?)", (FORMAT_VERSION,))
+    elif version[0] != FORMAT_VERSION:
+        raise StoreRefused(
+            f"it has format version {version[0]} and this operator knows {FORMAT_VERSION} "
+            "(the operator that wrote it can read it)"
+        )

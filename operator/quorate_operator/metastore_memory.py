@@ -1,0 +1,37 @@
+"""The metastore in a dict: for simulation and for tests of what stands on a metastore."""
+
+from quorate.protocol.metastore import Conflict, Key, Revision, Stored, Value
+
+
+class MemoryMetastore:
+    """Forgets everything with the process.  Deterministic: revisions count up from 1."""
+
+    def __init__(self) -> None:
+        self._stored: dict[Key, Stored] = {}
+        self._revision = 0
+        self._master_term = 0
+
+    async def acquire_master_term(self) -> int:
+        """See Metastore."""
+        self._master_term += 1
+        return self._master_term
+
+    async def load(self) -> dict[Key, Stored]:
+        """See Metastore."""
+        return dict(self._stored)
+
+    async def read(self, key: Key) -> Stored | None:
+        """See Metastore."""
+        return self._stored.get(key)
+
+    async def write(self, key: Key, value: Value | None, expected: Revision | None) -> Revision:
+        """See Metastore."""
+        present = self._stored.get(key)
+        if (present.revision if present is not None else None) != expected:
+            raise Conflict(f"{key}: expected revision {expected}, found {present}")
+        if value is None:
+            self._stored.pop(key, None)
+            return ""
+        self._revision += 1
+        self._stored[key] = Stored(value, str(self._revision))
+        return str(self._revision)

@@ -1,0 +1,142 @@
+"""The metastore in SQLite: ownership of one cluster, in the embedded operator's one file."""
+
+import sqlite3
+from collections.abc import Callable
+
+import msgspec
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.topology import NodeRecord
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.metastore import (
+    Conflict,
+    Key,
+    NodeKey,
+    OutcomeUnknown,
+    Revision,
+    ShardKey,
+    Stored,
+    Unavailable,
+    Value,
+    ZoneKey,
+)
+from quorate_operator.embedded_store import EmbeddedStore
+
+_Place = tuple[str, str, int]
+_Reading = Callable[[sqlite3.Connection], dict[Key, Stored]]
+_rows = msgspec.json.Decoder(tuple[PartitionRow, ...])
+_node = msgspec.json.Decoder(NodeRecord)
+_zone = msgspec.json.Decoder(ZoneRecord)
+
+
+class SqliteMetastore:
+    """Records of `cluster`.  Revisions are never reused, not even by a key that was deleted."""
+
+    def __init__(self, store: EmbeddedStore, cluster: str) -> None:
+        self._store = store
+        self._cluster = cluster
+
+    async def acquire_master_term(self) -> int:
+        """See Metastore."""
+        try:
+            return await self._store.run(lambda at: _count(at, f"masterTerm {self._cluster}"))
+        except OutcomeUnknown as error:
+            raise Unavailable(str(error)) from error
+
+    async def load(self) -> dict[Key, Stored]:
+        """See Metastore."""
+
+        def job(at: sqlite3.Connection) -> dict[Key, Stored]:
+            found = at.execute(
+                "SELECT kind, name, shard, revision, value FROM records WHERE cluster = ? "
+                "ORDER BY kind, name, shard",
+                (self._cluster,),
+            )
+            return {
+                _key(kind, name, shard): Stored(_decode(kind, value), str(revision))
+                for kind, name, shard, revision, value in found
+            }
+
+        return await self._reading(job)
+
+    async def read(self, key: Key) -> Stored | None:
+        """See Metastore."""
+        place = _place(key)
+
+        def job(at: sqlite3.Connection) -> dict[Key, Stored]:
+            found = self._find(at, place)
+            return {} if found is None else {key: Stored(_decode(place[0], found[1]), found[0])}
+
+        return (await self._reading(job)).get(key)
+
+    async def write(self, key: Key, value: Value | None, expected: Revision | None) -> Revision:
+        """See Metastore."""
+        place = _place(key)
+        encoded = None if value is None else msgspec.json.encode(value)
+
+        def job(at: sqlite3.Connection) -> Revision:
+            found = self._find(at, place)
+            present = None if found is None else found[0]
+            if present != expected:
+                raise Conflict(f"{key}: expected revision {expected}, found {present}")
+            where = (self._cluster, *place)
+            if encoded is None:
+                at.execute(
+                    "DELETE FROM records WHERE cluster = ? AND kind = ? AND name = ? AND shard = ?",
+                    where,
+                )
+                return ""
+            revision = _count(at, "revision")
+            at.execute(
+                "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?)",
+                (*where, revision, encoded),
+            )
+            return str(revision)
+
+        return await self._store.run(job)
+
+    def _find(self, at: sqlite3.Connection, place: _Place) -> tuple[Revision, bytes] | None:
+        row = at.execute(
+            "SELECT revision, value FROM records "
+            "WHERE cluster = ? AND kind = ? AND name = ? AND shard = ?",
+            (self._cluster, *place),
+        ).fetchone()
+        return None if row is None else (str(row[0]), row[1])
+
+    async def _reading(self, job: _Reading) -> dict[Key, Stored]:
+        try:
+            return await self._store.run(job)
+        except OutcomeUnknown as error:
+            raise Unavailable(str(error)) from error
+
+
+def _count(at: sqlite3.Connection, name: str) -> int:
+    """The counter `name`, one higher than ever before."""
+    row = at.execute(
+        "INSERT INTO facts VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1 "
+        "RETURNING value",
+        (name,),
+    ).fetchone()
+    return int(row[0])
+
+
+def _place(key: Key) -> _Place:
+    match key:
+        case ShardKey(uid=uid, shard=shard):
+            return ("shard", uid, shard)
+        case ZoneKey(uid=uid):
+            return ("zone", uid, 0)
+        case NodeKey(name=name):
+            return ("node", name, 0)
+
+
+def _key(kind: str, name: str, shard: int) -> Key:
+    if kind == "shard":
+        return ShardKey(name, shard)
+    return ZoneKey(name) if kind == "zone" else NodeKey(name)
+
+
+def _decode(kind: str, data: bytes) -> Value:
+    if kind == "shard":
+        return _rows.decode(data)
+    return _zone.decode(data) if kind == "zone" else _node.decode(data)
