@@ -435,6 +435,24 @@ class Copy:
         self.lineage = self.lineage.folded(min(self.settled, self.lwm))
         self.save()
 
+    def check(self) -> None:
+        """Raise InvariantError unless the positions fit together (I-2)."""
+        if not self.durable_lwm <= self.lwm:
+            raise InvariantError(
+                f"partition {self.partition}: durable LWM {self.durable_lwm} above LWM {self.lwm}"
+            )
+        if self.log_from > self.lwm:
+            raise InvariantError(
+                f"partition {self.partition}: log from {self.log_from} above LWM {self.lwm}"
+            )
+        if self.last_term > self.promise_term:
+            raise InvariantError(
+                f"partition {self.partition}: adopted {self.last_term}, promised {self.promise_term}"
+            )
+        for term, ranges in self.above.items():
+            if ranges.is_empty():
+                raise InvariantError(f"partition {self.partition}: nothing held of term {term}")
+
     def report(self) -> CopyReport:
         """The copy as the master asks for it."""
         return CopyReport(

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord
@@ -60,7 +61,7 @@ class Turn(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """Waiters whose wait ended: answered; outcome unknown; reads to try again; refused for space."""
+    """Waiters that wait no more: answered; outcome unknown; reads to redo; refused for space."""
 
     answered: list[Waiter]
     unknown: list[Waiter]
@@ -129,13 +130,18 @@ class Replicas:
     def set_members(self, nodes: Iterable[NodeRecord]) -> None:
         """Who is registered with which store; a new incarnation has forgotten us."""
         for node in nodes:
-            store = node.zone_store(self.zone.persistent)
             known = self.incarnations.get(node.name)
-            if known is not None and known != node.incarnation:
-                for role in self.roles.values():
-                    activation.peer_restarted(role, node.name)
-            self.stores[node.name] = store
+            self.stores[node.name] = node.zone_store(self.zone.persistent)
             self.incarnations[node.name] = node.incarnation
+            if known is not None and known != node.incarnation:
+                self.peer_started(node.name, self.now)
+
+    def peer_started(self, node: str, now: Now) -> None:
+        """`node` is a new process: it has forgotten what it was sent and what it took back."""
+        self.now = now
+        for role in self.roles.values():
+            activation.peer_restarted(role, node)
+        self.renew_leases()
 
     def set_rows(self, rows: Iterable[PartitionRow], now: Now) -> None:
         """Take committed rows; answered by RowsStored once they are durable here."""
@@ -606,6 +612,13 @@ class Replicas:
             self.finished = Finished([], [], [], [])
         return finished
 
+    def close(self) -> None:
+        """The zone is deleted: nothing serves any more, the storage lets its files go."""
+        for role in list(self.roles.values()):
+            self.end_role(role)
+        self.fills.clear()
+        self.storage.close()
+
     # --- reports ---------------------------------------------------------------------------------
 
     def inventory(self) -> tuple[CopyReport, ...]:
@@ -627,3 +640,14 @@ class Replicas:
             if row is not None and row.primary == self.me and row.partition not in self.roles
         ]
         return tuple([trouble for trouble in stuck if trouble is not None] + idle)
+
+    # --- what must hold --------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise InvariantError unless copies and roles fit together (I-2, the local half of I-4)."""
+        for copy in self.copies.values():
+            copy.check()
+        for partition, role in self.roles.items():
+            role.check()
+            if self.primaries[partition] is not role or role.holder != self.me:
+                raise InvariantError(f"partition {partition}: role of {role.holder} misplaced")

@@ -1,0 +1,312 @@
+"""What one agent does with everything it hears: registration, its zones' copies, leases, reports.
+
+The part of an agent that needs no sockets, clocks or threads; real agents and the simulator run
+this very object.  The shell hands in masters, peers, messages and time, calls `flush` at the end of
+each turn of its event loop, makes each zone's batch durable where it must be, and then calls
+`synced`.  Source: docs/protocol.md, sections 2 and 6.
+"""
+
+from typing import NamedTuple, Protocol
+
+from quorate.facts.errors import InvariantError
+from quorate.facts.time import Now
+from quorate.facts.topology import NodeRecord
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.leases import Leases
+from quorate.protocol.messages import (
+    AgentReport,
+    AskInventory,
+    Freeze,
+    Heartbeat,
+    HeartbeatAck,
+    Hello,
+    Inventory,
+    MasterPing,
+    Members,
+    Message,
+    PreparedRow,
+    RowsStored,
+    Trouble,
+    ZoneGone,
+    ZoneReady,
+    ZoneTable,
+)
+from quorate.protocol.outbox import MASTER
+from quorate.protocol.replicas import Finished, Replicas, Turn
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.storage import Storage
+
+FromMaster = Members | ZoneTable | ZoneGone | MasterPing | PreparedRow | Freeze | AskInventory
+
+
+class AgentStore(Protocol):
+    """The agent's durable state besides what each zone's storage holds."""
+
+    def open_zone(self, record: ZoneRecord) -> Storage:
+        """The storage of one zone; what was stored there before is in it."""
+
+    def remove_zone(self, uid: str) -> None:
+        """Delete the zone's data (its storage is closed); nothing when there is none."""
+
+    def raise_master_term(self, term: int) -> None:
+        """Remember the highest master term obeyed; durable when it returns."""
+
+
+class ZoneOpened(NamedTuple):
+    """The zone is here: listen for its clients, then say `zone_ready`."""
+
+    record: ZoneRecord
+
+
+class ZoneClosed(NamedTuple):
+    """The zone was deleted and its data is gone; `finished` are the waiters that were left."""
+
+    uid: str
+    finished: Finished
+
+
+class MembersChanged(NamedTuple):
+    """`members` changed: whom to dial, or where."""
+
+
+AgentEvent = ZoneOpened | ZoneClosed | MembersChanged
+
+
+class Flushed(NamedTuple):
+    """What a turn leaves: send `sends` now; make each zone's batch durable where its turn wrote,
+    then call `synced` with the pair, in order per zone; do as `events` say."""
+
+    sends: list[tuple[str, Message]]
+    turns: list[tuple[str, Turn]]
+    events: list[AgentEvent]
+
+
+class AgentCore:
+    """One process incarnation of one agent.  `zones[uid]` are the copies of each open zone."""
+
+    def __init__(
+        self, hello: Hello, store: AgentStore, settings: ProtocolSettings, now: Now
+    ) -> None:
+        self.node = hello.node
+        self.store = hello.store
+        self.incarnation = hello.incarnation
+        self.master_term = hello.master_term
+        self.settings = settings
+        self.leases = Leases(settings, hello.incarnation, now.boot_ms)
+        self.zones: dict[str, Replicas] = {}
+        self.members: dict[str, NodeRecord] = {}
+        self.registered = False
+        self.leaving = False
+        self._store = store
+        self._peers: dict[str, tuple[str, int]] = {}
+        self._ports: dict[str, ZoneReady] = {}
+        self._sends: list[tuple[str, Message]] = []
+        self._events: list[AgentEvent] = []
+        self._heartbeat_ms = -(1 << 40)
+        self._inventory_due: list[str] | None = None
+
+    # --- who is there ----------------------------------------------------------------------------
+
+    def master_up(self, hello: Hello) -> bool:
+        """A master greets us; False: it was followed by another, its link is to be closed."""
+        return self._obey(hello.master_term)
+
+    def _obey(self, master_term: int) -> bool:
+        if master_term < self.master_term:
+            return False
+        if master_term > self.master_term:
+            self._store.raise_master_term(master_term)
+            self.master_term = master_term
+        return True
+
+    def peer_up(self, hello: Hello, now: Now) -> bool:
+        """Another agent greets us; False: that store has a newer process, close the link.
+
+        A new process has forgotten which promises it took back: it is asked again.
+        """
+        known = self._peers.get(hello.node)
+        if known is not None and known[0] == hello.store and hello.incarnation < known[1]:
+            return False
+        if known != (hello.store, hello.incarnation):
+            self._peers[hello.node] = (hello.store, hello.incarnation)
+            if known is not None:
+                self.leases.restarted(hello.node)
+            for zone in self.zones.values():
+                zone.peer_started(hello.node, now)
+        return True
+
+    def leave(self, now: Now) -> None:
+        """Ask the master to take our primaries over; `has_primaries` says how far it is."""
+        self.leaving = True
+        self._sends.append((MASTER, AgentReport(0, self._troubles(now), True)))
+
+    @property
+    def has_primaries(self) -> bool:
+        """Whether any partition has its primary here."""
+        return any(zone.roles for zone in self.zones.values())
+
+    # --- messages --------------------------------------------------------------------------------
+
+    def receive_from_master(self, message: FromMaster, now: Now) -> bool:
+        """One message of a master; False: it was followed by another, its link is to be closed."""
+        if not self._obey(message.master_term):
+            return False
+        if isinstance(message, MasterPing):
+            report = AgentReport(message.sequence, self._troubles(now), self.leaving)
+            self._sends.append((MASTER, report))
+            return True
+        if isinstance(message, Members):
+            self._take_members(message)
+        if not self.registered:
+            return True
+        match message:
+            case ZoneTable():
+                self._take_table(message, now)
+            case ZoneGone():
+                self._remove_zone(message.zone)
+            case AskInventory():
+                self._report_inventory()
+            case PreparedRow() | Freeze():
+                zone = self.zones.get(message.zone)
+                if zone is not None:
+                    zone.receive(MASTER, message, now)
+            case _:
+                pass
+        return True
+
+    def receive(self, node: str, message: Message, now: Now) -> None:
+        """One message of another agent, over a link for which `peer_up` was true."""
+        if not self.registered:
+            return  # it is asked again when it did not get an answer
+        if isinstance(message, Heartbeat):
+            self._sends.append((node, self.leases.answer(node, message, now)))
+            return
+        if isinstance(message, HeartbeatAck):
+            for uid, partition, term in message.exceptions:
+                zone = self.zones.get(uid)
+                if zone is not None:
+                    zone.lease_moved(node, partition, term)
+            self.leases.granted(node, message)
+            for zone in self.zones.values():
+                zone.renew_leases()
+            return
+        zone = self.zones.get(getattr(message, "zone", ""))
+        if zone is not None:
+            zone.receive(node, message, now)
+
+    def zone_ready(self, uid: str, port: int, problem: str = "") -> None:
+        """Clients of the zone are listened for on `port` (0: they could not be, see `problem`)."""
+        ready = ZoneReady(uid, port, problem)
+        self._ports[uid] = ready
+        self._sends.append((MASTER, ready))
+
+    # --- the master's words ----------------------------------------------------------------------
+
+    def _take_members(self, message: Members) -> None:
+        members = {record.name: record for record in message.nodes}
+        mine = members.get(self.node)
+        self.registered = mine is not None and (
+            (mine.store, mine.incarnation) == (self.store, self.incarnation)
+        )
+        if members != self.members:
+            self.members = members
+            self._events.append(MembersChanged())
+            for zone in self.zones.values():
+                zone.set_members(message.nodes)
+
+    def _take_table(self, message: ZoneTable, now: Now) -> None:
+        record = message.zone
+        if record.deleting:
+            return
+        zone = self.zones.get(record.uid)
+        if zone is None:
+            storage = self._store.open_zone(record)
+            me = self.members[self.node].holder(record.persistent)
+            zone = Replicas(record, me, storage, self.leases, self.settings, now)
+            zone.set_members(self.members.values())
+            self.zones[record.uid] = zone
+            self._events.append(ZoneOpened(record))
+        zone.zone = record
+        zone.set_rows(message.rows, now)
+        ready = self._ports.get(record.uid)
+        if ready is not None and record.ports.get(self.node, 0) != ready.port:
+            self._sends.append((MASTER, ready))  # what we said before was lost
+
+    def _remove_zone(self, uid: str) -> None:
+        zone = self.zones.pop(uid, None)
+        if zone is not None:
+            zone.close()
+            self._ports.pop(uid, None)
+            self._events.append(ZoneClosed(uid, zone.take_finished()))
+            self._inventory_sent(uid)
+        self._store.remove_zone(uid)
+        self._sends.append((MASTER, RowsStored(uid, ())))
+
+    def _report_inventory(self) -> None:
+        """Zone by zone, each once what it says is durable; then the end."""
+        self._inventory_due = list(self.zones)
+        for uid, zone in self.zones.items():
+            zone.out.send_durable(MASTER, Inventory(uid, zone.inventory(), last=False))
+        self._inventory_sent("")
+
+    def _inventory_sent(self, uid: str) -> None:
+        due = self._inventory_due
+        if due is None:
+            return
+        if uid in due:
+            due.remove(uid)
+        if not due:
+            self._inventory_due = None
+            self._sends.append((MASTER, Inventory("", (), last=True)))
+
+    def _troubles(self, now: Now) -> tuple[Trouble, ...]:
+        return tuple([trouble for zone in self.zones.values() for trouble in zone.troubles(now)])
+
+    # --- time and the turn -----------------------------------------------------------------------
+
+    def tick(self, now: Now) -> None:
+        """Everything that is due by time; called several times per heartbeat interval."""
+        if not self.registered:
+            return
+        if now.boot_ms - self._heartbeat_ms >= self.settings.heartbeat_ms:
+            self._heartbeat_ms = now.boot_ms
+            for node in self.members:
+                if node != self.node:
+                    self._sends.append((node, self.leases.heartbeat(node, now)))
+        for zone in self.zones.values():
+            zone.tick(now)
+
+    def flush(self, now: Now) -> Flushed:
+        """End the turn: every zone's batch is written (not yet durable)."""
+        sends, self._sends = self._sends, []
+        turns: list[tuple[str, Turn]] = []
+        for uid, zone in self.zones.items():
+            turn = zone.flush(now)
+            sends += turn.sends
+            if turn.wrote or turn.after_sync or turn.acks or turn.adopted or turn.durable:
+                turns.append((uid, turn))
+        events, self._events = self._events, []
+        return Flushed(sends, turns, events)
+
+    def synced(self, uid: str, turn: Turn, now: Now) -> list[tuple[str, Message]]:
+        """The zone's batch of this turn is durable: what may be sent now."""
+        zone = self.zones.get(uid)
+        if zone is None:
+            return []
+        sends = zone.synced(turn, now)
+        if self._inventory_due is not None:
+            for _, message in sends:
+                if isinstance(message, Inventory):
+                    self._inventory_sent(uid)
+            sends += self._sends
+            self._sends = []
+        return sends
+
+    # --- what must hold --------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise InvariantError unless every zone's copies and roles fit together."""
+        if self.zones and not self.members:
+            raise InvariantError(f"{self.node}: zones {list(self.zones)} without members")
+        for zone in self.zones.values():
+            zone.check()
