@@ -1,4 +1,4 @@
-"""What is known of one command: how it is called, how many words it takes, which of them are keys."""
+"""What is known of one command: how it is called, how many words it takes, which are keys."""
 
 import enum
 from collections.abc import Callable, Mapping, Sequence

@@ -51,7 +51,7 @@ def quit_(session: Session, args: list[bytes]) -> bytes:
 
 
 def hello(session: Session, args: list[bytes]) -> bytes:
-    """HELLO [2 | 3 [AUTH user password] [SETNAME name]]: nothing changes unless all of it is right"""
+    """HELLO [2 | 3 [AUTH user password] [SETNAME name]]: all of it or nothing"""
     connection = session.connection
     resp3 = connection.resp3
     name: bytes | None = None
