@@ -98,6 +98,9 @@ def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
 
 
 if __name__ == "__main__":
+    if not __debug__:
+        sys.stderr.write("quorate_spark does not run under python -O: its checks would be off\n")
+        sys.exit(Outcome.UNKNOWN.exit_code)
     # As an exception, so that Spark is stopped and its folder removed on the way out.
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)

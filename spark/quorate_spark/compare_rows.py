@@ -101,6 +101,34 @@ class Candidate(NamedTuple):
     winner: tuple[int, int]
 
 
+class Again(enum.Enum):
+    """What reading a candidate again says of it."""
+
+    CONFIRMED = "the same row differs still"
+    GONE = "deleted, overwritten or alike now"
+    OTHER = "differs, but with another winning row"
+
+
+def judge_again(
+    candidate: Candidate, rows: Sequence[RowSeen], later: Baseline
+) -> tuple[Again, tuple[str, ...]]:
+    """Judge a candidate by rows read again, and what differs when it is CONFIRMED.
+
+    `later.settled_upto` must have reached every counter that any copy knew of after the candidate
+    was first seen.
+    """
+    judgement = compare_key(rows, later)
+    what = judgement.what
+    if judgement.state is KeyState.UNSETTLED and judgement.winner == candidate.winner:
+        # It was there before, and it is above all that was known after: nobody gave it out.
+        what = ("hwm",)
+    if not what:
+        return Again.GONE, ()
+    if judgement.winner != candidate.winner:
+        return Again.OTHER, ()
+    return Again.CONFIRMED, what
+
+
 @dataclass(slots=True)
 class PartitionTally:
     """What the rows of one partition came to.  Tallies of disjoint sets of keys add up.

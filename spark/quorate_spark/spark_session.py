@@ -148,7 +148,6 @@ def _configuration(folder: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(folder / "tmp" / "warehouse"),
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder / 'tmp'} -XX:-UsePerfData",
         "spark.sql.shuffle.partitions": str(max(2 * cores, 4)),
-        "spark.python.worker.reuse": "true",
     }
 
 

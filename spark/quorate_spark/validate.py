@@ -16,9 +16,9 @@ from pathlib import Path
 
 from quorate_spark.agent_link import Unreadable, parse_addresses
 from quorate_spark.compare_counters import Judgement, Settled, Unsettled
-from quorate_spark.compare_rows import Baseline, Candidate, PartitionTally
+from quorate_spark.compare_rows import Again, Baseline, PartitionTally
 from quorate_spark.copies import CopySeen, Reading
-from quorate_spark.recheck import Again, recheck
+from quorate_spark.recheck import recheck
 from quorate_spark.scan_rows import RowScan, SparkRowScan
 from quorate_spark.settings import Settings
 from quorate_spark.settle import ZoneCopies, settle
@@ -159,13 +159,9 @@ class Validation:
             candidates.insert(0, tally.highest)
             finding.never_given_out = 1
         for candidate in candidates[:share]:
-            finding.count(self._read_again(candidate, now))
+            copies = self._copies
+            finding.count(recheck(candidate, now, copies.zone, copies.cluster, self._settings))
         return finding
-
-    def _read_again(self, candidate: Candidate, now: Settled) -> KeyDifference | Again:
-        copies = self._copies
-        result = recheck(candidate, now, copies.zone, copies.cluster, self._settings)
-        return result.difference or result.again
 
     def _keep_unmoved(
         self, findings: Mapping[int, "Finding"], after: Mapping[int, Settled]

@@ -90,8 +90,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
     `reasons`: why it could not be told (for some part, when the outcome is differ).  `notes`: what
     a reader should know that changes nothing.  `differing_keys` counts all keys seen to differ, of
-    which `confirmed_keys` were read again and differed in the same way; `differing_partitions` those
-    with differing counters.  The lists are bounded, the counts are not."""
+    which `confirmed_keys` were read again and differed in the same way; `differing_partitions`
+    counts those with differing counters.  The lists are bounded, the counts are not."""
 
     zone: str
     level: Level

@@ -1,0 +1,170 @@
+"""A peer port that answers tools from a dict and misbehaves where told to.
+
+Only for how readers take errors and for comparisons that no real agent can be brought to show;
+that real agents are read is tested against real agents.
+"""
+
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from types import EllipsisType
+from typing import Self
+
+from quorate.facts.lineage import Entry, Lineage
+from quorate.protocol.messages import (
+    FORMAT_VERSION,
+    AskCopies,
+    AskRows,
+    Copies,
+    CopyRows,
+    CopyState,
+    Hello,
+    Message,
+)
+from quorate.wire.frames import FrameReader, encode_frame
+
+Row = tuple[int, int, int, bytes | None]
+"""(counter, term, expires_at, value)"""
+
+
+@dataclass
+class ScriptedCopy:
+    """One copy; change its fields while a test runs."""
+
+    replica_index: int = 0
+    version: int = 3
+    term: int = 3
+    adopted: bool = True
+    lwm: int = 0
+    hwm: int | None = None
+    above: tuple[tuple[int, int], ...] = ()
+    lineage: Lineage = field(default_factory=lambda: Lineage(0, 0, (Entry(3, 1),)))
+    rows: dict[bytes, Row] = field(default_factory=dict)
+
+    def state(self, partition: int) -> CopyState:
+        """The copy as the agent lists it."""
+        return CopyState(
+            partition,
+            self.replica_index,
+            self.version,
+            self.term,
+            self.adopted,
+            self.lwm,
+            self.lwm if self.hwm is None else self.hwm,
+            self.above,
+            self.lineage,
+            len(self.rows),
+            sum(len(key) + len(row[3] or b"") for key, row in self.rows.items()),
+            0,
+        )
+
+
+Answer = Message | bytes | None
+"""A message, raw bytes to send as they are, or None: hang up."""
+
+
+class ScriptedAgent:
+    """Listens on a free loopback port between `with` and its end.
+
+    `on_ask`, when set, sees each question first and may answer it (`...`: answer as usual)."""
+
+    def __init__(self, name: str, zone: str = "z", incarnation: int = 1) -> None:
+        self.name = name
+        self.zone = zone
+        self.hello = Hello(FORMAT_VERSION, "agent", "c", name, f"store-{name}", incarnation)
+        self.copies: dict[int, ScriptedCopy] = {}
+        self.asked: list[Message] = []
+        self.on_ask: Callable[[Message], Answer | EllipsisType] | None = None
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._connections: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._closing = False
+
+    def __enter__(self) -> Self:
+        self._start(self._accept)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Be gone; more than once is fine."""
+        if self._closing:
+            return
+        self._closing = True
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in self._connections:
+            connection.close()
+        for thread in self._threads:
+            thread.join(5)
+
+    def _start(self, target: Callable[[], None]) -> None:
+        thread = threading.Thread(target=target, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while not self._closing:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._connections.append(connection)
+            self._start(partial(self._serve, connection))
+
+    def _serve(self, connection: socket.socket) -> None:
+        frames = FrameReader()
+        with connection:
+            while True:
+                try:
+                    data = connection.recv(65536)
+                    for message in frames.feed(data):
+                        answer = self._answer(message)
+                        if answer is None:
+                            return
+                        connection.sendall(
+                            answer if isinstance(answer, bytes) else encode_frame(answer)
+                        )
+                except OSError:
+                    return
+                if not data:
+                    return
+
+    def _answer(self, message: Message) -> Answer:
+        self.asked.append(message)
+        if self.on_ask is not None:
+            answer = self.on_ask(message)
+            if not isinstance(answer, EllipsisType):
+                return answer
+        match message:
+            case Hello():
+                return self.hello
+            case AskCopies(zone_name=zone):
+                if zone != self.zone:
+                    return Copies(zone, self.name, (), f"the zones here are {self.zone}")
+                states = tuple(c.state(p) for p, c in sorted(self.copies.items()))
+                return Copies(zone, self.name, states)
+            case AskRows():
+                return self._rows(message)
+            case _:
+                return None
+
+    def _rows(self, ask: AskRows) -> CopyRows:
+        copy = self.copies.get(ask.partition)
+        if copy is None:
+            return CopyRows(ask.zone_name, ask.partition, None, 0, (), "no such copy")
+        rows: list[tuple[bytes, int, int, int, bytes | None]] = []
+        size = 0
+        for key in sorted(copy.rows):
+            if ask.after is not None and key <= ask.after:
+                continue
+            if size >= ask.bytes_max:
+                return CopyRows(ask.zone_name, ask.partition, rows[-1][0], copy.lwm, tuple(rows))
+            row = copy.rows[key]
+            rows.append((key, *row))
+            size += len(key) + len(row[3] or b"")
+        return CopyRows(ask.zone_name, ask.partition, None, copy.lwm, tuple(rows))

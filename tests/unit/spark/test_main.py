@@ -1,0 +1,156 @@
+"""The command: its exit codes, its report, and what it says where Spark cannot run."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from quorate_spark import __main__ as command
+from quorate_spark_fixtures.scripted_zone import ScriptedZone, listening
+
+ROOT = Path(__file__).parents[3]
+
+
+def filled() -> ScriptedZone:
+    zone = ScriptedZone()
+    zone.write(b"key", b"value")
+    return zone
+
+
+def run(zone: ScriptedZone, tmp_path: Path, *options: str) -> tuple[int, dict[str, object]]:
+    report = tmp_path / "report.json"
+    agents = ["--agents", ",".join(zone.copies.agents), "--settle-seconds", "0.3"]
+    files = ["--report", str(report), "--work-dir", str(tmp_path / "work")]
+    code = command.main(["validate", "z", *agents, *files, *options])
+    return code, json.loads(report.read_bytes())
+
+
+def test_agreeing_counters_end_with_0(tmp_path: Path) -> None:
+    with listening(filled()) as zone:
+        code, report = run(zone, tmp_path, "--level", "counters", "--replicas", "3")
+
+    assert code == 0
+    assert (report["outcome"], report["exit_code"], report["copies"]) == ("agree", 0, 3)
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_differing_counters_end_with_1_and_a_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with listening(filled()) as zone:
+        zone.write(b"key", b"new", on=(0,))
+        code, report = run(zone, tmp_path, "--level", "counters")
+
+    assert code == 1
+    assert report["differing_partitions"] == 1
+    assert "Counters differ in 1 partitions" in capsys.readouterr().out
+
+
+def test_what_cannot_be_told_ends_with_2_and_the_reason(tmp_path: Path) -> None:
+    with listening(filled()) as zone:
+        zone.agents[1].end()
+        code, report = run(zone, tmp_path, "--level", "counters")
+
+    assert code == 2
+    assert "cannot be reached" in str(report["reasons"])
+
+
+def test_a_bad_address_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    code = command.main(["validate", "z", "--agents", "nowhere"])
+
+    assert code == 2
+    assert "write host:port" in capsys.readouterr().out
+
+
+def test_a_defect_of_ours_never_says_that_copies_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise ZeroDivisionError("x")
+
+    monkeypatch.setattr(command, "run_validation", fail)
+    with listening(filled()) as zone:
+        code, report = run(zone, tmp_path)
+
+    assert code == 2
+    assert "failed by itself (ZeroDivisionError: x)" in str(report["reasons"])
+
+
+def test_without_java_rows_cannot_be_told_and_the_way_out_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with listening(filled()) as zone:
+        code, report = run(zone, tmp_path, "--level", "rows")
+        without, _ = run(zone, tmp_path, "--level", "counters")
+
+    assert (code, without) == (2, 0)
+    assert "needs Java 17 or later" in str(report["reasons"])
+    assert "apt-get install openjdk-17-jre-headless" in str(report["reasons"])
+
+
+def test_an_old_java_is_named_with_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with listening(filled()) as zone:
+        code, report = run(zone, tmp_path, "--level", "rows")
+
+    assert code == 2
+    assert f"{program} is Java 8" in str(report["reasons"])
+
+
+@pytest.mark.parametrize("package", ["pyspark", "pyarrow"])
+def test_without_a_package_rows_cannot_be_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == package else find_spec(name)
+    )
+    with listening(filled()) as zone:
+        code, report = run(zone, tmp_path, "--level", "rows")
+
+    assert code == 2
+    assert f"package {package}, which is not installed: pip install" in str(report["reasons"])
+
+
+def test_it_runs_as_a_module_without_spark_being_imported(tmp_path: Path) -> None:
+    paths = os.pathsep.join(str(ROOT / folder) for folder in ("core", "spark"))
+    with listening(filled()) as zone:
+        agents = ",".join(zone.copies.agents)
+        arguments = ["validate", "z", "--agents", agents, "--level", "counters"]
+        ended = subprocess.run(
+            [sys.executable, "-X", "importtime", "-m", "quorate_spark", *arguments],
+            env={**os.environ, "PYTHONPATH": paths},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+
+    assert ended.returncode == 0
+    assert "agree" in ended.stdout
+    assert "pyspark" not in ended.stderr
+    assert "pyarrow" not in ended.stderr
+
+
+def test_it_refuses_to_run_without_its_checks() -> None:
+    paths = os.pathsep.join(str(ROOT / folder) for folder in ("core", "spark"))
+    ended = subprocess.run(
+        [sys.executable, "-O", "-m", "quorate_spark", "validate", "z", "--agents", "a:1"],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+
+    assert ended.returncode == 2
+    assert "python -O" in ended.stderr
