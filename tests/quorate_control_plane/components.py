@@ -1,7 +1,8 @@
-"""What one process of the control plane can be told: start, pause, resume, kill, terminate."""
+"""What one process of a test can be told: start, pause, resume, kill, terminate."""
 
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from quorate_control_plane.keeper import start_time
@@ -12,12 +13,19 @@ _END_S_MAX = 20.0
 class Component:
     """A program with its arguments, log and record in `folder`; may be started again and again."""
 
-    def __init__(self, name: str, folder: Path, command: list[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        command: list[str],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self.log = folder / "log" / f"{name}.log"
         self._folder = folder
         self._record = folder / "run" / name
         self._command = command
+        self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -35,6 +43,7 @@ class Component:
             self._process = subprocess.Popen(
                 self._command,
                 cwd=self._folder,
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

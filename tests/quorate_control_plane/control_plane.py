@@ -4,29 +4,23 @@ Everything of a run lives in one folder under the temporary directory, listens o
 with the run.  There is no kubelet and no scheduler: no pod ever runs.
 """
 
-import shutil
-import socket
 import ssl
 import subprocess
-import sys
-import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from quorate_control_plane import keeper
 from quorate_control_plane.certificates import Authority, KeyPair
 from quorate_control_plane.components import Component
+from quorate_control_plane.kept_folder import KeptFolder
+from quorate_control_plane.ports import free_ports
 
 _NAMES = (
     "DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1"
 )
-# Below the range from which the kernel takes ports for outgoing connections, so that none of those
-# can take a port between our look and the component's bind.
-_PORTS = range(18000, 32000)
 _CONTROLLERS_READY = (
     "/api/v1/namespaces/default/serviceaccounts/default",
     "/api/v1/namespaces/default/configmaps/kube-root-ca.crt",
@@ -47,7 +41,7 @@ class ControlPlane:
         self.kubeconfig = Path()
         self.server = ""
         self.components: dict[str, Component] = {}
-        self._keeper: subprocess.Popen[bytes] | None = None
+        self._kept: KeptFolder | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -75,8 +69,8 @@ class ControlPlane:
 
     def start(self) -> None:
         """Start everything and wait until it works; on any failure nothing stays behind."""
-        self.folder = Path(tempfile.mkdtemp(prefix="quorate-control-plane-"))
-        self._keeper = self._start_keeper()
+        self._kept = KeptFolder("quorate-control-plane-")
+        self.folder = self._kept.path
         try:
             self._define()
             self.etcd.start()
@@ -93,14 +87,10 @@ class ControlPlane:
 
     def stop(self) -> None:
         """End every process and remove the folder, whatever state they are in."""
-        if self._keeper is None:
+        if self._kept is None:
             return
-        assert self._keeper.stdin is not None
-        assert self._keeper.stdout is not None
-        self._keeper.stdin.close()
-        self._keeper.wait(60)
-        self._keeper.stdout.close()
-        self._keeper = None
+        self._kept.close()
+        self._kept = None
         for component in self.components.values():
             component.forget()
 
@@ -134,9 +124,7 @@ class ControlPlane:
     # -- how it is put together --------------------------------------------------------------------
 
     def _define(self) -> None:
-        for name in ("log", "run"):
-            (self.folder / name).mkdir()
-        ports = _free_ports()
+        ports = free_ports()
         etcd_url = f"http://127.0.0.1:{next(ports)}"
         peer_url = f"http://127.0.0.1:{next(ports)}"
         api_port = next(ports)
@@ -204,21 +192,6 @@ class ControlPlane:
             "kube-api-burst": "1000",
         }
 
-    def _start_keeper(self) -> subprocess.Popen[bytes]:
-        try:
-            started = subprocess.Popen(
-                [sys.executable, "-I", keeper.__file__, str(self.folder)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                start_new_session=True,
-            )
-            assert started.stdout is not None
-            started.stdout.readline()  # from here on it survives a Ctrl-C
-        except BaseException:
-            shutil.rmtree(self.folder)
-            raise
-        return started
-
     # -- asking it ---------------------------------------------------------------------------------
 
     def _get(self, path: str) -> bool:
@@ -237,20 +210,6 @@ class ControlPlane:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"no {path} in {timeout_s} s: {component.log_tail()}")
             time.sleep(0.05)
-
-
-def _free_ports() -> Iterator[int]:
-    """Ports nobody listens on; two runs that start together look from different places."""
-    offset = time.monotonic_ns() // 1000 % len(_PORTS)
-    for step in range(len(_PORTS)):
-        port = _PORTS[(offset + step) % len(_PORTS)]
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        yield port
 
 
 def _web_client(authority: KeyPair, client: KeyPair) -> urllib.request.OpenerDirector:

@@ -1,0 +1,123 @@
+"""One agent or operator as a process: how it is started, and where it then listens."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from quorate_cluster.waiting import wait_until
+from quorate_control_plane.components import Component
+
+HOST = "127.0.0.1"
+START_S_MAX = 30.0
+_ROOT = Path(__file__).parents[2]
+_COMPONENTS = ("core", "operator", "node_agent", "spark", "cli")
+
+
+def environment() -> dict[str, str]:
+    """This environment, with the code of this very project before any that is installed."""
+    paths = [str(_ROOT / name) for name in _COMPONENTS]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+
+
+def python(module: str, *arguments: str) -> list[str]:
+    """The command line of one of the project's modules; the standard library's `operator` wins."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+class Listening(Component):
+    """A process that writes `data/FILE.json` with its pid once it listens."""
+
+    def __init__(
+        self, name: str, folder: Path, file: str, command: list[str], prefix: Sequence[str]
+    ) -> None:
+        super().__init__(name, folder, [*prefix, *command], environment())
+        self._data = folder / name
+        self._file = file
+        self._has_own_view = bool(prefix)
+
+    @property
+    def data(self) -> Path:
+        """The process's folder, as it sees it: a prefix may have mounted a file system there."""
+        if not self._has_own_view:
+            return self._data
+        return Path(f"/proc/{self.pid}/root{self._data}")
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start it with the same ports and data as before, and wait until it listens."""
+        super().start()
+        if wait:
+            self.wait_listening()
+
+    def wait_listening(self) -> None:
+        """Wait until it listens; RuntimeError with its log when it ended instead."""
+        wait_until(
+            lambda: not self.is_alive() or self.address() is not None,
+            f"listening {self.name}",
+            START_S_MAX,
+            self.log_tail,
+        )
+        if not self.is_alive():
+            raise RuntimeError(f"{self.name} ended while it started:\n{self.log_tail()}")
+
+    def address(self) -> dict[str, Any] | None:
+        """What the running process wrote when it listened; None when it does not (yet)."""
+        try:
+            found = dict[str, Any](json.loads((self.data / self._file).read_text()))
+        except (OSError, ValueError, RuntimeError):  # the last: it does not run
+            return None
+        return found if found["pid"] == self.pid else None
+
+
+class Agent(Listening):
+    """One agent.  `peer_port` stays the same over restarts; `admin_port` is the present one's."""
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        cluster: str,
+        peer_port: int,
+        client_port_base: int,
+        *,
+        options: Sequence[str] = (),
+        prefix: Sequence[str] = (),
+    ) -> None:
+        self.peer_port = peer_port
+        command = python("quorate_agent", "--name", name, "--data", str(folder / name))
+        command += ["--cluster", cluster, "--peer", f"{HOST}:{peer_port}"]
+        command += ["--client-host", HOST, "--client-port-base", str(client_port_base)]
+        command += ["--admin", f"{HOST}:0", *options]
+        super().__init__(name, folder, "agent.json", command, prefix)
+
+    @property
+    def admin_port(self) -> int:
+        address = self.address()
+        assert address is not None
+        return int(address["admin_port"])
+
+    @property
+    def peer_address(self) -> str:
+        return f"{HOST}:{self.peer_port}"
+
+    def rss_bytes(self) -> int:
+        """Resident memory of the process."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def cpu_s(self) -> float:
+        """Seconds of CPU time, user and system, since the process started."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Operator(Listening):
+    """The embedded operator; its API keeps its port over restarts."""
+
+    def __init__(self, folder: Path, api_port: int) -> None:
+        self.api_port = api_port
+        command = python("quorate_operator", "embedded", "--data", str(folder / "operator"))
+        command += ["--api", f"{HOST}:{api_port}"]
+        super().__init__("operator", folder, "operator.json", command, ())

@@ -1,0 +1,26 @@
+"""Which ports a test's processes may listen on."""
+
+import itertools
+import os
+import socket
+import time
+from collections.abc import Iterator
+
+# Below the range from which the kernel takes ports for outgoing connections, so that none of those
+# can take a port between our look and the process's bind.
+_PORTS = range(18000, 32000)
+_looks = itertools.count()
+
+
+def free_ports() -> Iterator[int]:
+    """Loopback ports nobody listens on; runs that start together look from different places."""
+    offset = (time.monotonic_ns() // 1000 + os.getpid() * 101 + next(_looks) * 331) % len(_PORTS)
+    for step in range(len(_PORTS)):
+        port = _PORTS[(offset + step) % len(_PORTS)]
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        yield port
