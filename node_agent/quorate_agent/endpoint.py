@@ -22,9 +22,11 @@ from quorate.protocol.replicas import Replicas
 from quorate.protocol.storage import Row
 from quorate_agent.resp import replies
 from quorate_agent.resp.cluster_view import ClusterNode, ClusterView
+from quorate_agent.resp.command import Command, Scope
 from quorate_agent.resp.connection import CommandParser
-from quorate_agent.resp.session import Connection, ScanPositions, Session, WaitRequest
-from quorate_agent.resp.table import DISPATCH, Command, Scope, command_slot, resolve
+from quorate_agent.resp.scan import ScanPositions
+from quorate_agent.resp.session import Connection, Session, WaitRequest
+from quorate_agent.resp.table import DISPATCH, command_slot, resolve
 
 if TYPE_CHECKING:
     from quorate_agent.metrics import AgentMetrics

@@ -1,0 +1,132 @@
+"""`quorate-agent`: one agent process."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+if not __debug__:
+    sys.exit("quorate-agent: -O removes checks that keep data safe; start Python without -O")
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import signal
+from pathlib import Path
+
+import uvloop
+
+from quorate.facts.errors import QuorateError
+from quorate.protocol.settings import ProtocolSettings
+from quorate_agent.data_folder import DataFolder, FolderRefused
+from quorate_agent.server import Agent
+from quorate_agent.settings import AgentSettings
+
+EXIT_REFUSED = 3
+EXIT_FAILED = 4
+
+
+class _JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r}: write HOST:PORT (port 0: a free one)")
+    return host, int(port)
+
+
+def _settings(arguments: list[str] | None) -> AgentSettings:
+    parser = argparse.ArgumentParser(prog="quorate-agent", description=__doc__)
+    parser.add_argument("--name", required=True, help="unique among the cluster's agents")
+    parser.add_argument("--data", required=True, type=Path, help="the data folder")
+    parser.add_argument("--cluster", required=True, help="name of the cluster")
+    parser.add_argument("--peer", type=_address, default=("127.0.0.1", 0), metavar="HOST:PORT")
+    parser.add_argument("--client-host", default="127.0.0.1")
+    parser.add_argument("--client-port-base", type=int, default=7000)
+    parser.add_argument("--admin", type=_address, default=("127.0.0.1", 0), metavar="HOST:PORT")
+    parser.add_argument("--failure-domain", default="")
+    parser.add_argument("--weight", type=int, default=1)
+    parser.add_argument(
+        "--debug-commands", action="store_true", help="allow damaging a copy on purpose"
+    )
+    given = parser.parse_args(arguments)
+    return AgentSettings(
+        name=given.name,
+        data=given.data,
+        cluster=given.cluster,
+        peer_host=given.peer[0],
+        peer_port=given.peer[1],
+        client_host=given.client_host,
+        admin_host=given.admin[0],
+        admin_port=given.admin[1],
+        client_port_base=given.client_port_base,
+        failure_domain=given.failure_domain,
+        weight=given.weight,
+        debug_commands=given.debug_commands,
+    )
+
+
+async def _run(settings: AgentSettings, folder: DataFolder) -> Agent:
+    agent = Agent(settings, folder, ProtocolSettings())
+    loop = asyncio.get_running_loop()
+    leaving: list[asyncio.Task[None]] = []
+
+    def leave() -> None:
+        if leaving:
+            agent.stopped.set()  # asked twice: do not wait for others
+        else:
+            leaving.append(loop.create_task(agent.leave()))
+
+    await agent.start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, leave)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
+    await agent.stopped.wait()
+    await agent.close()
+    return agent
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run until told to stop."""
+    settings = _settings(arguments)
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JsonFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    try:
+        folder = DataFolder.open(settings.data, cluster=settings.cluster, node=settings.name)
+    except FolderRefused as refused:
+        sys.stderr.write(f"quorate-agent: {refused}\n")
+        sys.exit(EXIT_REFUSED)
+    try:
+        agent = uvloop.run(_run(settings, folder))
+    except (OSError, QuorateError) as error:
+        sys.stderr.write(f"quorate-agent: {error}\n")
+        sys.exit(EXIT_FAILED)
+    if agent.restart:
+        folder = DataFolder.open(settings.data, cluster=settings.cluster, node=settings.name)
+        folder.set_aside(agent.failure)
+        folder.close()
+        os.execv(sys.executable, [sys.executable, "-m", "quorate_agent", *sys.argv[1:]])
+    if agent.failure:
+        sys.exit(EXIT_FAILED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,426 @@
+"""The agent process: sockets, clock and threads around the core's `AgentCore`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import time
+from collections.abc import Coroutine
+from typing import get_args
+
+from quorate.facts.time import Now
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.agent import AgentCore, FromMaster, MembersChanged, ZoneClosed, ZoneOpened
+from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
+from quorate.protocol.outbox import MASTER
+from quorate.protocol.replicas import Turn
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.storage import Storage
+from quorate.wire.frames import encode_frame
+from quorate_agent.admin import AdminServer, start_admin
+from quorate_agent.data_folder import DataFolder
+from quorate_agent.durable_file import write_durably
+from quorate_agent.endpoint import ZoneEndpoint, boot_ms
+from quorate_agent.metrics import AgentMetrics
+from quorate_agent.settings import AgentSettings
+from quorate_agent.storage.memory import MemoryStorage
+from quorate_agent.storage.rocks import RocksStorage
+from quorate_agent.tools import answer_tool
+from quorate_agent.zone_runtime import Engine, ZoneRuntime, is_bulk
+from quorate_link import BaseHandler, Endpoint, Link, Peer
+
+_log = logging.getLogger("quorate.agent")
+
+TICK_S = 0.05
+PARKED_TICK_S = 0.01
+MEASURE_S = 1.0
+PORTS_TRIED = 2000
+_FROM_MASTER = get_args(FromMaster)
+
+
+def now() -> Now:
+    """Both clocks."""
+    return Now(time.time_ns() // 1_000_000, boot_ms())
+
+
+class Agent(BaseHandler):
+    """One agent process.  `restart` is set when the folder was set aside and a new start is due."""
+
+    def __init__(
+        self, settings: AgentSettings, folder: DataFolder, protocol: ProtocolSettings
+    ) -> None:
+        self.settings = settings
+        self.folder = folder
+        self.metrics = AgentMetrics()
+        self.peer_port = 0
+        self.links = Endpoint(self._hello, self, accept=self._accept)
+        self.stopped = asyncio.Event()
+        self.failure = ""
+        self.restart = False
+        self._engines: dict[str, Engine] = {}
+        self._runtimes: dict[str, ZoneRuntime] = {}
+        self._peers: dict[str, Peer] = {}
+        self._master: Link | None = None
+        self._scheduled = False
+        self._loop = asyncio.get_running_loop()
+        self._admin: AdminServer | None = None
+        self._background: set[asyncio.Task[None]] = set()
+        self._protocol = protocol
+        self.core: AgentCore
+        self._nodes_cache: dict[str, dict[str, tuple[str, int]]] = {}
+
+    # --- life ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Listen; take part when a master has registered us."""
+        settings = self.settings
+        self.peer_port = await self.links.listen(settings.peer_host, settings.peer_port)
+        self.core = AgentCore(self._hello(), self, self._protocol, now())
+        self._admin = await start_admin(
+            settings.admin_host, settings.admin_port, self.metrics.registry, self._ready
+        )
+        state = {
+            "pid": os.getpid(),
+            "name": settings.name,
+            "host": settings.peer_host,
+            "peer_port": self.peer_port,
+            "admin_port": self._admin.port,
+        }
+        write_durably(self.folder.path / "agent.json", json.dumps(state))
+        self._spawn(self._keep_ticking())
+        _log.info("agent %s listens on %s:%d", settings.name, settings.peer_host, self.peer_port)
+
+    async def leave(self) -> None:
+        """Hand primaries over (bounded), then stop."""
+        self.core.leave(now())
+        self._turn()
+        deadline = self._loop.time() + self.settings.stop_bound_s
+        # What is waited for is the master's doing, seen in rows: there is no one event to await.
+        while self._loop.time() < deadline and self._master is not None and self._hands_over():
+            await asyncio.sleep(0.02)
+        self.stopped.set()
+
+    def _hands_over(self) -> bool:
+        """Whether any primary here has another owner that could take over."""
+        return any(
+            len(role.row.owners) > 1
+            for zone in self.core.zones.values()
+            for role in zone.roles.values()
+        )
+
+    async def close(self) -> None:
+        """Make durable what was written, end every connection, release the folder."""
+        for task in self._background:
+            task.cancel()
+        deadline = self._loop.time() + 2
+        while not all(r.is_durable for r in self._runtimes.values()) and not self.failure:
+            if self._loop.time() > deadline:
+                break
+            await asyncio.sleep(0.01)
+        await self.links.close()
+        for runtime in self._runtimes.values():
+            await runtime.close()
+        if self._admin is not None:
+            await self._admin.close()
+        self.folder.close()
+
+    def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background_ended)
+
+    def _background_ended(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._fail(f"{task.exception()!r}")
+
+    def _fail(self, why: str) -> None:
+        """What we hold can no longer be trusted: stop, and let a new process recover."""
+        self.failure = self.failure or why
+        _log.error("agent %s stops: %s", self.settings.name, why)
+        self.stopped.set()
+
+    def _ready(self) -> tuple[bool, str]:
+        if not self.core.registered:
+            return False, "no master has registered this agent yet"
+        return True, f"takes part in {len(self.core.zones)} zones"
+
+    # --- the core's durable state (AgentStore) ---------------------------------------------------
+
+    def open_zone(self, record: ZoneRecord) -> Storage:
+        """The storage of one zone."""
+        engine: Engine
+        if record.persistent:
+            engine = RocksStorage(self.folder.zone_path(record.uid))
+        else:
+            engine = MemoryStorage(record.max_memory_bytes)
+        self._engines[record.uid] = engine
+        return engine
+
+    def remove_zone(self, uid: str) -> None:
+        """Delete a zone's data; its clients are ended first."""
+        runtime = self._runtimes.pop(uid, None)
+        engine = self._engines.pop(uid, None)
+        if runtime is not None:
+            self._spawn(self._close_and_remove(uid, runtime))
+            return
+        if engine is not None:
+            engine.close()
+        if uid in self.folder.zone_uids():
+            self.folder.remove_zone(uid)
+
+    async def _close_and_remove(self, uid: str, runtime: ZoneRuntime) -> None:
+        await runtime.close()
+        if uid in self.folder.zone_uids():
+            self.folder.remove_zone(uid)
+
+    def raise_master_term(self, term: int) -> None:
+        """Remember the highest master term obeyed."""
+        self.folder.raise_master_term(term)
+
+    # --- links -----------------------------------------------------------------------------------
+
+    def _hello(self) -> Hello:
+        settings = self.settings
+        return Hello(
+            FORMAT_VERSION,
+            "agent",
+            settings.cluster,
+            settings.name,
+            self.folder.store,
+            self.folder.incarnation,
+            self.folder.master_term,
+            settings.peer_host,
+            self.peer_port,
+            settings.client_host,
+            settings.failure_domain,
+            settings.weight,
+        )
+
+    def _accept(self, hello: Hello) -> Refused | None:
+        if hello.role == "master" and hello.master_term < self.folder.master_term:
+            return Refused(
+                f"agent {self.settings.name}: master term {hello.master_term} is over, "
+                f"{self.folder.master_term} was seen",
+                "stale-master",
+            )
+        return None
+
+    def on_up(self, link: Link, hello: Hello) -> None:
+        if hello.role == "agent":
+            if not self.core.peer_up(hello, now()) and not link.dialed:
+                link.close(f"node {hello.node}: a newer process of it was seen", "older-process")
+        elif hello.role == "master" and self.core.master_up(hello):
+            self._master = link
+        self._turn()
+
+    def on_down(self, link: Link, refused: Refused | None) -> None:
+        if link is self._master:
+            self._master = None
+        if refused is not None and refused.code == "older-image":
+            self._set_aside(refused.reason)
+        self._table_changed()
+
+    def on_message(self, link: Link, message: Message) -> None:
+        hello = link.peer_hello
+        if hello is None:
+            return
+        if hello.role == "agent":
+            self.core.receive(hello.node, message, now())
+        elif hello.role == "master":
+            if isinstance(message, _FROM_MASTER):
+                if not self.core.receive_from_master(message, now()):
+                    link.close(f"master term {hello.master_term} is over", "stale-master")
+                else:
+                    self._master = link
+                    self._table_changed()
+        else:
+            answer = answer_tool(
+                message,
+                self.settings.name,
+                self.core.zones.values(),
+                self.settings.debug_commands,
+            )
+            if answer is None:
+                link.close(f"{type(message).__name__} is not a tool's question", "role")
+            else:
+                link.send(answer)
+        self._turn()
+
+    def _set_aside(self, reason: str) -> None:
+        _log.error("%s", reason)
+        self.restart = True
+        self.failure = reason
+        self.stopped.set()
+
+    # --- the turn --------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._scheduled = False
+        try:
+            self._flush()
+        except Exception as error:
+            _log.exception("the turn failed")
+            self._fail(f"{type(error).__name__}: {error}")
+
+    def _flush(self) -> None:
+        flushed = self.core.flush(now())
+        for event in flushed.events:
+            match event:
+                case ZoneOpened():
+                    self._open(event.record)
+                case ZoneClosed():
+                    pass  # its clients were ended with its storage
+                case MembersChanged():
+                    self._dial_members()
+        self._send(flushed.sends)
+        for uid, turn in flushed.turns:
+            runtime = self._runtimes.get(uid)
+            if runtime is not None:
+                runtime.take(turn)
+        for runtime in self._runtimes.values():
+            runtime.endpoint.settle()
+
+    def _synced(self, uid: str, turn: Turn) -> None:
+        self.metrics.syncs.inc()
+        self._send(self.core.synced(uid, turn, now()))
+        runtime = self._runtimes.get(uid)
+        if runtime is None:
+            return
+        replicas = runtime.replicas
+        runtime.endpoint.settle()
+        if replicas.wrote or replicas.out.at_once or replicas.out.after_sync or replicas.adopting:
+            self._turn()
+
+    def _send(self, sends: list[tuple[str, Message]]) -> None:
+        last: Message | None = None
+        frame = b""
+        for node, message in sends:
+            if node == MASTER:
+                link = self._master
+            else:
+                peer = self._peers.get(node)
+                link = peer.link if peer is not None else None
+            if link is None:
+                continue
+            if is_bulk(message):
+                link.send_bulk(message)
+                continue
+            if message is not last:
+                frame, last = encode_frame(message), message
+            link.send_frame(frame)
+
+    async def _keep_ticking(self) -> None:
+        measured = 0.0
+        while True:
+            if self._loop.time() - measured >= MEASURE_S:
+                measured = self._loop.time()
+                self._measure()
+            waiting = any(r.endpoint.has_waiting for r in self._runtimes.values())
+            await asyncio.sleep(PARKED_TICK_S if waiting else TICK_S)
+            self.core.tick(now())
+            self._turn()
+
+    def _measure(self) -> None:
+        metrics = self.metrics
+        for replicas in self.core.zones.values():
+            name = replicas.zone.name
+            metrics.primaries.labels(name).set(len(replicas.roles))
+            metrics.copies.labels(name).set(len(replicas.copies))
+            metrics.delta_copies.labels(name).set(replicas.delta_copies)
+            for reason, count in replicas.full_reasons.items():
+                metrics.full_copies.labels(name, reason).set(count)
+        metrics.peer_bytes_in.set(self.links.counters.bytes_in)
+        metrics.peer_bytes_out.set(self.links.counters.bytes_out)
+
+    # --- zones and members -----------------------------------------------------------------------
+
+    def _open(self, record: ZoneRecord) -> None:
+        replicas = self.core.zones.get(record.uid)
+        engine = self._engines.get(record.uid)
+        if replicas is None or engine is None:
+            return
+        endpoint = ZoneEndpoint(
+            replicas,
+            self.settings.name,
+            self._turn,
+            lambda: self._client_addresses(record.uid),
+            self._is_up,
+            lambda: self._info(record.uid),
+            self.metrics,
+            lambda: engine.full,
+        )
+        self._runtimes[record.uid] = ZoneRuntime(
+            replicas, engine, endpoint, self._synced, self._fail
+        )
+        self._spawn(self._listen(record, endpoint))
+
+    async def _listen(self, record: ZoneRecord, endpoint: ZoneEndpoint) -> None:
+        base = self.settings.client_port_base
+        wanted = record.ports.get(self.settings.name)
+        ports = [*([wanted] if wanted else []), *range(base, min(base + PORTS_TRIED, 65536))]
+        try:
+            port = await endpoint.listen(self.settings.client_host, ports)
+        except OSError as error:
+            problem = (
+                f"agent {self.settings.name}, zone {record.name}: no port to listen on: {error}"
+            )
+            self.core.zone_ready(record.uid, 0, problem)
+        else:
+            _log.info("zone %s: clients on %s:%d", record.name, self.settings.client_host, port)
+            self.core.zone_ready(record.uid, port)
+        self._table_changed()
+        self._turn()
+
+    def _dial_members(self) -> None:
+        mine = self.settings.name
+        for name, record in self.core.members.items():
+            if name == mine:
+                continue
+            peer = self._peers.get(name)
+            if peer is None:
+                self._peers[name] = self.links.dial(record.host, record.peer_port, name)
+            elif peer.address != (record.host, record.peer_port):
+                peer.move(record.host, record.peer_port)
+        for name in [name for name in self._peers if name not in self.core.members]:
+            self.links.undial(self._peers.pop(name))
+        self._table_changed()
+
+    def _is_up(self, node: str) -> bool:
+        peer = self._peers.get(node)
+        return peer is not None and peer.link is not None
+
+    def _table_changed(self) -> None:
+        for runtime in self._runtimes.values():
+            runtime.endpoint.table_changed()
+
+    def _client_addresses(self, uid: str) -> dict[str, tuple[str, int]]:
+        """Where clients reach each agent of the zone."""
+        zone = self.core.zones[uid].zone
+        members = self.core.members
+        return {
+            name: (members[name].client_host, port)
+            for name, port in zone.ports.items()
+            if name in members and members[name].left_since_ms is None
+        }
+
+    def _info(self, uid: str) -> dict[str, dict[str, str | int]]:
+        replicas = self.core.zones.get(uid)
+        if replicas is None:
+            return {}
+        return {
+            "Server": {"quorate_node": self.settings.name, "quorate_zone": replicas.zone.name},
+            "Replication": {
+                "quorate_primaries": len(replicas.roles),
+                "quorate_copies": len(replicas.copies),
+                "quorate_full_copies": replicas.full_copies,
+                "quorate_delta_copies": replicas.delta_copies,
+            },
+        }

@@ -1,0 +1,76 @@
+"""What validators and people with a debugger may ask an agent about its copies."""
+
+from collections.abc import Iterable
+
+from quorate.facts.keyspace import key_partition
+from quorate.protocol.messages import (
+    AskCopies,
+    AskRows,
+    Copies,
+    CopyRows,
+    Damage,
+    Damaged,
+    Message,
+)
+from quorate.protocol.replicas import Replicas
+from quorate.protocol.storage import Row
+
+ROWS_MAX = 20_000
+CHUNK_BYTES_MAX = 8 * 1024 * 1024
+
+
+def answer_tool(
+    message: Message, node: str, zones: Iterable[Replicas], debug_commands: bool
+) -> Message | None:
+    """The answer to a tool's question; None when it is not one."""
+    name = getattr(message, "zone_name", None)
+    zone = next((zone for zone in zones if zone.zone.name == name), None)
+    problem = "" if zone is not None else f"zone {name}: not on agent {node}"
+    match message:
+        case AskCopies():
+            copies = (
+                tuple(
+                    zone.copies[partition].state(node)
+                    for partition in sorted(zone.copies)
+                    if zone.copies[partition].present
+                )
+                if zone is not None
+                else ()
+            )
+            return Copies(message.zone_name, node, copies, problem)
+        case AskRows():
+            return _rows(message, node, zone, problem)
+        case Damage():
+            if not debug_commands:
+                problem = f"agent {node}: started without --debug-commands"
+            elif zone is not None:
+                problem = _damage(message, node, zone)
+            return Damaged(problem)
+        case _:
+            return None
+
+
+def _rows(ask: AskRows, node: str, zone: Replicas | None, problem: str) -> CopyRows:
+    copy = zone.copies.get(ask.partition) if zone is not None else None
+    if copy is None or not copy.present:
+        missing = problem or f"partition {ask.partition}: no copy on agent {node}"
+        return CopyRows(ask.zone_name, ask.partition, None, 0, (), missing)
+    chunk = copy.space.scan(ask.after, ROWS_MAX, min(ask.bytes_max, CHUNK_BYTES_MAX))
+    return CopyRows(
+        ask.zone_name,
+        ask.partition,
+        chunk[-1][0] if chunk else None,
+        copy.lwm,
+        tuple([(key, r.counter, r.term, r.expires_at, r.value) for key, r in chunk]),
+    )
+
+
+def _damage(message: Damage, node: str, zone: Replicas) -> str:
+    partition = key_partition(message.key, zone.zone.partitions)
+    copy = zone.copies.get(partition)
+    row = copy.get(message.key) if copy is not None else None
+    if copy is None or row is None:
+        return f"key {message.key!r}: no row in partition {partition} on agent {node}"
+    copy.space.put(message.key, Row(row.counter, row.term, row.expires_at, message.value))
+    zone.touch(copy)
+    return ""
