@@ -12,7 +12,7 @@ import time
 from binascii import crc_hqx
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from quorate.facts.keyspace import key_slot, slot_shift
 from quorate.protocol.copy import Copy
@@ -22,11 +22,11 @@ from quorate.protocol.replicas import Replicas
 from quorate.protocol.storage import Row
 from quorate_agent.resp import replies
 from quorate_agent.resp.cluster_view import ClusterNode, ClusterView
-from quorate_agent.resp.command import Command, Scope
+from quorate_agent.resp.command import Command, Scope, command_slot
 from quorate_agent.resp.connection import CommandParser
 from quorate_agent.resp.scan import ScanPositions
 from quorate_agent.resp.session import Connection, Session, WaitRequest
-from quorate_agent.resp.table import DISPATCH, command_slot, resolve
+from quorate_agent.resp.table import DISPATCH, resolve
 
 if TYPE_CHECKING:
     from quorate_agent.metrics import AgentMetrics
@@ -146,8 +146,7 @@ class ClientConnection(asyncio.Protocol):
         self.session: Session
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's are not subclasses
         self.endpoint.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -36,6 +36,7 @@ _log = logging.getLogger("quorate.agent")
 TICK_S = 0.05
 PARKED_TICK_S = 0.01
 MEASURE_S = 1.0
+LEAVE_POLL_S = 0.02
 PORTS_TRIED = 2000
 _FROM_MASTER = get_args(FromMaster)
 
@@ -96,10 +97,10 @@ class Agent(BaseHandler):
         """Hand primaries over (bounded), then stop."""
         self.core.leave(now())
         self._turn()
-        deadline = self._loop.time() + self.settings.stop_bound_s
-        # What is waited for is the master's doing, seen in rows: there is no one event to await.
-        while self._loop.time() < deadline and self._master is not None and self._hands_over():
-            await asyncio.sleep(0.02)
+        for _ in range(int(self.settings.stop_bound_s / LEAVE_POLL_S)):
+            if self._master is None or not self._hands_over():
+                break
+            await asyncio.sleep(LEAVE_POLL_S)
         self.stopped.set()
 
     def _hands_over(self) -> bool:
