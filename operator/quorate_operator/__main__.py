@@ -1,0 +1,104 @@
+"""How the operator is started: `quorate-operator embedded` or `quorate-operator kubernetes`."""
+
+import sys
+
+if not __debug__:
+    sys.exit("quorate-operator: started with -O, which removes its checks: start it without")
+
+import argparse
+import asyncio
+import ipaddress
+import json
+import logging
+import os
+import signal
+from pathlib import Path
+
+import uvloop
+from aiohttp import web
+
+from quorate.facts.errors import QuorateError
+from quorate.protocol.settings import DEFAULTS
+from quorate_operator.api import make_app
+from quorate_operator.embedded import Embedded
+from quorate_operator.embedded_store import EmbeddedStore
+from quorate_operator.logs import start_logging
+
+_log = logging.getLogger("quorate.operator")
+
+
+def main() -> int:
+    """Exit code 0 after a wanted end, 1 when refused, 2 for wrong arguments."""
+    arguments = _parse()
+    start_logging()
+    try:
+        uvloop.run(_run_embedded(arguments.data, *arguments.api))
+    except (QuorateError, OSError) as error:
+        print(f"quorate-operator: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="quorate-operator", description="Leads clusters of agents: decides who owns what."
+    )
+    modes = parser.add_subparsers(dest="mode", required=True)
+    embedded = modes.add_parser("embedded", help="without Kubernetes, on one machine")
+    embedded.add_argument("--data", type=Path, required=True, help="folder of the metastore")
+    embedded.add_argument(
+        "--api", type=_loopback_address, default=("127.0.0.1", 0), help="HOST:PORT, 0: any free"
+    )
+    return parser.parse_args()
+
+
+def _loopback_address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback or not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(
+            f"{text}: the embedded operator has no authentication and listens on loopback only: "
+            "write 127.0.0.1:PORT"
+        )
+    return host, int(port)
+
+
+def _stop_event() -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _run_embedded(folder: Path, host: str, port: int) -> None:
+    stop = _stop_event()
+    embedded = Embedded(EmbeddedStore.open(folder), DEFAULTS)
+    await embedded.start()
+    web_runner = web.AppRunner(make_app(embedded), access_log=None)
+    try:
+        await web_runner.setup()
+        site = web.TCPSite(web_runner, host, port)
+        await site.start()
+        api_port = web_runner.addresses[0][1]
+        _announce(folder / "operator.json", {"pid": os.getpid(), "api_port": api_port})
+        _log.info("embedded operator: API on %s:%d, data in %s", host, api_port, folder)
+        await stop.wait()
+    finally:
+        await web_runner.cleanup()
+        await embedded.close()
+
+
+def _announce(path: Path, content: dict[str, int]) -> None:
+    """Write the file in one step, so that a reader never sees half of it."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(content) + "\n")
+    fresh.replace(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+"""What the embedded operator answers over HTTP: declared objects, status, metrics.
+
+The addresses and forms are those of the Kubernetes API where it has them, so that tools differ
+little.  Errors are JSON with a sentence in `message`.
+"""
+
+import json
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from aiohttp import web
+from prometheus_client import generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from quorate.facts.errors import WireError
+from quorate.protocol.metastore import OutcomeUnknown
+from quorate.wire.resource import API_VERSION
+from quorate_operator.embedded import CLUSTERS, ZONES, Embedded
+from quorate_operator.object_store import KINDS, BeingDeleted
+from quorate_operator.runner import Runner
+
+BODY_BYTES_MAX = 1024 * 1024
+_ROOT = f"/apis/{API_VERSION}"
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def make_app(embedded: Embedded) -> web.Application:
+    """The API of one embedded operator."""
+    api = Api(embedded)
+    app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[_errors_as_json])
+    app.add_routes(
+        [
+            web.get(f"{_ROOT}/{{plural}}", api.list_objects),
+            web.get(f"{_ROOT}/{{plural}}/{{name}}", api.get_object),
+            web.put(f"{_ROOT}/{{plural}}/{{name}}", api.put_object),
+            web.delete(f"{_ROOT}/{{plural}}/{{name}}", api.delete_object),
+            web.get("/status", api.status),
+            web.post("/nodes/{name}/{action:drain|undrain}", api.drain),
+            web.delete("/nodes/{name}", api.forget_node),
+            web.get("/metrics", api.metrics),
+            web.get("/healthz", api.healthz),
+            web.get("/readyz", api.readyz),
+        ]
+    )
+    return app
+
+
+class Api:
+    """The handlers."""
+
+    def __init__(self, embedded: Embedded) -> None:
+        self._embedded = embedded
+
+    async def list_objects(self, request: web.Request) -> web.Response:
+        """All objects of a kind."""
+        plural = _plural(request)
+        items = [self._embedded.with_status(each) for each in self._embedded.objects.list(plural)]
+        kind = f"{KINDS[plural].kind_name()}List"
+        return _json({"apiVersion": API_VERSION, "kind": kind, "items": items})
+
+    async def get_object(self, request: web.Request) -> web.Response:
+        """One object."""
+        plural, name = _plural(request), request.match_info["name"]
+        found = self._embedded.objects.get(plural, name)
+        if found is None:
+            return _no_such(plural, name)
+        return _json(self._embedded.with_status(found))
+
+    async def put_object(self, request: web.Request) -> web.Response:
+        """Create or change."""
+        plural, name = _plural(request), request.match_info["name"]
+        try:
+            manifest = await request.json()
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            return _json({"message": f"the body is not JSON: {error}"}, 400)
+        if not isinstance(manifest, dict):
+            return _json({"message": "the body is not a manifest: write a JSON object"}, 400)
+        try:
+            made, is_new = await self._embedded.objects.put(plural, name, manifest)
+        except WireError as error:
+            return _json({"message": str(error)}, 422)
+        except BeingDeleted as error:
+            return _json({"message": str(error)}, 409)
+        self._embedded.changed()
+        return _json(self._embedded.with_status(made), 201 if is_new else 200)
+
+    async def delete_object(self, request: web.Request) -> web.Response:
+        """Delete: a zone when its data is gone, a cluster at once (its agents keep their data)."""
+        plural, name = _plural(request), request.match_info["name"]
+        objects = self._embedded.objects
+        found = objects.get(plural, name)
+        if found is None:
+            return _no_such(plural, name)
+        if plural == ZONES:
+            found = await objects.mark_deleted(plural, name) or found
+        else:
+            await objects.remove(plural, name)
+        self._embedded.changed()
+        return _json(found, 202 if plural == ZONES else 200)
+
+    async def status(self, request: web.Request) -> web.Response:
+        """One cluster, whole."""
+        known = [made["metadata"]["name"] for made in self._embedded.objects.list(CLUSTERS)]
+        if not known and "cluster" not in request.query:
+            nothing = {"cluster": "", "master_term": 0, "nodes": [], "zones": []}
+            return _json({**nothing, "identity": self._embedded.identity, "problem": ""})
+        runner, name, refusal = self._pick(request)
+        if runner is None:
+            return refusal
+        return _json(
+            {
+                "cluster": name,
+                "identity": self._embedded.identity,
+                "problem": runner.problem,
+                **msgspec.to_builtins(runner.status()),
+            }
+        )
+
+    async def drain(self, request: web.Request) -> web.Response:
+        """Move everything off a node, or no longer."""
+        runner, _, refusal = self._pick(request)
+        if runner is None:
+            return refusal
+        draining = request.match_info["action"] == "drain"
+        return _done(runner.drain(request.match_info["name"], draining))
+
+    async def forget_node(self, request: web.Request) -> web.Response:
+        """Remove the registration of a node that holds nothing."""
+        runner, _, refusal = self._pick(request)
+        if runner is None:
+            return refusal
+        return _done(runner.forget_node(request.match_info["name"]))
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        """For Prometheus."""
+        self._embedded.metrics.observe(self._embedded.clusters())
+        body = generate_latest(self._embedded.metrics.registry)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    async def healthz(self, request: web.Request) -> web.Response:
+        """Alive."""
+        return web.Response(text="ok\n")
+
+    async def readyz(self, request: web.Request) -> web.Response:
+        """Leading all it should."""
+        problem = self._embedded.not_ready()
+        return web.Response(text=f"{problem or 'ok'}\n", status=503 if problem else 200)
+
+    def _pick(self, request: web.Request) -> tuple[Runner | None, str, web.Response]:
+        """The cluster a request is about: the one it names, or the only one."""
+        known = [made["metadata"]["name"] for made in self._embedded.objects.list(CLUSTERS)]
+        name = request.query.get("cluster") or (known[0] if len(known) == 1 else "")
+        if not name:
+            there = f"there are {', '.join(known)}" if known else "there is none: create one"
+            return None, "", _json({"message": f"say which: ?cluster=NAME; {there}"}, 400)
+        runner = self._embedded.runner(name)
+        if runner is not None:
+            return runner, name, web.Response()
+        if name in known:
+            return None, name, _json({"message": f"StorageCluster {name} is not led yet"}, 503)
+        return None, name, _no_such(CLUSTERS, name)
+
+
+@web.middleware
+async def _errors_as_json(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        return _json({"message": f"{request.method} {request.path}: {error.reason}"}, error.status)
+    except OutcomeUnknown as error:
+        return _json({"message": f"whether it was done is unknown: {error}"}, 503)
+
+
+def _plural(request: web.Request) -> str:
+    plural = request.match_info["plural"]
+    if plural not in KINDS:
+        raise web.HTTPNotFound(reason=f"no kind {plural}, known are {', '.join(KINDS)}")
+    return plural
+
+
+def _no_such(plural: str, name: str) -> web.Response:
+    return _json({"message": f"{KINDS[plural].kind_name()} {name} does not exist"}, 404)
+
+
+def _done(refusal: str) -> web.Response:
+    return _json({"message": refusal}, 409) if refusal else _json({})
+
+
+def _json(body: object, status: int = 200) -> web.Response:
+    return web.Response(
+        body=msgspec.json.encode(body), status=status, content_type="application/json"
+    )

@@ -1,0 +1,205 @@
+"""The operator without Kubernetes: declared objects in, clusters led, status out.
+
+One process that holds its folder's lock, so there is no election.  `reconcile` compares everything
+declared with everything led and may be called at any time; it is called after each change and
+regularly.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+
+import msgspec
+
+from quorate.protocol.metastore import Conflict, OutcomeUnknown, ShardKey, Unavailable, ZoneKey
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.status import ClusterStatus
+from quorate.wire.resource import Condition
+from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
+from quorate.wire.zone import Zone, ZoneStatus
+from quorate_operator.acceptance import Acceptance, accept
+from quorate_operator.embedded_store import EmbeddedStore
+from quorate_operator.metastore_sqlite import SqliteMetastore
+from quorate_operator.metrics import Metrics
+from quorate_operator.object_status import cluster_status, zone_status
+from quorate_operator.object_store import Object, ObjectStore, rfc3339
+from quorate_operator.runner import Always, Runner
+
+_log = logging.getLogger("quorate.embedded")
+
+RECONCILE_S = 0.2
+OBSERVE_S = 1.0
+CLUSTERS = StorageCluster.plural
+ZONES = Zone.plural
+
+
+class Embedded:
+    """Everything the embedded operator holds."""
+
+    def __init__(self, store: EmbeddedStore, settings: ProtocolSettings) -> None:
+        self.objects = ObjectStore(store)
+        self.metrics = Metrics()
+        self.identity = f"{socket.gethostname()}/{os.getpid()}"
+        self._store = store
+        self._settings = settings
+        self._runners: dict[str, Runner] = {}
+        self._conditions: dict[str, list[Condition]] = {}
+        self._observed_at = 0.0
+        self._loop_task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+
+    async def start(self) -> None:
+        """Read what was declared and lead it."""
+        await self.objects.load()
+        self.metrics.is_master.set(1)
+        self._loop_task = asyncio.get_running_loop().create_task(self._keep_reconciling())
+
+    async def close(self) -> None:
+        """Stop leading; nothing declared is lost."""
+        if self._loop_task is not None:
+            self._loop_task.cancel()
+            await asyncio.gather(self._loop_task, return_exceptions=True)
+        await asyncio.gather(*(runner.stop() for runner in self._runners.values()))
+        await self._store.close()
+
+    def changed(self) -> None:
+        """Something was declared: look at once."""
+        self._wake.set()
+
+    def runner(self, cluster: str) -> Runner | None:
+        """Who leads `cluster`."""
+        return self._runners.get(cluster)
+
+    def clusters(self) -> list[tuple[str, ClusterStatus]]:
+        """Every led cluster with its status."""
+        return [(name, runner.status()) for name, runner in sorted(self._runners.items())]
+
+    def not_ready(self) -> str:
+        """Why this operator does not lead all it should; empty when it does."""
+        problems = [
+            f"cluster {name}: {runner.problem}"
+            for name, runner in sorted(self._runners.items())
+            if runner.problem
+        ]
+        return "; ".join(problems)
+
+    # --- reconciling ------------------------------------------------------------------------------
+
+    async def _keep_reconciling(self) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                await self.reconcile()
+            except (Conflict, OutcomeUnknown, Unavailable) as error:
+                _log.warning("not reconciled: %s; again soon", error)
+            try:
+                async with asyncio.timeout(RECONCILE_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def reconcile(self) -> None:
+        """Make what is led equal to what is declared."""
+        clusters = {made["metadata"]["name"]: made for made in self.objects.list(CLUSTERS)}
+        for name in sorted(set(self._runners) - set(clusters)):
+            await self._runners.pop(name).stop()
+        for name, made in sorted(clusters.items()):
+            runner = self._runners.get(name)
+            if runner is None:
+                runner = self._runners[name] = self._make_runner(name)
+                runner.start()
+            runner.set_addresses(StorageCluster.parse(made).spec.addresses)
+        for made in self.objects.list(ZONES):
+            await self._reconcile_zone(Zone.parse(made))
+        self._delete_undeclared()
+        self._observe()
+
+    def _make_runner(self, cluster: str) -> Runner:
+        return Runner(
+            cluster,
+            SqliteMetastore(self._store, cluster),
+            mandate=Always(),
+            settings=self._settings,
+            metrics=self.metrics,
+        )
+
+    async def _reconcile_zone(self, zone: Zone) -> None:
+        uid, cluster = zone.metadata.uid, zone.spec.cluster_ref.name
+        runner = self._runners.get(cluster)
+        deleting = zone.metadata.deletion_timestamp is not None
+        if runner is None:
+            if deleting:
+                await self._erase(cluster, uid)
+                await self.objects.remove(ZONES, zone.metadata.name)
+            return
+        acceptance = self._accept(zone)
+        if acceptance.record is not None:
+            runner.set_zone(acceptance.record)
+        if deleting and runner.is_zone_gone(uid):
+            runner.forget_zone(uid)
+            await self.objects.remove(ZONES, zone.metadata.name)
+            _log.info("zone %s is deleted", zone.metadata.name)
+
+    def _delete_undeclared(self) -> None:
+        """A zone that nobody declares any more can only be one whose deletion was interrupted."""
+        declared = {made["metadata"]["uid"] for made in self.objects.list(ZONES)}
+        for runner in self._runners.values():
+            for uid, record in runner.known_zones().items():
+                if uid not in declared and not record.deleting:
+                    runner.set_zone(msgspec.structs.replace(record, deleting=True))
+
+    async def _erase(self, cluster: str, uid: str) -> None:
+        """Remove a zone's records where nobody leads: its agents are out of reach for good."""
+        metastore = SqliteMetastore(self._store, cluster)
+        for key, stored in (await metastore.load()).items():
+            if isinstance(key, ShardKey | ZoneKey) and key.uid == uid:
+                await metastore.write(key, None, stored.revision)
+
+    def _accept(self, zone: Zone) -> Acceptance:
+        runner = self._runners.get(zone.spec.cluster_ref.name)
+        led = runner.known_zones().get(zone.metadata.uid) if runner is not None else None
+        return accept(zone, runner is not None, led)
+
+    # --- what is answered -------------------------------------------------------------------------
+
+    def with_status(self, made: Object) -> Object:
+        """An object as users see it."""
+        is_cluster = made["kind"] == StorageCluster.kind_name()
+        status = self._cluster_status(made) if is_cluster else self._zone_status(made)
+        self._conditions[made["metadata"]["uid"]] = status.conditions
+        return {**made, "status": status.model_dump(mode="json", by_alias=True, exclude_none=True)}
+
+    def _observe(self) -> None:
+        """Look at everything now and then, so that conditions know when they changed."""
+        now = asyncio.get_running_loop().time()
+        if now - self._observed_at < OBSERVE_S:
+            return
+        self._observed_at = now
+        for plural in (CLUSTERS, ZONES):
+            for made in self.objects.list(plural):
+                self.with_status(made)
+
+    def _cluster_status(self, made: Object) -> StorageClusterStatus:
+        cluster = StorageCluster.parse(made)
+        before = self._conditions.get(cluster.metadata.uid, [])
+        cluster = cluster.model_copy(update={"status": StorageClusterStatus(conditions=before)})
+        runner = self._runners.get(cluster.metadata.name)
+        return cluster_status(
+            cluster,
+            runner.status() if runner is not None else ClusterStatus(0, (), ()),
+            self.identity,
+            runner.unreached() if runner is not None else {},
+            runner.problem if runner is not None else "starting",
+            rfc3339(),
+        )
+
+    def _zone_status(self, made: Object) -> ZoneStatus:
+        zone = Zone.parse(made)
+        before = self._conditions.get(zone.metadata.uid, [])
+        zone = zone.model_copy(update={"status": ZoneStatus(conditions=before)})
+        runner = self._runners.get(zone.spec.cluster_ref.name)
+        status = runner.status() if runner is not None else ClusterStatus(0, (), ())
+        observed = next((each for each in status.zones if each.uid == zone.metadata.uid), None)
+        problem = runner.problem if runner is not None else ""
+        return zone_status(zone, self._accept(zone), observed, status.nodes, problem, rfc3339())

@@ -1,0 +1,35 @@
+"""Every name that others see or match: conditions, reasons, labels, finalizer, metrics."""
+
+from quorate.wire.resource import GROUP
+
+FINALIZER = f"{GROUP}/zone-data"
+LABEL_CLUSTER = f"{GROUP}/cluster"
+LABEL_ZONE_UID = f"{GROUP}/zone-uid"
+FIELD_MANAGER = "quorate-operator"
+LEASE = "quorate-operator"
+MASTER_TERM = "quorate-master-term"
+
+CONDITION_ACCEPTED = "Accepted"
+CONDITION_AVAILABLE = "Available"
+CONDITION_FULLY_REPLICATED = "FullyReplicated"
+CONDITION_REBALANCING = "Rebalancing"
+CONDITION_SPREAD_VIOLATED = "SpreadViolated"
+CONDITION_READY = "Ready"
+
+REASON_ACCEPTED = "Accepted"
+REASON_CLUSTER_NOT_FOUND = "ClusterNotFound"
+REASON_NOT_SUPPORTED = "NotSupportedYet"
+REASON_INVALID = "Invalid"
+REASON_NOT_LED = "NotLed"
+
+METRIC_IS_MASTER = "quorate_operator_is_master"
+METRIC_MASTER_TERM = "quorate_operator_master_term"
+METRIC_NODES = "quorate_operator_nodes"
+METRIC_PARTITIONS = "quorate_operator_partitions"
+METRIC_MIGRATIONS = "quorate_operator_migrations"
+METRIC_MIGRATIONS_DONE = "quorate_operator_migrations_total"
+METRIC_BYTES_MOVED = "quorate_operator_moved_bytes_total"
+METRIC_METASTORE_WRITES = "quorate_operator_metastore_writes_total"
+METRIC_METASTORE_WRITE_SECONDS = "quorate_operator_metastore_write_seconds"
+METRIC_EVENTS = "quorate_operator_events_total"
+METRIC_INVARIANT_ERRORS = "quorate_operator_invariant_errors_total"

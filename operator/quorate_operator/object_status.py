@@ -1,0 +1,191 @@
+"""What the status of a Zone and a StorageCluster says, made from what the master knows.
+
+Pure: the same observation gives the same status; a condition's time changes only with its status.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from quorate.protocol.status import ClusterStatus, NodeStatus
+from quorate.protocol.status import ZoneStatus as Observed
+from quorate.wire.resource import Condition
+from quorate.wire.storage_cluster import (
+    ClusterMaster,
+    ClusterMember,
+    StorageCluster,
+    StorageClusterStatus,
+    split_address,
+)
+from quorate.wire.zone import Zone, ZoneMigrations, ZonePartitions, ZoneStatus
+from quorate_operator import names
+from quorate_operator.acceptance import Acceptance
+
+_Fact = tuple[str, bool | None, str, str]
+"""(type, true | false | unknown, reason, message)."""
+
+
+def zone_status(
+    zone: Zone,
+    acceptance: Acceptance,
+    observed: Observed | None,
+    nodes: Sequence[NodeStatus],
+    problem: str,
+    time: str,
+) -> ZoneStatus:
+    """The status of `zone`.  `problem`: why its cluster is not led; `time`: now, RFC 3339."""
+    accepted: _Fact = (
+        names.CONDITION_ACCEPTED,
+        acceptance.reason == names.REASON_ACCEPTED,
+        acceptance.reason,
+        acceptance.message,
+    )
+    generation = zone.metadata.generation
+    if observed is None:
+        why = acceptance.message if acceptance.record is None else problem or "not yet led"
+        reason = acceptance.reason if acceptance.record is None else names.REASON_NOT_LED
+        deleting = zone.metadata.deletion_timestamp is not None
+        unknown = [
+            (condition, None if acceptance.record is not None else False, reason, why)
+            for condition in (names.CONDITION_AVAILABLE, names.CONDITION_FULLY_REPLICATED)
+        ]
+        return ZoneStatus(
+            observed_generation=generation,
+            phase="Deleting" if deleting else "Pending",
+            conditions=_conditions([accepted, *unknown], zone.status.conditions, generation, time),
+        )
+    hosts = {node.name: _host(node) for node in nodes}
+    endpoints = [
+        f"{hosts[node]}:{port}" for node, port in sorted(observed.ports.items()) if node in hosts
+    ]
+    return ZoneStatus(
+        observed_generation=generation,
+        phase=observed.phase,
+        data_nodes=list(observed.data_nodes),
+        ports=dict(sorted(observed.ports.items())),
+        endpoints=endpoints,
+        partitions=ZonePartitions(
+            total=observed.partitions,
+            available=observed.available,
+            degraded=observed.degraded,
+            unavailable=observed.unavailable,
+        ),
+        migrations=ZoneMigrations(
+            running=observed.migrations_running,
+            queued=observed.migrations_queued,
+            bytes_left=sum(
+                max(each.bytes_total - each.bytes_done, 0) for each in observed.migrations
+            ),
+        ),
+        conditions=_conditions(
+            [accepted, *_zone_facts(zone, observed)], zone.status.conditions, generation, time
+        ),
+    )
+
+
+def cluster_status(
+    cluster: StorageCluster,
+    observed: ClusterStatus,
+    identity: str,
+    unreached: Mapping[str, str],
+    problem: str,
+    time: str,
+) -> StorageClusterStatus:
+    """The status of `cluster`.  `unreached`: address -> why no agent is connected from there."""
+    generation = cluster.metadata.generation
+    online = sum(node.online for node in observed.nodes)
+    named = len(cluster.spec.addresses)
+    if problem:
+        ready: _Fact = (names.CONDITION_READY, False, names.REASON_NOT_LED, problem)
+    elif unreached:
+        address, why = next(iter(sorted(unreached.items())))
+        more = f", and {len(unreached) - 1} more" if len(unreached) > 1 else ""
+        sentence = f"{online} of {named} agents are online; {address}: {why}{more}"
+        ready = (names.CONDITION_READY, False, "AgentsMissing", sentence)
+    else:
+        ready = (names.CONDITION_READY, True, "AgentsOnline", f"all {named} agents are online")
+    return StorageClusterStatus(
+        observed_generation=generation,
+        members=[
+            ClusterMember(
+                name=node.name,
+                store_id=node.store,
+                address=node.address,
+                state=node.state,
+                primaries=node.primaries,
+                owners=node.owners,
+            )
+            for node in observed.nodes
+        ],
+        online=f"{online}/{named}",
+        master=ClusterMaster(identity=identity, term=observed.master_term),
+        conditions=_conditions([ready], cluster.status.conditions, generation, time),
+    )
+
+
+def _zone_facts(zone: Zone, observed: Observed) -> list[_Fact]:
+    placed = observed.available + observed.degraded + observed.unavailable > 0
+    available = placed and observed.unavailable == 0
+    replicated = placed and observed.available == observed.partitions
+    moving = observed.migrations_running + observed.migrations_queued > 0
+    violated = [f"{domain} ({count})" for domain, count in observed.spread_violations]
+    spread = (
+        f"partitions with two copies in one failure domain: {', '.join(violated)}: start agents in "
+        "more domains"
+        if violated
+        else "no two copies of a partition are in one failure domain"
+    )
+    return [
+        (
+            names.CONDITION_AVAILABLE,
+            available,
+            "AllServing" if available else observed.phase,
+            "every partition has a serving primary" if available else observed.sentence,
+        ),
+        (
+            names.CONDITION_FULLY_REPLICATED,
+            replicated,
+            "AllCopies" if replicated else "CopiesMissing",
+            f"every partition has {zone.spec.replicas} copies" if replicated else observed.sentence,
+        ),
+        (
+            names.CONDITION_REBALANCING,
+            moving,
+            "Migrating" if moving else "AtRest",
+            f"{observed.migrations_running} migrations are running, {observed.migrations_queued} "
+            "are queued"
+            if moving
+            else "nothing is being moved",
+        ),
+        (
+            names.CONDITION_SPREAD_VIOLATED,
+            bool(violated),
+            "DomainsShared" if violated else "Spread",
+            spread,
+        ),
+    ]
+
+
+def _conditions(
+    facts: Sequence[_Fact], previous: Sequence[Condition], generation: int, time: str
+) -> list[Condition]:
+    before = {condition.type: condition for condition in previous}
+    made = []
+    for kind, is_true, reason, message in facts:
+        status = "Unknown" if is_true is None else str(is_true)
+        known = before.get(kind)
+        unchanged = known is not None and known.status == status
+        made.append(
+            Condition(
+                type=kind,
+                status=status,
+                reason=reason,
+                message=message,
+                last_transition_time=known.last_transition_time if known and unchanged else time,
+                observed_generation=generation,
+            )
+        )
+    return made
+
+
+def _host(node: NodeStatus) -> str:
+    host, _ = split_address(node.address)
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,123 @@
+"""What users declared to the embedded operator, kept as the API server would keep it.
+
+Objects have uid, generation and timestamps; a Zone that is deleted stays, marked, until its data is
+gone.  Manifests are checked by the models that the CRDs are made from.
+"""
+
+import sqlite3
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from quorate.facts.errors import QuorateError, WireError
+from quorate.wire.resource import API_VERSION, Resource, describe
+from quorate.wire.storage_cluster import StorageCluster
+from quorate.wire.zone import Zone
+from quorate_operator import names
+from quorate_operator.embedded_store import EmbeddedStore
+
+KINDS: dict[str, type[Resource]] = {kind.plural: kind for kind in (StorageCluster, Zone)}
+
+Object = dict[str, Any]
+"""An object as JSON; read it through the models of quorate.wire."""
+
+
+class BeingDeleted(QuorateError):
+    """The object is on its way out and cannot be changed."""
+
+
+def rfc3339() -> str:
+    """Now, as the Kubernetes API writes times."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class ObjectStore:
+    """All declared objects; reads come from memory, changes are durable when they return."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+        self._objects: dict[tuple[str, str], Object] = {}
+
+    async def load(self) -> None:
+        """Read everything once, at the start."""
+
+        def job(at: sqlite3.Connection) -> list[tuple[str, str, bytes]]:
+            return at.execute("SELECT kind, name, manifest FROM objects").fetchall()
+
+        for kind, name, manifest in await self._store.run(job):
+            self._objects[kind, name] = msgspec.json.decode(manifest)
+
+    def get(self, plural: str, name: str) -> Object | None:
+        """One object, without status."""
+        return self._objects.get((plural, name))
+
+    def list(self, plural: str) -> list[Object]:
+        """All objects of a kind, by name."""
+        return [self._objects[key] for key in sorted(self._objects) if key[0] == plural]
+
+    async def put(self, plural: str, name: str, manifest: Mapping[str, Any]) -> tuple[Object, bool]:
+        """Create or change; (the object, whether it is new).  Raises WireError, BeingDeleted."""
+        kind = KINDS[plural]
+        about = describe(manifest, kind.kind_name())
+        metadata = manifest.get("metadata")
+        found = metadata.get("name") if isinstance(metadata, Mapping) else None
+        if found != name:
+            raise WireError(f"{about}: metadata.name is {found!r}: the address says {name!r}")
+        present = self.get(plural, name)
+        old = None if present is None else kind.parse(present)
+        if present is not None and "deletionTimestamp" in present["metadata"]:
+            raise BeingDeleted(f"{about} is being deleted: wait until it is gone, then apply again")
+        parsed = kind.parse(manifest, old)
+        dumped = parsed.model_dump(mode="json", by_alias=True, exclude_none=True)
+        made: Object = {
+            "apiVersion": API_VERSION,
+            "kind": kind.kind_name(),
+            "metadata": {
+                "name": name,
+                "uid": str(uuid.uuid4()),
+                "generation": 1,
+                "creationTimestamp": rfc3339(),
+            },
+            "spec": dumped["spec"],
+        }
+        if present is not None:
+            changed = made["spec"] != present["spec"]
+            made["metadata"] = dict(present["metadata"])
+            made["metadata"]["generation"] += 1 if changed else 0
+        for field in ("labels", "annotations"):
+            if dumped["metadata"].get(field):
+                made["metadata"][field] = dumped["metadata"][field]
+        await self._save(plural, name, made)
+        return made, present is None
+
+    async def mark_deleted(self, plural: str, name: str) -> Object | None:
+        """Ask for a Zone's end; it stays until `remove`.  None when there is none."""
+        present = self.get(plural, name)
+        if present is None or "deletionTimestamp" in present["metadata"]:
+            return present
+        marked = {**present["metadata"], "deletionTimestamp": rfc3339()}
+        marked["finalizers"] = [names.FINALIZER]
+        made = {**present, "metadata": marked}
+        await self._save(plural, name, made)
+        return made
+
+    async def remove(self, plural: str, name: str) -> None:
+        """Forget the object."""
+
+        def job(at: sqlite3.Connection) -> None:
+            at.execute("DELETE FROM objects WHERE kind = ? AND name = ?", (plural, name))
+
+        await self._store.run(job)
+        self._objects.pop((plural, name), None)
+
+    async def _save(self, plural: str, name: str, made: Object) -> None:
+        manifest = msgspec.json.encode(made)
+
+        def job(at: sqlite3.Connection) -> None:
+            at.execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?)", (plural, name, manifest))
+
+        await self._store.run(job)
+        self._objects[plural, name] = made

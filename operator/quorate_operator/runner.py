@@ -1,0 +1,451 @@
+"""How the core's master meets the world: agents are dialed, time passes, rows are written.
+
+The master decides; this shell performs.  Its one rule: a write that was not confirmed is read
+again before anything is published, and nothing is written or published without the mandate, which
+is asked for each time, because a process may have been frozen between any two lines.
+
+    STARTING --term counted, metastore loaded--> LEADING
+    LEADING --mandate lost, stop(), InvariantError--> STOPPED
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from quorate.facts.errors import InvariantError
+from quorate.facts.partition_row import check_row
+from quorate.facts.topology import NodeRecord
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.master import Event, Master
+from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
+from quorate.protocol.metastore import (
+    Conflict,
+    Key,
+    Metastore,
+    NodeKey,
+    OutcomeUnknown,
+    Revision,
+    Stored,
+    Unavailable,
+    Value,
+    ZoneKey,
+)
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.status import ClusterStatus
+from quorate.wire.frames import encode_frame
+from quorate.wire.resource import is_short_name
+from quorate.wire.storage_cluster import split_address
+from quorate_link import BaseHandler, Endpoint, Link, Peer
+from quorate_operator.clock import Clock
+from quorate_operator.metrics import Metrics
+
+_log = logging.getLogger("quorate.runner")
+
+WRITES_MAX = 16
+"""Writes under way at a time: a lost node touches many shards, the API server has other clients."""
+RETRY_S = 0.2
+RETRY_MAX_S = 2.0
+
+
+class Mandate(Protocol):
+    """Whether this process may act as the master, as of this very moment."""
+
+    def holds(self) -> bool:
+        """Asked before every write and every publication; cheap."""
+
+
+class Always:
+    """The mandate of who cannot have a rival: the embedded operator holds its folder's lock."""
+
+    def holds(self) -> bool:
+        """Yes."""
+        return True
+
+
+class Runner(BaseHandler):
+    """Leads one cluster.  All methods belong to the event loop's thread."""
+
+    def __init__(
+        self,
+        cluster: str,
+        metastore: Metastore,
+        *,
+        mandate: Mandate,
+        settings: ProtocolSettings,
+        metrics: Metrics,
+        on_event: Callable[[Event], None] = lambda event: None,
+    ) -> None:
+        self.cluster = cluster
+        self.problem = "starting"
+        """Why the cluster is not led, as a sentence; empty while it is."""
+        self._metastore = metastore
+        self._mandate = mandate
+        self._settings = settings
+        self._metrics = metrics
+        self._on_event = on_event
+        self._clock = Clock()
+        self._master: Master | None = None
+        self._endpoint: Endpoint | None = None
+        self._addresses: tuple[str, ...] = ()
+        self._peers: dict[str, Peer] = {}
+        self._links: dict[str, Link] = {}
+        self._heard_ms: dict[str, int] = {}
+        self._refusals: dict[str, str] = {}
+        self._zones: dict[str, ZoneRecord] = {}
+        self._revisions: dict[Key, Revision] = {}
+        self._writes: set[asyncio.Task[None]] = set()
+        self._write_slots = asyncio.Semaphore(WRITES_MAX)
+        self._starting: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._pump_scheduled = False
+        self._stopped = False
+
+    # --- what its owner does ----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to lead, as soon as the metastore can be read."""
+        self._starting = asyncio.get_running_loop().create_task(self._start())
+
+    async def stop(self) -> None:
+        """Write and send nothing more.  Idempotent."""
+        self._end("stopped")
+        for task in (self._starting, *self._writes):
+            if task is not None:
+                task.cancel()
+        tasks = [task for task in (self._starting, *self._writes) if task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._endpoint is not None:
+            await self._endpoint.close()
+
+    def set_addresses(self, addresses: Sequence[str]) -> None:
+        """Whom to dial.  Agents whose address is gone are not forgotten, only not dialed."""
+        self._addresses = tuple(addresses)
+        if self._endpoint is None or self._stopped:
+            return
+        for address in sorted(set(self._peers) - set(addresses)):
+            self._endpoint.undial(self._peers.pop(address))
+            self._refusals.pop(address, None)
+        for address in addresses:
+            if address not in self._peers:
+                self._peers[address] = self._endpoint.dial(*split_address(address))
+
+    def set_zone(self, record: ZoneRecord) -> None:
+        """A zone is wanted as `record` says, `deleting` included.  Idempotent."""
+        self._zones[record.uid] = record
+        if self._master is not None:
+            self._step(lambda master: master.set_zone(record, self._clock.now()))
+
+    def is_zone_gone(self, uid: str) -> bool:
+        """Whether nothing of the zone is left where an agent is online."""
+        return self._master is not None and self._master.is_zone_gone(uid)
+
+    def forget_zone(self, uid: str) -> None:
+        """Its object is gone: nothing more is wanted of it."""
+        self._zones.pop(uid, None)
+
+    def known_zones(self) -> dict[str, ZoneRecord]:
+        """The zones that the metastore holds, by uid; empty while not leading."""
+        if self._master is None:
+            return {}
+        return {uid: zone.record for uid, zone in sorted(self._master.zones.items())}
+
+    def drain(self, node: str, draining: bool) -> str:
+        """Move everything off a node, or no longer; a sentence why not, or empty."""
+        return self._ask(lambda master: master.drain(node, draining, self._clock.now()))
+
+    def forget_node(self, node: str) -> str:
+        """Remove the registration of a node that holds nothing; a sentence why not, or empty."""
+        return self._ask(lambda master: master.forget(node, self._clock.now()))
+
+    def status(self) -> ClusterStatus:
+        """Everything as of now; empty while not leading."""
+        if self._master is None:
+            return ClusterStatus(0, (), ())
+        return self._master.status()
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether it decides."""
+        return self._master is not None and not self._stopped
+
+    def unreached(self) -> dict[str, str]:
+        """Address -> why no agent is registered from there now."""
+        return {
+            address: self._refusals.get(address, "nobody answers there")
+            for address, peer in sorted(self._peers.items())
+            if peer.link is None
+        }
+
+    # --- beginning and end ------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        delay = RETRY_S
+        while True:
+            try:
+                term = await self._metastore.acquire_master_term()
+                stored = await self._metastore.load()
+                break
+            except Unavailable as error:
+                self.problem = f"the metastore cannot be read: {error}"
+                _log.warning("cluster %s: %s", self.cluster, self.problem)
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, RETRY_MAX_S)
+        try:
+            _check(stored)
+        except InvariantError as error:
+            self._break(error)
+            return
+        if self._stopped:
+            return
+        now = self._clock.now()
+        master = Master(term, self._settings, now)
+        self._revisions = {key: each.revision for key, each in stored.items()}
+        master.load({key: each.value for key, each in stored.items()}, now)
+        self._master = master
+        self.problem = ""
+        _log.info("cluster %s: master in term %d", self.cluster, term)
+        self._endpoint = Endpoint(self._hello, self)
+        self.set_addresses(self._addresses)
+        for record in list(self._zones.values()):
+            self.set_zone(record)
+        self._step(lambda master: master.tick(self._clock.now()))
+
+    def _hello(self) -> Hello:
+        term = self._master.master_term if self._master is not None else 0
+        return Hello(FORMAT_VERSION, "master", self.cluster, master_term=term)
+
+    def _end(self, why: str) -> None:
+        if self._stopped:
+            return
+        self._stopped = True
+        self.problem = why
+        if self._timer is not None:
+            self._timer.cancel()
+        _log.info("cluster %s: no longer led: %s", self.cluster, why)
+
+    def _break(self, error: InvariantError) -> None:
+        """A state that must not exist: stop before anything of it is written or sent."""
+        self._metrics.invariant_errors.inc()
+        _log.error("cluster %s: %s", self.cluster, error, exc_info=error)
+        self._end(f"stopped by a state that must not exist: {error}")
+
+    # --- turns ------------------------------------------------------------------------------------
+
+    def _step(self, act: Callable[[Master], object]) -> None:
+        """Let the master take in one thing; its outputs are performed at the end of the turn."""
+        if self._stopped or self._master is None:
+            return
+        try:
+            act(self._master)
+        except InvariantError as error:
+            self._break(error)
+            return
+        if not self._pump_scheduled:
+            self._pump_scheduled = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _ask(self, act: Callable[[Master], str]) -> str:
+        answers: list[str] = []
+        self._step(lambda master: answers.append(act(master)))
+        return answers[0] if answers else f"cluster {self.cluster} is not led: {self.problem}"
+
+    def _pump(self) -> None:
+        self._pump_scheduled = False
+        if self._stopped or self._master is None or not self._may_act():
+            return
+        try:
+            outputs = self._master.take_outputs()
+        except InvariantError as error:
+            self._break(error)
+            return
+        for key, value in outputs.writes:
+            task = asyncio.get_running_loop().create_task(self._write(key, value))
+            self._writes.add(task)
+            task.add_done_callback(self._writes.discard)
+        self._send(outputs.sends)
+        for event in outputs.events:
+            self._metrics.events.labels(event.reason).inc()
+            level = logging.WARNING if event.kind == "Warning" else logging.INFO
+            _log.log(level, "%s: %s", event.reason, event.message)
+            self._on_event(event)
+        self._set_timer(self._master.next_deadline_ms)
+
+    def _set_timer(self, deadline_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_s = max(deadline_ms - self._clock.now().boot_ms, 1) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        now = self._clock.now()
+        for node, link in list(self._links.items()):
+            silent_ms = now.boot_ms - self._heard_ms[node]
+            if silent_ms > 2 * self._settings.failure_detection_ms:
+                # A host that vanished resets nothing: only a new connection can tell.
+                self._heard_ms[node] = now.boot_ms
+                link.abort(f"silent for {silent_ms} ms")
+        self._step(lambda master: master.tick(now))
+
+    def _may_act(self) -> bool:
+        if self._mandate.holds():
+            return True
+        self._end("the mandate is lost: another operator may be the master")
+        return False
+
+    # --- writes -----------------------------------------------------------------------------------
+
+    async def _write(self, key: Key, value: Value | None) -> None:
+        async with self._write_slots:
+            if self._stopped or not self._may_act():
+                return
+            if isinstance(value, tuple):
+                try:
+                    for row in value:
+                        check_row(row)
+                except InvariantError as error:
+                    self._break(error)
+                    return
+            try:
+                with self._metrics.write_seconds.time():
+                    revision = await self._metastore.write(key, value, self._revisions.get(key))
+            except (Conflict, OutcomeUnknown) as error:
+                outcome = "conflict" if isinstance(error, Conflict) else "unknown"
+                self._metrics.writes.labels(outcome).inc()
+                _log.warning("cluster %s: %s: %s; reading again", self.cluster, outcome, error)
+                await self._reload(key, value)
+                return
+            self._metrics.writes.labels("written").inc()
+            self._note(key, revision or None)
+            self._step(lambda master: master.written(key, value, self._clock.now()))
+
+    async def _reload(self, key: Key, wanted: Value | None) -> None:
+        delay = RETRY_S
+        while True:
+            try:
+                stored = await self._metastore.read(key)
+                break
+            except Unavailable as error:
+                _log.warning("cluster %s: %s cannot be read: %s", self.cluster, key, error)
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, RETRY_MAX_S)
+        self._note(key, stored.revision if stored is not None else None)
+        value = stored.value if stored is not None else None
+        now = self._clock.now()
+        if value == wanted:
+            self._step(lambda master: master.written(key, value, now))
+        else:
+            self._step(lambda master: master.reloaded(key, value, now))
+
+    def _note(self, key: Key, revision: Revision | None) -> None:
+        if revision is None:
+            self._revisions.pop(key, None)
+        else:
+            self._revisions[key] = revision
+
+    # --- agents -----------------------------------------------------------------------------------
+
+    def _send(self, sends: Sequence[tuple[str, Message]]) -> None:
+        frames: dict[int, bytes] = {}
+        for node, message in sends:
+            link = self._links.get(node)
+            if link is None:
+                continue
+            if isinstance(message, Refused):
+                link.close(message.reason, message.code)
+                continue
+            # The master hands one object to many nodes: it is encoded once.
+            frame = frames.get(id(message))
+            if frame is None:
+                frame = frames[id(message)] = encode_frame(message)
+            link.send_frame(frame)
+
+    def on_up(self, link: Link, hello: Hello) -> None:
+        """See Handler."""
+        refused = self._judge(link, hello)
+        if refused is not None:
+            self._note_refusal(link, refused.reason)
+            link.close(refused.reason, refused.code)
+            return
+        if link.peer is not None:
+            self._refusals.pop(_address(link.peer), None)
+        link.data = hello.node
+        self._links[hello.node] = link
+        self._heard_ms[hello.node] = self._clock.now().boot_ms
+        self._step(lambda master: master.agent_connected(hello, self._clock.now()))
+
+    def _judge(self, link: Link, hello: Hello) -> Refused | None:
+        if hello.role != "agent":
+            return Refused(f"a {hello.role} answers where an agent was expected", "role")
+        if not is_short_name(hello.node):
+            return Refused(
+                f"node {hello.node!r}: --name takes lower-case letters, digits and '-' only", "name"
+            )
+        present = self._links.get(hello.node)
+        if present is None or present.peer_hello is None:
+            return None
+        known = present.peer_hello
+        if (known.store, known.incarnation) == (hello.store, hello.incarnation):
+            return Refused(f"node {hello.node} is connected already", "connected")
+        silent_ms = self._clock.now().boot_ms - self._heard_ms[hello.node]
+        if known.store != hello.store and silent_ms < self._settings.failure_detection_ms:
+            return Refused(
+                f"node {hello.node}: another process of that name is online with store "
+                f"{known.store}; start this one under another --name",
+                "name-in-use",
+            )
+        present.abort("replaced by a newer process")
+        return None
+
+    def on_message(self, link: Link, message: Message) -> None:
+        """See Handler."""
+        node = link.data
+        if self._links.get(node) is link:
+            now = self._clock.now()
+            self._heard_ms[node] = now.boot_ms
+            self._step(lambda master: master.receive(node, message, now))
+
+    def on_down(self, link: Link, refused: Refused | None) -> None:
+        """See Handler."""
+        if refused is not None:
+            self._note_refusal(link, refused.reason)
+        node = link.data
+        if node is not None and self._links.get(node) is link:
+            del self._links[node]
+            self._step(lambda master: master.agent_disconnected(node, False, self._clock.now()))
+
+    def on_gone(self, link: Link) -> None:
+        """See Handler."""
+        node = link.data
+        if node is not None and node not in self._links:
+            self._step(lambda master: master.agent_disconnected(node, True, self._clock.now()))
+
+    def on_refused(self, link: Link, refused: Refused) -> None:
+        """See Handler."""
+        self._note_refusal(link, refused.reason)
+
+    def _note_refusal(self, link: Link, reason: str) -> None:
+        if link.peer is None:
+            return
+        address = _address(link.peer)
+        if self._refusals.get(address) != reason:
+            self._refusals[address] = reason
+            _log.warning("cluster %s: agent at %s: %s", self.cluster, address, reason)
+
+
+def _address(peer: Peer) -> str:
+    host, port = peer.address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _check(stored: Mapping[Key, Stored]) -> None:
+    """What the metastore holds is well-formed, key by key."""
+    for key, each in stored.items():
+        value = each.value
+        if isinstance(value, tuple):
+            for row in value:
+                check_row(row)
+        elif not isinstance(value, ZoneRecord if isinstance(key, ZoneKey) else NodeRecord):
+            raise InvariantError(f"{key} holds a {type(value).__name__}")
+        elif isinstance(key, NodeKey) and isinstance(value, NodeRecord) and key.name != value.name:
+            raise InvariantError(f"{key} holds the registration of {value.name}")
