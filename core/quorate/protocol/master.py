@@ -93,6 +93,7 @@ class Master:
                 self.agents[key.name] = agent
             elif isinstance(key, ZoneKey) and isinstance(value, ZoneRecord):
                 self.zones[key.uid] = ZoneMaster(self, value)
+                self.zones[key.uid].record_written(value, now)
         for key, value in snapshot.items():
             if isinstance(key, ShardKey) and isinstance(value, tuple) and key.uid in self.zones:
                 self.zones[key.uid].take_rows(value, now)
