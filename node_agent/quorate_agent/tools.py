@@ -32,7 +32,7 @@ def answer_tool(
                 tuple(
                     zone.copies[partition].state(node)
                     for partition in sorted(zone.copies)
-                    if zone.copies[partition].present
+                    if zone.copies[partition].present and message.partition in (None, partition)
                 )
                 if zone is not None
                 else ()

@@ -106,8 +106,10 @@ def key_before(key: bytes) -> bytes | None:
     return key[:-1] + bytes([key[-1] - 1]) + b"\xff" * 32
 
 
-def _copies_of(link: AgentLink, address: str, zone: str) -> Iterator[CopySeen]:
-    answer = link.ask(AskCopies(zone), Copies)
+def _copies_of(
+    link: AgentLink, address: str, zone: str, partition: int | None = None
+) -> Iterator[CopySeen]:
+    answer = link.ask(AskCopies(zone, partition), Copies)
     if answer.problem:
         raise Unreadable(f"{link.name} has no zone {zone}: {answer.problem}")
     if answer.zone_name != zone:
@@ -159,7 +161,7 @@ def _check_process(link: AgentLink, copy: CopySeen) -> None:
 
 def _check_same_copy(link: AgentLink, copy: CopySeen, zone: str) -> None:
     partition = copy.state.partition
-    for found in _copies_of(link, copy.address, zone):
+    for found in _copies_of(link, copy.address, zone, partition):
         if found.state.partition != partition:
             continue
         if found.owner_facts == copy.owner_facts:

@@ -143,10 +143,12 @@ class ScriptedAgent:
         match message:
             case Hello():
                 return self.hello
-            case AskCopies(zone_name=zone):
+            case AskCopies(zone_name=zone, partition=only):
                 if zone != self.zone:
                     return Copies(zone, self.name, (), f"the zones here are {self.zone}")
-                states = tuple(c.state(p) for p, c in sorted(self.copies.items()))
+                states = tuple(
+                    c.state(p) for p, c in sorted(self.copies.items()) if only in (None, p)
+                )
                 return Copies(zone, self.name, states)
             case AskRows():
                 return self._rows(message)

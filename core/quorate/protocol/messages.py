@@ -424,9 +424,10 @@ class Unavailable(msgspec.Struct, frozen=True, array_like=True, tag=55):
 
 
 class AskCopies(msgspec.Struct, frozen=True, array_like=True, tag=60):
-    """List this agent's copies of a zone (by name)."""
+    """List this agent's copies of a zone (by name), of all partitions or of one."""
 
     zone_name: str
+    partition: int | None = None
 
 
 class CopyState(msgspec.Struct, frozen=True, array_like=True):
