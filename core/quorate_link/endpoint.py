@@ -1,0 +1,261 @@
+"""All links of one process: whom it listens to, whom it keeps dialing, when their bytes leave."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from quorate.protocol.messages import Hello, Refused
+from quorate_link.handler import Handler, LinkCounters, LinkSettings
+from quorate_link.link import Link
+
+_log = logging.getLogger("quorate.link")
+
+LISTEN_BACKLOG = 512
+
+
+class Peer:
+    """An address that is dialed for as long as the endpoint has it."""
+
+    def __init__(self, endpoint: "Endpoint", host: str, port: int, node: str | None) -> None:
+        self.address = (host, port)
+        self.node = node
+        self.link: Link | None = None
+        self.refused: Refused | None = None
+        self._endpoint = endpoint
+        self._lost: Link | None = None  # the link whose loss was not followed by another yet
+        self._wake = asyncio.Event()
+        self._attempts = 0
+        self._task = endpoint.loop.create_task(self._keep_dialing())
+
+    def redial_now(self) -> None:
+        """Do not wait for the next attempt."""
+        self._wake.set()
+
+    def move(self, host: str, port: int) -> None:
+        """The peer is elsewhere now: a link to the old address is closed."""
+        if (host, port) == self.address:
+            return
+        self.address = (host, port)
+        self._attempts = 0
+        self._lost = None  # a refusal at the new address says nothing of the process at the old
+        link, self.link = self.link, None
+        if link is not None:
+            link.abort("the peer has moved")
+        self._wake.set()
+
+    def judge(self, hello: Hello) -> Refused | None:
+        """Whether it is the expected node that answers."""
+        if self.node is None or hello.node == self.node:
+            return None
+        return Refused(
+            f"node {hello.node!r} answers at {self.address[0]}:{self.address[1]},"
+            f" {self.node!r} was expected there",
+            "node",
+        )
+
+    def link_up(self, link: Link) -> None:
+        """The handshake is done."""
+        self.link = link
+        self._lost = None
+        self.refused = None
+        self._attempts = 0
+
+    def stop(self) -> None:
+        """Dial no more."""
+        self._task.cancel()
+
+    async def _keep_dialing(self) -> None:
+        settings = self._endpoint.settings
+        while True:
+            link = await self._dial_once()
+            if link is not None:
+                await link.ended.wait()
+            if self._attempts:
+                doubled = settings.redial_first_ms << min(self._attempts - 1, 16)
+                await self._pause(min(doubled, settings.redial_max_ms) / 1000)
+            self._attempts += 1
+
+    async def _dial_once(self) -> Link | None:
+        """Try once; None when no connection was made."""
+        endpoint = self._endpoint
+        host, port = self.address
+        try:
+            async with asyncio.timeout(endpoint.settings.connect_timeout_ms / 1000):
+                _, link = await endpoint.loop.create_connection(
+                    lambda: Link(endpoint, self), host, port
+                )
+        except ConnectionRefusedError:
+            lost, self._lost = self._lost, None
+            if lost is not None:
+                endpoint.handler.on_gone(lost)
+            return None
+        except (OSError, TimeoutError) as error:
+            _log.debug("dialing %s:%d: %s", host, port, error)
+            return None
+        return link
+
+    async def _pause(self, seconds: float) -> None:
+        self._wake.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+
+    def link_lost(self, link: Link, refused: Refused | None) -> None:
+        """The connection has ended, after a handshake or before one."""
+        if refused is not None:
+            self.refused = refused
+            self._lost = None  # somebody lives there
+            self._attempts = 16  # refused for a reason that will hardly be gone in a moment
+        if self.link is link:
+            self.link = None
+            if refused is None:
+                self._lost = link
+
+
+class Endpoint:
+    """The links of one process.  Make it inside the running loop that it is to live in."""
+
+    def __init__(
+        self,
+        hello: Callable[[], Hello],
+        handler: Handler,
+        settings: LinkSettings | None = None,
+        accept: Callable[[Hello], Refused | None] | None = None,
+    ) -> None:
+        self.hello = hello
+        self.handler = handler
+        self.settings = settings or LinkSettings()
+        self.accept: Callable[[Hello], Refused | None] = accept or (lambda _: None)
+        self.counters = LinkCounters()
+        self.loop = asyncio.get_running_loop()
+        self.bulk_bytes_per_s = self.settings.bulk_bytes_per_s
+        self._servers: list[asyncio.Server] = []
+        self._peers: list[Peer] = []
+        self._connections: dict[Link, None] = {}  # all, in order of their making
+        self._up: dict[Link, None] = {}
+        self._dirty: list[Link] = []
+        self._flush_scheduled = False
+        self._bulk_free_at = 0.0
+        self._closed = False
+
+    # --- links
+
+    async def listen(self, host: str, port: int) -> int:
+        """Accept links at host:port (0: a free port); the port."""
+        server = await self.loop.create_server(
+            lambda: Link(self, None), host, port, backlog=LISTEN_BACKLOG
+        )
+        self._servers.append(server)
+        bound: int = server.sockets[0].getsockname()[1]
+        return bound
+
+    def dial(self, host: str, port: int, node: str | None = None) -> Peer:
+        """Keep a link up to whoever listens at host:port; `node`: only if that is its name."""
+        peer = Peer(self, host, port, node)
+        self._peers.append(peer)
+        return peer
+
+    def undial(self, peer: Peer) -> None:
+        """Close the link (what was sent still goes out) and dial no more."""
+        if peer in self._peers:
+            self._peers.remove(peer)
+        peer.stop()
+        if peer.link is not None:
+            peer.link.close("not needed any more", "bye")
+
+    @property
+    def links(self) -> list[Link]:
+        """Links that are up, oldest first."""
+        return list(self._up)
+
+    async def close(self, patience_ms: int = 1_000) -> None:
+        """Close everything; what was sent has `patience_ms` to go out.  No calls afterwards."""
+        self.flush()
+        self._closed = True
+        for server in self._servers:
+            server.close()
+        for peer in self._peers:
+            peer.stop()
+        links = list(self._connections)
+        for link in links:
+            link.close("this process is stopping", "bye")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_ms / 1000):
+                for link in links:
+                    await link.ended.wait()
+        for link in list(self._connections):
+            link.kill()
+        self._peers.clear()
+
+    # --- sending
+
+    def flush(self) -> None:
+        """Write every link's buffer now."""
+        self._flush_scheduled = False
+        dirty, self._dirty = self._dirty, []
+        for link in dirty:
+            link.flush()
+
+    def flush_later(self, link: Link) -> None:
+        """Write this link's buffer at the end of the turn."""
+        self._dirty.append(link)
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self.loop.call_soon(self.flush)
+
+    def take_bulk(self, size: int) -> float:
+        """Seconds to wait before `size` bytes of bulk may be written; 0: they are taken."""
+        rate = self.bulk_bytes_per_s
+        if rate <= 0:
+            return 0.0
+        now = self.loop.time()
+        if self._bulk_free_at > now:
+            return self._bulk_free_at - now
+        self._bulk_free_at = now + size / rate
+        return 0.0
+
+    # --- what links report
+
+    def admit(self, link: Link) -> bool:
+        """Whether there is room for one more connection."""
+        if self._closed or (not link.dialed and len(self._connections) >= self.settings.links_max):
+            return False
+        self._connections[link] = None
+        return True
+
+    def link_up(self, link: Link, hello: Hello) -> None:
+        """The handshake is done."""
+        if self._closed:
+            return
+        if link.peer is not None:
+            link.peer.link_up(link)
+        elif hello.role == "agent":
+            for other in self.links:
+                if not other.dialed and _same_agent(other.peer_hello, hello):
+                    other.abort("replaced by a newer connection")
+                    self._report_down(other, None)
+        self._up[link] = None
+        self.counters.links_opened += 1
+        self.handler.on_up(link, hello)
+
+    def link_lost(self, link: Link, refused: Refused | None) -> None:
+        """The connection has ended."""
+        self._connections.pop(link, None)
+        if link.peer is not None:
+            link.peer.link_lost(link, refused)
+        if self._closed:
+            return
+        if link in self._up:
+            self._report_down(link, refused)
+        elif link.peer is not None and refused is not None:
+            self.handler.on_refused(link, refused)
+
+    def _report_down(self, link: Link, refused: Refused | None) -> None:
+        del self._up[link]
+        self.counters.links_lost += 1
+        self.handler.on_down(link, refused)
+
+
+def _same_agent(hello: Hello | None, other: Hello) -> bool:
+    return hello is not None and hello.role == other.role and hello.node == other.node

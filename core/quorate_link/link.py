@@ -1,0 +1,343 @@
+"""One connection to a peer: handshake, frames in, one write per turn out, bulk behind the rest.
+
+    CONNECTED --their Hello accepted--> UP --lost, refused, too slow, garbage--> CLOSED
+
+The dialing side says Hello first; the accepting side answers with its own, or with Refused.
+"""
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+from quorate.facts.errors import WireError
+from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
+from quorate.wire.frames import FrameReader, encode_frame
+
+if TYPE_CHECKING:
+    from quorate_link.endpoint import Endpoint, Peer
+
+_log = logging.getLogger("quorate.link")
+
+TRANSPORT_HIGH_BYTES = 1024 * 1024
+TRANSPORT_LOW_BYTES = 128 * 1024
+
+
+class Link(asyncio.Protocol):
+    """One connection.  `data` belongs to the owner; everything public may be read at any time."""
+
+    def __init__(self, endpoint: "Endpoint", peer: "Peer | None") -> None:
+        self.peer = peer
+        self.peer_hello: Hello | None = None
+        self.up = False
+        self.congested = False
+        self.down_reason = ""
+        self.data: Any = None
+        self.bulk_bytes = 0
+        self._endpoint = endpoint
+        self._transport: asyncio.Transport | None = None
+        self.ended = asyncio.Event()
+        # Whom we dialed may send at once what follows its Hello; who came to us may not.
+        settings = endpoint.settings
+        self._reader = FrameReader(
+            settings.hello_bytes_max if peer is None else settings.frame_bytes_max
+        )
+        self._buffer: list[bytes] = []
+        self._buffer_bytes = 0
+        self._dirty = False  # the endpoint will flush it
+        self._bulk: deque[bytes] = deque()
+        self._bulk_timer: asyncio.TimerHandle | None = None
+        self._hello_timer: asyncio.TimerHandle | None = None
+        self._refused: Refused | None = None
+        self._closing = False
+        self._address = ""
+
+    @property
+    def dialed(self) -> bool:
+        """Whether this side opened the connection."""
+        return self.peer is not None
+
+    @property
+    def peer_name(self) -> str:
+        """The other side's node, or its address while that is not known."""
+        if self.peer_hello is not None and self.peer_hello.node:
+            return self.peer_hello.node
+        return self._address
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes given to `send` and `send_bulk` that the socket has not taken."""
+        return self._buffer_bytes + self.bulk_bytes + self._transport_bytes()
+
+    # --- sending
+
+    def send(self, message: Message) -> bool:
+        """Send with this turn's write.  False: the link is down and the message is dropped."""
+        return self.send_frame(encode_frame(message))
+
+    def send_frame(self, frame: bytes) -> bool:
+        """`send` of a message encoded before (once, for several peers)."""
+        if not self.up:
+            return False
+        self._buffer.append(frame)
+        self._buffer_bytes += len(frame)
+        if not self._dirty:
+            self._dirty = True
+            self._endpoint.flush_later(self)
+        return True
+
+    def send_bulk(self, message: Message) -> bool:
+        """Send when nothing ordinary waits, paced.  May be overtaken by `send`."""
+        if not self.up:
+            return False
+        frame = encode_frame(message)
+        self._bulk.append(frame)
+        self.bulk_bytes += len(frame)
+        if not self._dirty:
+            self._dirty = True
+            self._endpoint.flush_later(self)
+        return True
+
+    def flush(self) -> None:
+        """Write what was sent in one piece; then bulk, as far as the window goes."""
+        self._dirty = False
+        transport = self._transport
+        if transport is None or self._closing:
+            return
+        buffer = self._buffer
+        if buffer:
+            self._write(transport, buffer[0] if len(buffer) == 1 else b"".join(buffer), len(buffer))
+            self._buffer = []
+            self._buffer_bytes = 0
+        if self._bulk:
+            self._pump()
+        if self.pending_bytes > self._endpoint.settings.pending_bytes_max:
+            self._endpoint.counters.slow_dropped += 1
+            self.abort(f"too slow: {self.pending_bytes} bytes wait for it")
+
+    def _write(self, transport: asyncio.Transport, data: bytes, frames: int) -> None:
+        counters = self._endpoint.counters
+        counters.frames_out += frames
+        counters.bytes_out += len(data)
+        transport.write(data)
+
+    def _pump(self) -> None:
+        """Write bulk frames while the transport's buffer is short and the rate allows."""
+        transport = self._transport
+        if transport is None or self._closing or self._bulk_timer is not None:
+            return
+        window = self._endpoint.settings.bulk_window_bytes
+        while self._bulk and transport.get_write_buffer_size() < window:
+            delay = self._endpoint.take_bulk(len(self._bulk[0]))
+            if delay > 0:
+                self._bulk_timer = self._endpoint.loop.call_later(delay, self._pump_again)
+                return
+            frame = self._bulk.popleft()
+            self.bulk_bytes -= len(frame)
+            self._write(transport, frame, 1)
+
+    def _pump_again(self) -> None:
+        self._bulk_timer = None
+        self._pump()
+
+    def _transport_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    # --- closing
+
+    def close(self, reason: str, code: str = "") -> None:
+        """Tell the other side why (after what was sent before), then close."""
+        if self._closing or self._transport is None:
+            return
+        self.flush()
+        if self._closing:
+            return
+        self._write(self._transport, encode_frame(Refused(reason, code)), 1)
+        self._end(reason)
+        self._transport.close()
+        # A peer that does not read must not keep the connection for ever.
+        patience = self._endpoint.settings.hello_timeout_ms / 1000
+        self._hello_timer = self._endpoint.loop.call_later(patience, self.kill)
+
+    def abort(self, reason: str) -> None:
+        """Close at once; what was not taken is lost."""
+        if self._closing or self._transport is None:
+            return
+        self._end(reason)
+        self._transport.abort()
+
+    def kill(self) -> None:
+        """Do not wait any longer for a close that is under way."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_reading(self) -> None:
+        """Take nothing from the socket until `resume_reading`."""
+        if self._transport is not None and not self._closing:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Go on reading."""
+        if self._transport is not None and not self._closing:
+            self._transport.resume_reading()
+
+    def _end(self, reason: str) -> None:
+        """No more in or out; the owner hears of it when the connection is lost."""
+        self._closing = True
+        self.up = False
+        self.down_reason = self.down_reason or reason
+        self._buffer.clear()
+        self._bulk.clear()
+        self._buffer_bytes = self.bulk_bytes = 0
+        for timer in (self._hello_timer, self._bulk_timer):
+            if timer is not None:
+                timer.cancel()
+        self._hello_timer = self._bulk_timer = None
+
+    # --- asyncio.Protocol
+
+    def connection_made(self, made: asyncio.BaseTransport) -> None:
+        """Say Hello first when this side dialed; give the other a while to say its own."""
+        transport = cast(asyncio.Transport, made)  # uvloop's transports are not subclasses
+        self._transport = transport
+        transport.set_write_buffer_limits(high=TRANSPORT_HIGH_BYTES, low=TRANSPORT_LOW_BYTES)
+        name = transport.get_extra_info("peername")
+        self._address = f"{name[0]}:{name[1]}" if name else "unknown"
+        _notice_dead_hosts(transport)
+        endpoint = self._endpoint
+        if not endpoint.admit(self):
+            self.abort("too many connections")
+            return
+        self._hello_timer = endpoint.loop.call_later(
+            endpoint.settings.hello_timeout_ms / 1000, self._hello_is_late
+        )
+        if self.dialed:
+            self._write(transport, encode_frame(endpoint.hello()), 1)
+
+    def data_received(self, data: bytes) -> None:
+        """Cut into messages and hand them on."""
+        if self._closing:
+            return
+        counters = self._endpoint.counters
+        counters.bytes_in += len(data)
+        try:
+            messages = self._reader.feed(data)
+        except WireError as error:
+            counters.garbage += 1
+            _log.warning("link to %s closed: %s", self.peer_name, error)
+            self.abort(f"garbage: {error}")
+            return
+        counters.frames_in += len(messages)
+        on_message = self._endpoint.handler.on_message
+        for message in messages:
+            kind = type(message)
+            if kind is Hello or kind is Refused:
+                self._greet(message)
+            elif self.up:
+                on_message(self, message)
+            else:
+                self._not_greeted(message)
+            if self._closing:
+                return
+
+    def eof_received(self) -> bool:
+        """The other side has ended: so does this one."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the owner once, and the peer's dialer."""
+        was_closing = self._closing
+        self._end("lost" if exc is None else f"lost: {exc}")
+        self._transport = None
+        if not was_closing:
+            _log.info("link to %s: %s", self.peer_name, self.down_reason)
+        self.ended.set()
+        self._endpoint.link_lost(self, self._refused)
+
+    def pause_writing(self) -> None:
+        """The transport's buffer is long."""
+        self.congested = True
+
+    def resume_writing(self) -> None:
+        """It is short again."""
+        self.congested = False
+        if not self._closing:
+            self._pump()
+            self._endpoint.handler.on_drained(self)
+
+    # --- handshake
+
+    def _greet(self, message: Message) -> None:
+        assert isinstance(message, Hello | Refused)
+        endpoint = self._endpoint
+        if isinstance(message, Refused):
+            self._refused = message
+            self._end(message.reason)
+            assert self._transport is not None
+            self._transport.close()
+            return
+        if self.peer_hello is not None:
+            endpoint.counters.garbage += 1
+            self.abort("garbage: a second Hello")
+            return
+        refused = self._judge(message)
+        if refused is not None:
+            endpoint.counters.refused += 1
+            _log.warning("link to %s refused: %s", self._address, refused.reason)
+            self.close(refused.reason, refused.code)
+            if self.dialed:
+                self._refused = refused
+            return
+        if self._hello_timer is not None:
+            self._hello_timer.cancel()
+            self._hello_timer = None
+        if not self.dialed:
+            assert self._transport is not None
+            self._write(self._transport, encode_frame(endpoint.hello()), 1)
+        self.peer_hello = message
+        self._reader.allow(endpoint.settings.frame_bytes_max)
+        self.up = True
+        endpoint.link_up(self, message)
+
+    def _judge(self, hello: Hello) -> Refused | None:
+        if hello.format_version != FORMAT_VERSION:
+            return Refused(
+                f"format version {hello.format_version} of {hello.node or hello.role} is not"
+                f" {FORMAT_VERSION}: run the same version of Quorate on both sides",
+                "format",
+            )
+        mine = self._endpoint.hello()
+        if hello.cluster != mine.cluster:
+            return Refused(
+                f"cluster {hello.cluster!r} of {hello.node or hello.role} is not {mine.cluster!r}:"
+                f" check the address and the cluster's name",
+                "cluster",
+            )
+        if self.peer is not None:
+            return self.peer.judge(hello)
+        return self._endpoint.accept(hello)
+
+    def _not_greeted(self, message: Message) -> None:
+        self._endpoint.counters.garbage += 1
+        name = type(message).__name__
+        _log.warning("link to %s closed: %s before Hello", self._address, name)
+        self.abort(f"garbage: {name} before Hello")
+
+    def _hello_is_late(self) -> None:
+        self._hello_timer = None
+        self._endpoint.counters.hello_timeouts += 1
+        _log.warning("link to %s closed: no Hello in time", self._address)
+        self.abort("no Hello in time")
+
+
+def _notice_dead_hosts(transport: asyncio.Transport) -> None:
+    """Let the kernel end a connection whose other host says nothing for about 25 s."""
+    connection = transport.get_extra_info("socket")
+    for level, option, value in (
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    ):
+        connection.setsockopt(level, option, value)
