@@ -154,12 +154,12 @@ class ClusterFolder:
                 f"folder {self.path} cannot be written: {words(error)}; name another with --folder"
             ) from error
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not take_lock(lock):
+                raise Problem(
+                    f"folder {self.path}: another `quorate dev` command is at work on it: wait for"
+                    " it"
+                )
             yield
-        except BlockingIOError:
-            raise Problem(
-                f"folder {self.path}: another `quorate dev` command is at work on it: wait for it"
-            ) from None
         finally:
             os.close(lock)
 
@@ -206,3 +206,12 @@ class ClusterFolder:
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
         return address if process is not None and address.pid == process.pid else None
+
+
+def take_lock(descriptor: int) -> bool:
+    """Lock an open file or folder until it is closed; False when somebody else has it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import msgspec
 
 from quorate.wire.resource import API_VERSION, is_short_name
-from quorate.wire.storage_cluster import ClusterMember
 from quorate_cli import resources
 from quorate_cli.cluster_folder import (
     FORMAT_VERSION,
@@ -20,7 +19,8 @@ from quorate_cli.cluster_folder import (
     ClusterEntry,
     ClusterFolder,
 )
-from quorate_cli.operator_api import NotThere, OperatorApi, object_path
+from quorate_cli.cluster_state import ClusterState, fetch_state
+from quorate_cli.operator_api import NotReady, NotThere, OperatorApi, object_path
 from quorate_cli.problem import Problem
 from quorate_cli.process import Started, end, is_alive, kill, python, send, start, write_started
 from quorate_cli.resources import STORAGE_CLUSTER, Whole
@@ -31,8 +31,6 @@ START_S = 30.0
 STOP_S = 20.0
 """Until a process must have stopped by itself; then it is killed, and the command says so."""
 POLL_S = 0.05
-ONLINE = "online"
-"""The state of a member that takes part."""
 AGENTS_MAX = 64
 """On one machine: a slip of the finger must not start a thousand processes."""
 
@@ -163,8 +161,8 @@ class DevCluster:
         deadline = time.monotonic() + seconds
         at_first: int | None = None
         while True:
-            member = next((m for m in self.members() if m.name == name), None)
-            left = member.owners if member is not None else 0
+            node = self.state().node(name)
+            left = node.owners if node is not None else 0
             at_first = left if at_first is None else at_first
             progress(at_first, left)
             if left == 0:
@@ -218,11 +216,9 @@ class DevCluster:
         """Whether any zone is declared."""
         return bool(resources.fetch_all(self.api(), resources.ZONE))
 
-    def members(self) -> list[ClusterMember]:
-        """The agents as the master sees them."""
-        entry = self.folder.read()
-        whole = resources.fetch(self.api(), STORAGE_CLUSTER, entry.cluster)
-        return resources.cluster(whole).status.members
+    def state(self) -> ClusterState:
+        """Everything the operator knows of this cluster now."""
+        return fetch_state(self.api(), self.folder.read().cluster)
 
     # --- starting --------------------------------------------------------------------------------
 
@@ -366,16 +362,25 @@ class DevCluster:
     def _wait_for_members(self, names: Sequence[str]) -> None:
         """Until the master counts all of `names` as online."""
         deadline = time.monotonic() + START_S
-        while missing := sorted({*names} - {m.name for m in self.members() if m.state == ONLINE}):
+        while missing := self._offline(names):
             for name in missing:
                 if self.folder.process(name) is None:
                     raise Problem(f"{name} ended before it took part: {self.last_words(name)}")
             if time.monotonic() > deadline:
                 raise Problem(
                     f"{', '.join(missing)} took no part after {START_S:g} s:"
-                    f" `quorate describe storagecluster` and {self.folder.log(OPERATOR)} say why"
+                    f" `quorate describe storageclusters` and {self.folder.log(OPERATOR)} say why"
                 )
             time.sleep(POLL_S)
+
+    def _offline(self, names: Sequence[str]) -> list[str]:
+        """Which of `names` take no part now."""
+        try:
+            state = self.state()
+        except NotReady:
+            return [*names]  # the operator has just heard of the cluster
+        online = [node.name for node in state.nodes if node.online]
+        return [name for name in names if name not in online]
 
     # --- stopping --------------------------------------------------------------------------------
 

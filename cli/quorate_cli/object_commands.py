@@ -13,6 +13,7 @@ from rich.live import Live
 
 from quorate_cli import resources
 from quorate_cli.cluster_folder import DEFAULT_FOLDER, ClusterFolder
+from quorate_cli.cluster_state import fetch_state
 from quorate_cli.damage import damage_copy
 from quorate_cli.dev_commands import FolderOption, dev_cluster
 from quorate_cli.manifest import Manifest, read_manifests
@@ -248,10 +249,8 @@ def wait_until_available(api: OperatorApi, zone: str, seconds: float) -> None:
 
 
 def _look(view: StatusView, api: OperatorApi) -> RenderableType:
-    return view.render(
-        [resources.cluster(whole) for whole in resources.fetch_all(api, STORAGE_CLUSTER)],
-        [resources.zone(whole) for whole in resources.fetch_all(api, ZONE)],
-    )
+    clusters = [resources.name_of(whole) for whole in resources.fetch_all(api, STORAGE_CLUSTER)]
+    return view.render([fetch_state(api, cluster) for cluster in clusters])
 
 
 def _objects(api: OperatorApi, kind: Kind, name: str | None) -> list[Whole]:

@@ -18,6 +18,10 @@ class NotThere(Problem):
     """The object asked for does not exist."""
 
 
+class NotReady(Problem):
+    """The operator cannot say it yet, or whether it was done."""
+
+
 class OperatorApi:
     """One operator, by its API address.  Every call is one request on a connection of its own."""
 
@@ -82,6 +86,8 @@ class OperatorApi:
         text = said if isinstance(said, str) and said else f"HTTP status {status}"
         if status == http.client.NOT_FOUND:
             return NotThere(text)
+        if status == http.client.SERVICE_UNAVAILABLE:
+            return NotReady(f"{self.name}: {text}")
         if status < 500:
             return Problem(text)
         return Problem(f"{self.name} failed at {method} {path}: {text}; its log says why")

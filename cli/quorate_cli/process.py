@@ -56,6 +56,11 @@ def start(
         )
     except OSError as error:
         raise Problem(f"{arguments[0]} cannot be started with log {log}: {words(error)}") from error
+    return identify(pid, folder)
+
+
+def identify(pid: int, folder: str) -> Started:
+    """The process that has `pid` now and was started for `folder`."""
     return Started(pid, _mark(pid) or "ended", folder)
 
 

@@ -7,118 +7,135 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from quorate.wire.resource import Condition
-from quorate.wire.storage_cluster import StorageCluster
-from quorate.wire.zone import Zone
+from quorate.protocol.status import MigrationStatus, NodeStatus, ZoneStatus
+from quorate_cli.cluster_state import ClusterState
 
 GOOD, BAD, BUSY, QUIET = "green", "red", "yellow", "dim"
+MIGRATIONS_SHOWN = 12
 
 
 class StatusView:
-    """Renders one look after the other; remembers how much there was to move, so that a bar can say
+    """Renders one look after the other; remembers how much there was to do, so that a bar can say
     how much of it is done."""
 
     def __init__(self) -> None:
-        self._most_left: dict[str, int] = {}
+        self._most: dict[str, int] = {}
 
-    def render(self, clusters: Sequence[StorageCluster], zones: Sequence[Zone]) -> RenderableType:
+    def render(self, states: Sequence[ClusterState]) -> RenderableType:
         """Everything there is to see now."""
-        if not clusters:
-            return Text("no cluster is declared: `quorate apply -f examples/cluster.yaml`")
-        parts: list[RenderableType] = [_cluster_table(each) for each in clusters]
-        if zones:
-            parts.append(_zone_table(zones))
-        else:
-            parts.append(Text("no zone is declared: `quorate apply -f examples/zone.yaml`"))
-        parts.extend(self._migrations(zone) for zone in zones)
-        parts.extend(_sentences(zone.metadata.name, zone.status.conditions) for zone in zones)
-        return Group(*(part for part in parts if part is not None))
+        if not states:
+            return Text("no cluster is declared: make one with `quorate dev up`")
+        parts: list[RenderableType] = []
+        for state in states:
+            parts.append(_nodes(state))
+            if state.zones:
+                parts.append(_zones(state))
+            else:
+                parts.append(Text("no zone is declared: quorate apply -f examples/zone.yaml"))
+            for zone in state.zones:
+                parts.extend(self._migrations(zone))
+            parts.extend(_sentences(state))
+        return Group(*parts)
 
-    def _migrations(self, zone: Zone) -> RenderableType:
-        migrations = zone.status.migrations
-        name = zone.metadata.name
-        if not migrations.running and not migrations.queued:
-            self._most_left.pop(name, None)
-            return Text()
-        most = max(self._most_left.get(name, 0), migrations.bytes_left, 1)
-        self._most_left[name] = most
-        line = Table.grid(padding=(0, 1))
-        line.add_row(
-            f"{name}: moving",
-            ProgressBar(total=most, completed=most - migrations.bytes_left, width=40),
-            f"{migrations.running} running, {migrations.queued} queued,"
-            f" {size(migrations.bytes_left)} left",
+    def _migrations(self, zone: ZoneStatus) -> list[RenderableType]:
+        left = zone.migrations_running + zone.migrations_queued
+        if not left:
+            self._most.pop(zone.uid, None)
+            return []
+        most = self._most[zone.uid] = max(self._most.get(zone.uid, 0), left)
+        table = Table.grid(padding=(0, 1))
+        table.add_row(
+            f"zone {zone.name}",
+            ProgressBar(total=most, completed=most - left, width=30),
+            f"{most - left} of {most} migrations done, {zone.migrations_running} running,"
+            f" {size(zone.bytes_moved)} moved so far",
         )
-        return line
+        for migration in zone.migrations[:MIGRATIONS_SHOWN]:
+            table.add_row(*_migration(migration))
+        if len(zone.migrations) > MIGRATIONS_SHOWN:
+            table.add_row(f"  and {len(zone.migrations) - MIGRATIONS_SHOWN} more", "", "")
+        return [table]
 
 
 def size(count: int) -> str:
     """A number of bytes for people."""
-    value, unit = float(count), "B"
-    for unit in ("B", "KB", "MB", "GB", "TB"):
-        if value < 1000 or unit == "TB":
-            break
+    value, units = float(count), ["B", "KB", "MB", "GB", "TB"]
+    while value >= 1000 and len(units) > 1:
         value /= 1000
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        units.pop(0)
+    return (
+        f"{value:.0f} {units[0]}" if units[0] == "B" or value >= 100 else f"{value:.1f} {units[0]}"
+    )
 
 
-def _cluster_table(cluster: StorageCluster) -> Table:
-    status = cluster.status
-    title = f"cluster {cluster.metadata.name}: {status.online or 'no'} agents online"
-    if status.master.identity:
-        title += f", master {status.master.identity} (term {status.master.term})"
-    table = Table(title=title, title_justify="left")
+def _migration(migration: MigrationStatus) -> tuple[RenderableType, ...]:
+    road = " -> ".join(node for node in (migration.source, migration.destination) if node)
+    return (
+        f"  partition {migration.partition} {migration.kind} {road}",
+        ProgressBar(total=max(migration.bytes_total, 1), completed=migration.bytes_done, width=30),
+        migration.phase,
+    )
+
+
+def _nodes(state: ClusterState) -> Table:
+    online = sum(node.online for node in state.nodes)
+    title = f"cluster {state.cluster}: {online} of {len(state.nodes)} agents online"
+    table = Table(title=f"{title}, master term {state.master_term}", title_justify="left")
     for heading in ("agent", "state", "address", "store"):
         table.add_column(heading)
     for heading in ("primaries", "copies"):
         table.add_column(heading, justify="right")
-    for member in status.members:
-        style = GOOD if member.state.lower() == "online" else BAD
-        table.add_row(
-            member.name,
-            Text(member.state, style),
-            member.address,
-            member.store_id[:8],
-            str(member.primaries),
-            str(member.owners),
-        )
+    for node in state.nodes:
+        table.add_row(*_node(node))
     return table
 
 
-def _zone_table(zones: Sequence[Zone]) -> Table:
+def _node(node: NodeStatus) -> tuple[RenderableType, ...]:
+    return (
+        node.name,
+        Text(node.state, GOOD if node.online else BAD),
+        node.address,
+        node.store[:8],
+        str(node.primaries),
+        str(node.owners),
+    )
+
+
+def _zones(state: ClusterState) -> Table:
     table = Table(title="zones", title_justify="left")
-    table.add_column("zone")
-    table.add_column("phase")
-    for heading in ("partitions", "available", "degraded", "unavailable", "copies missing"):
+    for heading in ("zone", "phase"):
+        table.add_column(heading)
+    for heading in ("partitions", "available", "degraded", "unavailable"):
         table.add_column(heading, justify="right")
-    table.add_column("clients connect to")
-    for zone in zones:
-        status = zone.status
-        missing = sum(int(copies) * count for copies, count in status.under_replicated.items())
+    table.add_column("client ports")
+    for zone in state.zones:
         table.add_row(
-            zone.metadata.name,
-            status.phase or "-",
-            str(zone.spec.partitions),
-            Text(str(status.partitions.available), GOOD),
-            Text(str(status.partitions.degraded), BUSY if status.partitions.degraded else QUIET),
-            Text(
-                str(status.partitions.unavailable), BAD if status.partitions.unavailable else QUIET
-            ),
-            Text(str(missing), BUSY if missing else QUIET),
-            " ".join(status.endpoints),
+            zone.name,
+            zone.phase,
+            str(zone.partitions),
+            Text(str(zone.available), GOOD),
+            Text(str(zone.degraded), BUSY if zone.degraded else QUIET),
+            Text(str(zone.unavailable), BAD if zone.unavailable else QUIET),
+            ", ".join(str(port) for _, port in sorted(zone.ports.items())),
         )
     return table
 
 
-def _sentences(name: str, conditions: Sequence[Condition]) -> RenderableType:
-    """What a person should know: conditions that are not as one would have them."""
-    lines = [
-        Text(f"{name}: {condition.type} {condition.status}: {condition.message}", BUSY)
-        for condition in conditions
-        if (condition.status == "True") == (condition.type in BAD_WHEN_TRUE)
-    ]
-    return Group(*lines)
-
-
-BAD_WHEN_TRUE = ("Rebalancing", "SpreadViolated", "RebalanceStuck", "Degraded", "Stuck")
-"""Conditions that say that something is not (yet) as declared; the others say that all is well."""
+def _sentences(state: ClusterState) -> list[RenderableType]:
+    """What is waited for, where not all is as declared."""
+    lines: list[RenderableType] = []
+    if state.problem:
+        lines.append(Text(f"cluster {state.cluster} is not led: {state.problem}", BAD))
+    for zone in state.zones:
+        if zone.available < zone.partitions and zone.sentence:
+            style = BAD if zone.unavailable else BUSY
+            lines.append(Text(f"zone {zone.name}: {zone.sentence}", style))
+        for domain, count in zone.spread_violations:
+            lines.append(
+                Text(
+                    f"zone {zone.name}: {count} partitions have two copies in failure domain"
+                    f" {domain}: start agents in more domains",
+                    BUSY,
+                )
+            )
+    return lines

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quorate_cli.problem import Problem
-from quorate_cli.process import python
+from quorate_cli.process import identify, python, write_started
 
 JAVA_MIN = 17
 
@@ -34,13 +34,19 @@ def validation_command(
     )
 
 
-def run_validation(command: list[str], log: Path | None = None) -> int:
-    """Its exit code: 0 agree, 1 differ, 2 could not tell.  Output goes to ours, or to `log`."""
+def run_validation(
+    command: list[str], log: Path | None = None, pid_file: Path | None = None
+) -> int:
+    """Its exit code: 0 agree, 1 differ, 2 could not tell.  Output goes to ours, or to `log`;
+    `pid_file` is where others find the process."""
     check_java()
     if log is None:
         return _wait_for(subprocess.Popen(command))
     with log.open("ab") as file:
-        return _wait_for(subprocess.Popen(command, stdout=file, stderr=file))
+        process = subprocess.Popen(command, stdout=file, stderr=file)
+        if pid_file is not None:
+            write_started(pid_file, identify(process.pid, str(pid_file.parent)))
+        return _wait_for(process)
 
 
 def check_java() -> None:

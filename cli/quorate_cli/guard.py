@@ -1,0 +1,68 @@
+"""The one handler between whatever goes wrong and the person at the keyboard.
+
+A Problem is a sentence; anything else is a defect of ours, whose traceback goes into a file and of
+which the user is told in one sentence.
+"""
+
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from rich.console import Console
+
+from quorate.facts.errors import QuorateError
+from quorate_cli.cluster_folder import ERROR_LOG
+from quorate_cli.problem import Problem, words
+
+DEFECT_EXIT_CODE = 70
+INTERRUPT_EXIT_CODE = 128 + signal.SIGINT
+
+
+def run_guarded(work: Callable[[], None], folder: Path) -> NoReturn:
+    """Do `work`; the process ends here.  Tracebacks go into a file of `folder`."""
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGHUP, _stop)
+    try:
+        work()
+    except Problem as problem:
+        _say(str(problem))
+        sys.exit(problem.exit_code)
+    except QuorateError as error:
+        _say(str(error))
+        sys.exit(1)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        sys.exit(INTERRUPT_EXIT_CODE)
+    except Exception as error:  # nothing may reach a user as a traceback
+        _say(_keep(error, folder.absolute() / ERROR_LOG))
+        sys.exit(DEFECT_EXIT_CODE)
+    sys.exit(0)
+
+
+def _say(sentence: str) -> None:
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(f"quorate: {sentence}", style="red", markup=False)
+
+
+def _keep(error: Exception, log: Path) -> str:
+    """Write the traceback where it can be found; the sentence that says so."""
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, OSError):
+        what = f"{error.filename}: {words(error)}" if error.filename else words(error)
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a") as file:
+            file.write(f"{datetime.now(UTC).isoformat()} {' '.join(sys.argv)}\n")
+            file.write("".join(traceback.format_exception(error)))
+    except OSError as second:
+        return f"this should not have happened ({what}); {log} cannot be written: {words(second)}"
+    return f"this should not have happened ({what}); {log} has the details: please report it"
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)  # so that every `finally` runs on the way out
