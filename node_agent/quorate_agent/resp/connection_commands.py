@@ -27,6 +27,10 @@ _BAD_NAME = error(b"ERR Client names cannot contain spaces, newlines or special 
 _BAD_VERSION = error(b"ERR Protocol version is not an integer or out of range")
 _NO_PROTOCOL = error(b"NOPROTO unsupported protocol version")
 _ONE_DATABASE = error(b"ERR SELECT is not allowed in cluster mode")
+_DATABASE_MIN, _DATABASE_MAX = -(2**31), 2**31 - 1
+_DATABASE_OUT_OF_RANGE = error(
+    b"ERR value is out of range, value must between %d and %d" % (_DATABASE_MIN, _DATABASE_MAX)
+)
 _BAD_CLIENT_ID = error(b"ERR Invalid client ID")
 _WRONG_PASSWORD = error(b"WRONGPASS invalid username-password pair or user is disabled.")
 _CLIENT_TYPES = (b"normal", b"master", b"replica", b"slave", b"pubsub")
@@ -51,10 +55,12 @@ def quit_(session: Session, args: list[bytes]) -> bytes:
 
 
 def hello(session: Session, args: list[bytes]) -> bytes:
-    """HELLO [2 | 3 [AUTH user password] [SETNAME name]]: all of it or nothing"""
+    """HELLO [2 | 3 [AUTH user password] [SETNAME name]]
+
+    As in Redis the name stays when a later option is wrong; the version does not.
+    """
     connection = session.connection
     resp3 = connection.resp3
-    name: bytes | None = None
     if len(args) > 1:
         version = parse_integer(args[1])
         if version is None:
@@ -72,16 +78,14 @@ def hello(session: Session, args: list[bytes]) -> bytes:
                     return _WRONG_PASSWORD
                 at += 3
             elif option == b"SETNAME" and more >= 1:
-                name = args[at + 1]
-                if not _is_name(name):
+                if not _is_name(args[at + 1]):
                     return _BAD_NAME
+                connection.name = args[at + 1]
                 at += 2
             else:
                 option = until_nul(args[at])
                 return error(b"ERR Syntax error in HELLO option '%b'" % option)
     connection.resp3 = resp3
-    if name is not None:
-        connection.name = name
     return map_(
         (
             (bulk(b"server"), bulk(b"redis")),
@@ -108,8 +112,10 @@ def reset(session: Session, args: list[bytes]) -> bytes:
 def select(session: Session, args: list[bytes]) -> bytes:
     """SELECT 0"""
     database = parse_integer(args[1])
-    if database is None or not -(2**31) <= database < 2**31:
+    if database is None:
         return NOT_AN_INTEGER
+    if not _DATABASE_MIN <= database <= _DATABASE_MAX:
+        return _DATABASE_OUT_OF_RANGE
     return OK if database == 0 else _ONE_DATABASE
 
 

@@ -1,0 +1,108 @@
+"""Every way in which our replies may differ from those of Redis 7.0, each with its reason.
+
+A rule says for which commands it holds and how far the two replies may be apart.  What no rule
+allows has to be equal byte for byte.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from quorate_differential.raw_replies import reply_end
+
+Allows = Callable[[bytes, bytes], bool]
+
+CLOCK_SLACK_MS = 2_000
+_CONTAINERS = (b"client", b"cluster", b"command", b"config")
+
+
+@dataclass(frozen=True, slots=True)
+class Exemption:
+    """`allows(theirs, ours)` for commands whose name (and subcommand) is one of `names`."""
+
+    names: tuple[bytes, ...]
+    reason: str
+    allows: Allows
+
+
+def same_reply(args: Sequence[bytes], theirs: bytes, ours: bytes) -> bool:
+    """Whether our reply is Redis' reply, or differs only as an exemption allows."""
+    if theirs == ours:
+        return True
+    name = args[0].lower()
+    full = name + b" " + args[1].lower() if len(args) > 1 else name
+    return any(
+        rule.allows(theirs, ours) for rule in EXEMPTIONS if name in rule.names or full in rule.names
+    )
+
+
+def _integers_within(slack: int) -> Allows:
+    def allows(theirs: bytes, ours: bytes) -> bool:
+        both = re.fullmatch(rb":(\d+)\r\n:(\d+)\r\n", theirs + ours)
+        return both is not None and abs(int(both[1]) - int(both[2])) <= slack
+
+    return allows
+
+
+def _same_elements(theirs: bytes, ours: bytes) -> bool:
+    """A cursor 0 and the same keys in any order."""
+    return _elements(theirs) == _elements(ours)
+
+
+def _elements(reply: bytes) -> list[bytes]:
+    """Everything in the reply's arrays, sorted."""
+    found: list[bytes] = []
+    at = 0
+    while at < len(reply):
+        end = reply.find(b"\r\n", at) + 2
+        if reply[at : at + 1] != b"*":
+            end = reply_end(reply, at)
+        found.append(reply[at:end])
+        at = end
+    return sorted(found)
+
+
+def _without(pattern: bytes) -> Allows:
+    expression = re.compile(pattern)
+    return lambda theirs, ours: expression.sub(b"", theirs) == expression.sub(b"", ours)
+
+
+def _both_arrays(theirs: bytes, ours: bytes) -> bool:
+    return theirs[:1] == ours[:1] == b"*"
+
+
+def _same_shape(theirs: bytes, ours: bytes) -> bool:
+    """Equal but for digits and how many they are."""
+    return re.sub(rb"\d+", b"0", theirs) == re.sub(rb"\d+", b"0", ours)
+
+
+EXEMPTIONS = (
+    Exemption(
+        (b"pttl",),
+        "two servers look at the clock one after the other",
+        _integers_within(CLOCK_SLACK_MS),
+    ),
+    Exemption(
+        (b"ttl",),
+        "two servers look at the clock one after the other",
+        _integers_within(CLOCK_SLACK_MS // 1000),
+    ),
+    Exemption((b"time",), "two servers look at the clock one after the other", _same_shape),
+    Exemption((b"client id",), "each server numbers its connections itself", _same_shape),
+    Exemption(
+        (b"hello",),
+        "each server numbers its connections itself",
+        _without(rb"\$2\r\nid\r\n:\d+\r\n"),
+    ),
+    Exemption((b"scan",), "keys come in the order of each server's own tables", _same_elements),
+    Exemption(
+        (b"command",),
+        "all commands: we have those of strings, Redis has all",
+        _both_arrays,
+    ),
+    Exemption(
+        (b"command info",),
+        "SET carries a note on its key, prose that no client reads",
+        _without(rb"\$5\r\nnotes\r\n\$\d+\r\n[^\r]*\r\n|%4|%3|\*8|\*6"),
+    ),
+)

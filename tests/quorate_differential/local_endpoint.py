@@ -1,0 +1,106 @@
+"""The agent's commands without agent: one node, all slots, rows in dicts, in this process."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from quorate.facts.keyspace import key_partition, key_slot
+from quorate_agent.resp.cluster_view import ClusterNode, ClusterView
+from quorate_agent.resp.command import Scope, command_slot
+from quorate_agent.resp.connection import CommandParser
+from quorate_agent.resp.replies import CROSSSLOT, OK, integer
+from quorate_agent.resp.scan import ScanPositions
+from quorate_agent.resp.session import Connection, Session
+from quorate_agent.resp.table import resolve
+from quorate_agent.resp.view import DictView
+
+PARTITIONS = 16
+
+
+class LocalEndpoint:
+    """What an endpoint does with commands, in the order in which Redis does it.  An `Agent`."""
+
+    def __init__(self) -> None:
+        self.view = DictView()
+        self.scan_positions = ScanPositions()
+        self._open: list[Connection] = []
+        me = ClusterNode("node-1", "127.0.0.1", 7000)
+        self._cluster = ClusterView(me, (me,), (0,) * PARTITIONS)
+
+    def connect(self) -> Session:
+        """A new client connection."""
+        number = len(self._open) + 1
+        connection = Connection(number, f"127.0.0.1:{40000 + number}", "127.0.0.1:7000", 0)
+        self._open.append(connection)
+        return Session(connection, self)
+
+    def answer(self, session: Session, args: list[bytes]) -> bytes:
+        """The reply to one command."""
+        command = resolve(args)
+        if isinstance(command, bytes):
+            return command
+        self.view.now_ms = time.time_ns() // 1_000_000
+        if command.scope is Scope.KEYED:
+            if command_slot(command, args) < 0:
+                return CROSSSLOT
+            self.view.resp3 = session.connection.resp3
+            reply = command.handler(self.view, args)
+        else:
+            reply = command.handler(session, args)
+        if isinstance(reply, bytes):
+            return reply
+        if command.scope is Scope.FLUSH:
+            self.view.rows.clear()
+            return OK
+        return integer(0)  # WAIT: there are no other copies
+
+    def exchange(self, stream: bytes, chunk_bytes: int = 1 << 16) -> bytes:
+        """What a connection that sends `stream` gets back before it is closed."""
+        session = self.connect()
+        parser = CommandParser()
+        sent = []
+        for at in range(0, len(stream), chunk_bytes):
+            for args in parser.feed(stream[at : at + chunk_bytes]):
+                sent.append(self.answer(session, args))
+                if session.connection.closing:
+                    return b"".join(sent)
+            if parser.error is not None:
+                sent.append(parser.error)
+                break
+        return b"".join(sent)
+
+    # --- Agent -----------------------------------------------------------------------------------
+
+    def now_us(self) -> int:
+        return time.time_ns() // 1000
+
+    def cluster(self) -> ClusterView:
+        return self._cluster
+
+    def connections(self) -> Iterable[Connection]:
+        return self._open
+
+    def key_count(self) -> int:
+        return len(self._live())
+
+    def slot_key_count(self, slot: int) -> int:
+        return sum(key_slot(key) == slot for key in self._live())
+
+    def info(self) -> Mapping[str, Mapping[str, str | int]]:
+        return {}
+
+    def primaries(self) -> Sequence[int]:
+        return range(PARTITIONS)
+
+    def scan(
+        self, partition: int, after: bytes | None, rows_max: int
+    ) -> tuple[list[bytes], bytes | None]:
+        keys = sorted(
+            key
+            for key in self._live()
+            if key_partition(key, PARTITIONS) == partition and (after is None or key > after)
+        )
+        page = keys[:rows_max]
+        return page, page[-1] if len(keys) > rows_max else None
+
+    def _live(self) -> list[bytes]:
+        return [key for key in self.view.rows if self.view.get(key) is not None]
