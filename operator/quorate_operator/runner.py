@@ -44,6 +44,8 @@ _log = logging.getLogger("quorate.runner")
 
 WRITES_MAX = 16
 """Writes under way at a time: a lost node touches many shards, the API server has other clients."""
+GOODBYE = "bye"
+"""The code with which an endpoint refuses its peers when its process ends."""
 RETRY_S = 0.2
 RETRY_MAX_S = 2.0
 
@@ -412,7 +414,9 @@ class Runner(BaseHandler):
         node = link.data
         if node is not None and self._links.get(node) is link:
             del self._links[node]
-            self._step(lambda master: master.agent_disconnected(node, False, self._clock.now()))
+            # An agent that says goodbye is as gone as one whose host refuses connections.
+            gone = refused is not None and refused.code == GOODBYE
+            self._step(lambda master: master.agent_disconnected(node, gone, self._clock.now()))
 
     def on_gone(self, link: Link) -> None:
         """See Handler."""

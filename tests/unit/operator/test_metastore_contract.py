@@ -54,17 +54,27 @@ async def metastore(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIter
         raise NotImplementedError
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [(ZoneKey(UID), ZONE), (NodeKey("agent-1"), NODE), (SHARD, ROWS)]
-)
-async def test_what_was_written_is_read_back(metastore: Metastore, key: Key, value: Value) -> None:
+@pytest.mark.parametrize("kind", ["zone", "node", "shard"])
+async def test_what_was_written_is_read_back(metastore: Metastore, kind: str) -> None:
+    written: dict[str, tuple[Key, Value]] = {
+        "zone": (ZoneKey(UID), ZONE),
+        "node": (NodeKey("agent-1"), NODE),
+        "shard": (SHARD, ROWS),
+    }
+    key, value = written[kind]
+
     revision = await metastore.write(key, value, None)
 
     assert await metastore.read(key) == (value, revision)
 
 
 async def test_everything_is_loaded_at_once(metastore: Metastore) -> None:
-    written = {ZoneKey(UID): ZONE, NodeKey("agent-1"): NODE, SHARD: ROWS, ShardKey(UID, 0): ()}
+    written: dict[Key, Value] = {
+        ZoneKey(UID): ZONE,
+        NodeKey("agent-1"): NODE,
+        SHARD: ROWS,
+        ShardKey(UID, 0): (),
+    }
     for key, value in written.items():
         await metastore.write(key, value, None)
 
