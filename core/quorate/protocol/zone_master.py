@@ -214,15 +214,17 @@ class ZoneMaster:
             return
         if not self._stored:
             return
-        if not self.parts:
+        if len(self.parts) < self.record.partitions:
             self._place_first(now)
+        if not self.parts:
             return
         self._resend(now)
         whole = now.boot_ms - self._pass_ms >= FULL_PASS_MS
         if whole:
             self._pass_ms = now.boot_ms
             self._dirty.clear()
-            self._refresh_target(now)
+            if len(self.parts) == self.record.partitions:
+                self._refresh_target(now)
         partitions = sorted(self.parts) if whole else sorted(self._dirty)
         self._dirty.clear()
         for partition in partitions:
@@ -250,6 +252,13 @@ class ZoneMaster:
             self._decided[partition] = (decision.row, decision.reason)
 
     def _place_first(self, now: Now) -> None:
+        """Rows for partitions that have none and for which none is on its way: a second first row
+        of a partition would share its version with the other."""
+        missing = [
+            p for p in range(self.record.partitions) if p not in self.parts and not self._is_busy(p)
+        ]
+        if not missing:
+            return
         data_nodes = self._data_nodes(now)
         online = [node for node in data_nodes if node.online]
         if len(online) < self.record.replicas:
@@ -258,9 +267,12 @@ class ZoneMaster:
                 "copies need are online"
             )
             return
-        empty: list[tuple[str | None, ...]] = [()] * self.record.partitions
-        target = distribute_partitions(empty, online, self.record.replicas)
-        for partition, owners in enumerate(target.assignments):
+        current: list[tuple[str | None, ...]] = [()] * self.record.partitions
+        for partition, part in self.parts.items():
+            current[partition] = placed_voters(part.row.replicas, part.row.voter_nodes)
+        target = distribute_partitions(current, online, self.record.replicas)
+        for partition in missing:
+            owners = target.assignments[partition]
             holders = [self.nodes.holder(node) for node in owners]
             voters = tuple(Voter(holder.node, holder.store) for holder in holders if holder)
             row = PartitionRow(partition, 1, 1, holders[0], tuple(owners), voters)
