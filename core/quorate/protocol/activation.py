@@ -50,7 +50,8 @@ def step(replicas: Replicas, role: Primary, now: Now) -> None:
     _sync(replicas, role, now)
     if role.stage is Stage.ADOPTING and role.has_majority_adopted():
         role.stage = Stage.WAITING
-    if role.stage is Stage.WAITING and now.boot_ms >= role.lease_wait_until:
+    leases_over = role.hand_over or now.boot_ms >= role.lease_wait_until
+    if role.stage is Stage.WAITING and leases_over:
         role.stage = Stage.SERVING
         role.renew({n: replicas.leases.held_until(n) for n in role.peers})
         replicas.upkeep.survey(role.copy)

@@ -68,7 +68,9 @@ class Primary:
         "blocked",
         "copy",
         "fetched_rows",
+        "flushed",
         "frozen",
+        "hand_over",
         "holder",
         "joint",
         "joint_hwm",
@@ -102,10 +104,12 @@ class Primary:
         self.acked = 0
         self.waiters: deque[Waiter] = deque()
         self.pending: dict[bytes, int] = {}
+        self.flushed = 0
         self.turn: list[bytes] = []
         self.joint: Migration | None = None
         self.joint_hwm = 0
         self.frozen = ""
+        self.hand_over = False
         self.serving_until = 0
         self.since_ms = now_ms
         self.lease_wait_until = 0
@@ -199,7 +203,13 @@ class Primary:
         for key in waiter.keys:
             if key is not None:
                 self.pending[key] = counter
+            else:
+                self.flushed = counter
         self.waiters.append(waiter)
+
+    def is_pending(self, key: bytes) -> bool:
+        """Whether an answer about `key` must wait (with a Waiter): its row may yet be lost."""
+        return key in self.pending or self.flushed > self.acked
 
     def advance(self) -> list[Waiter]:
         """Recount acknowledgements; the waiters that may be answered, in counter order."""

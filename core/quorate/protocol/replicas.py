@@ -69,6 +69,21 @@ class Finished(NamedTuple):
     refused: list[Waiter]
 
 
+def _is_hand_over(before: PartitionRow, after: PartitionRow) -> bool:
+    """Whether `after` commits the migration of `before` and with it changes the primary.
+
+    The master prepares such a row only when the old primary, which was serving, has reported
+    Frozen: no lease of its term, or of an earlier one, is used any more.
+    """
+    migration = before.active
+    return (
+        migration is not None
+        and after.term == after.version == before.version + 1
+        and after.primary == migration.destination
+        and after.replicas == migration.replicas
+    )
+
+
 class Replicas:
     """All copies of one zone on one agent.  `table[partition]` is the newest committed row known,
     `primaries[partition]` the role when this agent has it."""
@@ -183,6 +198,7 @@ class Replicas:
                 self.touch(copy)
             return
         copy = self._copy(row.partition)
+        handed_over = copy.row is not None and _is_hand_over(copy.row, row)
         if row.version > copy.version:
             copy.set_row(row)
             self.touch(copy)
@@ -191,6 +207,10 @@ class Replicas:
             activation.step(self, role, now)
         elif row.primary == self.me and row.term >= copy.promise_term:
             self._begin_role(copy, row, carried, now)
+            role = self.roles.get(row.partition)
+            if handed_over and role is not None:
+                role.hand_over = True
+                activation.step(self, role, now)
         elif carried is not None:
             self.end_role(carried)
 
@@ -644,7 +664,7 @@ class Replicas:
     # --- what must hold --------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise InvariantError unless copies and roles fit together (I-2, the local half of I-4)."""
+        """Raise InvariantError unless copies and roles fit together (I-2, half of I-4)."""
         for copy in self.copies.values():
             copy.check()
         for partition, role in self.roles.items():
