@@ -160,12 +160,11 @@ class PartitionTally:
                     self.candidates.append(candidate)
 
     def add(self, other: "PartitionTally", candidates_max: int) -> None:
-        """Take in another tally of the same partition."""
+        """Take in another tally of the same partition; of the candidates the first by key."""
         self.settled += other.settled
         self.unsettled += other.unsettled
         self.differing += other.differing
-        room = max(candidates_max - len(self.candidates), 0)
-        self.candidates += other.candidates[:room]
+        self.candidates = sorted([*self.candidates, *other.candidates])[:candidates_max]
         if other.highest is not None:
             self._raise_highest(other.highest)
 

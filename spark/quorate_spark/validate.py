@@ -122,10 +122,12 @@ class Validation:
 
     def _compare_once(self, before: dict[int, Settled], scan_rows: RowScan) -> dict[int, Settled]:
         """One pass.  Answers the partitions that need another one; their reasons are kept."""
-        scanned = scan_rows({partition: _baseline(partition, s) for partition, s in before.items()})
+        scanned = scan_rows(
+            {partition: baseline_of(partition, s) for partition, s in before.items()}
+        )
         after = self._settle(before)
         findings: dict[int, Finding] = {}
-        with_candidates = sum(1 for result in scanned.values() if result.tally.differing)
+        with_candidates = sum(1 for r in scanned.values() if r.tally.differing and not r.problem)
         share = max(self._settings.rechecks_max // max(with_candidates, 1), 1)
         for partition, result in scanned.items():
             if partition not in after:
@@ -270,7 +272,8 @@ class Finding:
         )
 
 
-def _baseline(partition: int, settled: Settled) -> Baseline:
+def baseline_of(partition: int, settled: Settled) -> Baseline:
+    """What rows read from now on are measured against."""
     nodes = tuple(copy.node for copy in settled.copies)
     return Baseline(partition, nodes, settled.settled_upto)
 

@@ -119,7 +119,7 @@ class PlainRowScan:
                 except Unreadable as error:
                     problem = str(error)
                 self._between(copy)
-            for key, seen in rows_of.items():
+            for key, seen in sorted(rows_of.items()):
                 tally.count(key, seen, self._settings.rechecks_max)
             result[partition] = ScannedPartition(tally, problem)
         return result
