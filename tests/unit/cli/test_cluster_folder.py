@@ -1,0 +1,179 @@
+"""One folder, one cluster: another's folder, another's version, another's processes."""
+
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from quorate_cli.cluster_folder import (
+    FORMAT_VERSION,
+    OPERATOR,
+    AgentEntry,
+    ClusterEntry,
+    ClusterFolder,
+)
+from quorate_cli.dev_cluster import DevCluster
+from quorate_cli.problem import Problem
+from quorate_cli.process import identify, write_started
+
+ENTRY = ClusterEntry(FORMAT_VERSION, "main", (AgentEntry("agent-1", 7101),), 2, 7000, False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ClusterFolder:
+    """A cluster that is not running."""
+    folder = ClusterFolder(tmp_path / ".quorate")
+    folder.write(ENTRY)
+    return folder
+
+
+def test_an_entry_is_read_as_it_was_written(folder: ClusterFolder) -> None:
+    assert folder.exists()
+    assert folder.read() == ENTRY
+
+
+def test_a_folder_without_a_cluster_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(Problem, match=r"holds no cluster: make one with `quorate dev up`"):
+        ClusterFolder(tmp_path).read()
+
+
+def test_another_version_is_refused(folder: ClusterFolder) -> None:
+    folder.write(msgspec.structs.replace(ENTRY, format=99))
+
+    with pytest.raises(Problem, match="format is 99, this version writes 1"):
+        folder.read()
+
+
+def test_a_damaged_entry_is_named(folder: ClusterFolder) -> None:
+    (folder.path / "cluster.json").write_text('{"format": 1, "cluster": ')
+
+    with pytest.raises(Problem, match=r"cluster\.json is damaged"):
+        folder.read()
+
+
+def test_a_cluster_is_not_made_in_a_folder_that_holds_something_else(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+
+    with pytest.raises(Problem, match=r"not a cluster's and not empty \(it holds thesis\.txt\)"):
+        ClusterFolder(tmp_path).check_free()
+
+
+def test_a_cluster_may_be_made_around_the_folder_of_another(tmp_path: Path) -> None:
+    ClusterFolder(tmp_path / "demo").write(ENTRY)
+
+    ClusterFolder(tmp_path).check_free()
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(Problem, match="is a file: name a folder"):
+        ClusterFolder(tmp_path / "file").check_free()
+
+
+def test_two_commands_do_not_change_a_cluster_at_once(folder: ClusterFolder) -> None:
+    with (
+        folder.locked(),
+        pytest.raises(Problem, match="another `quorate dev` command is at work"),
+        ClusterFolder(folder.path).locked(),
+    ):
+        pass
+
+    with folder.locked():
+        pass
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with (
+        pytest.raises(Problem, match=r"cannot be written: .*name another with --folder"),
+        ClusterFolder(tmp_path / "file" / "inside").locked(),
+    ):
+        pass
+
+
+def test_a_dead_pid_file_names_no_process(folder: ClusterFolder) -> None:
+    me = identify(os.getpid(), str(folder.path))
+    write_started(folder.pid_file("agent-1"), msgspec.structs.replace(me, mark="long ago"))
+
+    assert folder.process("agent-1") is None
+    assert folder.process(OPERATOR) is None
+
+
+def test_a_copied_folder_does_not_claim_the_processes_of_the_original(
+    folder: ClusterFolder, tmp_path: Path
+) -> None:
+    write_started(folder.pid_file("agent-1"), identify(os.getpid(), str(folder.path)))
+    shutil.copytree(folder.path, tmp_path / "copy")
+
+    assert folder.process("agent-1") is not None
+    assert ClusterFolder(tmp_path / "copy").process("agent-1") is None
+
+
+def test_an_address_of_an_earlier_process_is_not_believed(folder: ClusterFolder) -> None:
+    write_started(folder.pid_file("agent-1"), identify(os.getpid(), str(folder.path)))
+    folder.data("agent-1").mkdir(parents=True)
+    said = {"name": "agent-1", "host": "127.0.0.1", "peer_port": 7101, "admin_port": 7201}
+    file = folder.data("agent-1") / "agent.json"
+
+    file.write_bytes(msgspec.json.encode({"pid": os.getpid() + 1, **said}))
+    assert folder.agent_address("agent-1") is None
+
+    file.write_bytes(msgspec.json.encode({"pid": os.getpid(), **said}))
+    address = folder.agent_address("agent-1")
+    assert address is not None
+    assert address.peer_port == 7101
+
+
+def test_deleting_a_cluster_leaves_what_is_not_its_own(folder: ClusterFolder) -> None:
+    ClusterFolder(folder.path / "demo").write(ENTRY)
+    folder.data("agent-1").mkdir(parents=True)
+
+    folder.delete()
+
+    assert sorted(path.name for path in folder.path.iterdir()) == ["demo"]
+
+
+class TestCommandsThatCannotBe:
+    """Each says what is there and what to do instead."""
+
+    def cluster(self, folder: ClusterFolder) -> DevCluster:
+        return DevCluster(folder, lambda text: None)
+
+    def test_another_name_for_the_cluster_of_a_folder(self, folder: ClusterFolder) -> None:
+        with pytest.raises(Problem, match="belongs to cluster main, not other"):
+            self.cluster(folder).up(cluster="other")
+
+    def test_another_number_of_agents(self, folder: ClusterFolder) -> None:
+        with pytest.raises(
+            Problem, match="has 1 agents, not 5: change that with `quorate dev add`"
+        ):
+            self.cluster(folder).up(agents=5)
+
+    @pytest.mark.parametrize("count", [0, -1, 65])
+    def test_a_number_of_agents_out_of_bounds(self, tmp_path: Path, count: int) -> None:
+        with pytest.raises(Problem, match=f"--agents {count}: write a number from 1 to 64"):
+            self.cluster(ClusterFolder(tmp_path / "new")).up(agents=count)
+
+    def test_a_name_that_cannot_be(self, tmp_path: Path) -> None:
+        with pytest.raises(Problem, match="--name 'Main!': write lower-case letters"):
+            self.cluster(ClusterFolder(tmp_path / "new")).up(cluster="Main!")
+
+    def test_killing_what_is_not_running(self, folder: ClusterFolder) -> None:
+        with pytest.raises(Problem, match="agent-1 is not running: start it with"):
+            self.cluster(folder).kill("agent-1")
+
+    def test_killing_what_is_not_known(self, folder: ClusterFolder) -> None:
+        with pytest.raises(Problem, match="'agent-9' is not of cluster main: there are operator,"):
+            self.cluster(folder).kill("agent-9")
+
+    def test_removing_while_the_operator_is_down(self, folder: ClusterFolder) -> None:
+        with pytest.raises(Problem, match=r"the operator of folder .* is not running"):
+            self.cluster(folder).remove("agent-1", 1, lambda first, left: None)
+
+    def test_down_twice_is_down(self, folder: ClusterFolder) -> None:
+        self.cluster(folder).down()
+        self.cluster(folder).down()

@@ -1,0 +1,204 @@
+"""What a user sees when something is wrong: one sentence, an exit code, never a traceback."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from quorate_cli.__main__ import main
+from quorate_cli.guard import DEFECT_EXIT_CODE
+from quorate_cli.operator_api import NotReady, NotThere, OperatorApi, parse_server
+from quorate_cli.problem import Problem
+from quorate_cli.validation import check_java
+
+Say = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Say]:
+    """The command in an empty folder, in this process: its exit code and its errors."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    monkeypatch.chdir(tmp_path)
+
+    def run_here(command: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["quorate", *command.split()])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), capsys.readouterr().err
+
+    yield run_here
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command, as a user types it."""
+    return subprocess.run(
+        [sys.executable, "-m", "quorate_cli", *arguments],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture
+def pythonpath() -> str:
+    """Ours, for processes that are started elsewhere."""
+    return os.pathsep.join(path for path in sys.path if path)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("status", "holds no cluster: make one with `quorate dev up`"),
+        ("dev down", "holds no cluster"),
+        ("dev kill agent-1", "holds no cluster"),
+        ("get zones", "holds no cluster"),
+        ("get pods", "kind 'pods' is not known"),
+        ("apply -f none.yaml", "-f none.yaml cannot be read: no such file or directory"),
+        ("status --server nowhere", "--server 'nowhere' is not an address: write host:port"),
+        ("dev up --agents 0", "--agents 0: write a number from 1 to 64"),
+    ],
+)
+def test_a_mistake_is_one_sentence(say: Say, command: str, said: str) -> None:
+    code, errors = say(command)
+
+    assert code == 1
+    assert said in " ".join(errors.split())
+    assert errors.startswith("quorate: ")
+    assert "Traceback" not in errors
+
+
+def test_validation_that_cannot_begin_never_says_that_copies_differ(say: Say) -> None:
+    code, errors = say("validate books")
+
+    assert code == 2
+    assert "holds no cluster" in errors
+
+
+def test_a_defect_of_ours_is_one_sentence_and_a_file(tmp_path: Path, pythonpath: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import quorate_cli.cluster_folder as f\n"
+        "def broken(self): raise ZeroDivisionError('by planting')\n"
+        "f.ClusterFolder.read = broken\n"
+    )
+
+    ran = run("status", cwd=tmp_path, PYTHONPATH=f"{tmp_path}{os.pathsep}{pythonpath}")
+
+    assert ran.returncode == DEFECT_EXIT_CODE
+    log = tmp_path / ".quorate" / "quorate-error.log"
+    assert "should not have happened (ZeroDivisionError: by planting)" in ran.stderr
+    assert str(log) in "".join(ran.stderr.split("\n"))
+    assert "Traceback" not in ran.stderr
+    assert "Traceback" in log.read_text()
+
+
+class _Answers(BaseHTTPRequestHandler):
+    """Answers with what the path asks for: /STATUS/TEXT."""
+
+    def do_GET(self) -> None:
+        _, status, text = self.path.split("/", 2)
+        body = text.encode() if text == "garbage" else json.dumps({"message": text}).encode()
+        self.send_response(int(status))
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def api() -> Iterator[OperatorApi]:
+    """A server that answers anything."""
+    server = HTTPServer(("127.0.0.1", 0), _Answers)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield OperatorApi("127.0.0.1", server.server_port, timeout_s=5)
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "said"),
+    [
+        ("/404/zone-gone", NotThere, "zone-gone"),
+        ("/422/bad-field", Problem, "bad-field"),
+        ("/503/not-yet", NotReady, "not-yet"),
+        ("/500/broken", Problem, "failed at GET /500/broken: broken; its log says why"),
+        ("/200/garbage", Problem, "what this version does not understand"),
+    ],
+)
+def test_what_the_operator_refuses_reaches_the_user_in_its_words(
+    api: OperatorApi, path: str, kind: type[Problem], said: str
+) -> None:
+    with pytest.raises(kind) as raised:
+        api.get(path, dict[str, int])
+
+    assert said in str(raised.value)
+
+
+def test_an_operator_that_is_not_there_says_how_to_start_it() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        api = OperatorApi("127.0.0.1", unused.getsockname()[1])
+
+        with pytest.raises(Problem, match=r"cannot be reached \(connection refused\): start it"):
+            api.get("/status", dict[str, int])
+
+
+def test_an_operator_that_does_not_answer_leaves_the_outcome_unknown() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        api = OperatorApi("127.0.0.1", silent.getsockname()[1], timeout_s=0.1)
+
+        with pytest.raises(Problem, match=r"within 0\.1 s; whether it was done is unknown"):
+            api.put("/x", {}, dict[str, int])
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:0", "host:65536", "host:x"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(Problem, match="is not an address: write host:port"):
+        parse_server(text)
+
+
+def test_an_address_may_be_of_ipv6() -> None:
+    api = parse_server("[::1]:7600")
+
+    assert (api.host, api.port) == ("::1", 7600)
+
+
+def test_without_java_everything_but_spark_works(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(Problem, match=r"no java on PATH: .*Java 17 or later") as raised:
+        check_java()
+
+    assert raised.value.exit_code == 2
+
+
+def test_a_java_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+
+    with pytest.raises(Problem, match=f"{java} is of version 11: .*needs Java 17"):
+        check_java()
