@@ -11,12 +11,15 @@ fractions of copies could be spread evenly and flows with whole bounds have whol
 from collections import deque
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
-from itertools import pairwise
 
+from quorate.facts.errors import InvariantError
 from quorate.planning.quotas import Spread
 
 NOBODY = -1
-NEVER = -(1 << 30)
+Link = tuple[int, int, int]
+"""(giver, partition, taker): one copy changes hands."""
+Vertex = tuple[int, int, int]
+"""(node, partition, failure domain), what does not apply being NOBODY."""
 
 
 class Placement:
@@ -31,6 +34,7 @@ class Placement:
         "_copies",
         "_domains",
         "_led",
+        "_let_go",
         "_primary_quotas",
         "_spread",
         "_spread_is_free",
@@ -54,6 +58,7 @@ class Placement:
         self.owned: list[dict[int, None]] = [{} for _ in quotas]
         self._primary_quotas = primary_quotas
         self._led = [0] * len(quotas)
+        self._let_go: dict[int, None] = {}  # partitions with owners that cannot all stay
         self._domains = domains
         self._spread = spread
         self._spread_is_free = len(spread.at_most) == len(quotas)  # every node its own domain
@@ -64,7 +69,7 @@ class Placement:
             for node in nodes:
                 self.room[node] -= 1
         for partition, nodes in enumerate(before):
-            owners = self._stay(nodes)
+            owners = self._stay(partition, nodes)
             self.owners.append(owners)
             for node in owners:
                 self.owned[node][partition] = None
@@ -73,7 +78,7 @@ class Placement:
             if primary != NOBODY:
                 self._led[primary] += 1
 
-    def _stay(self, nodes: Sequence[int]) -> list[int]:
+    def _stay(self, partition: int, nodes: Sequence[int]) -> list[int]:
         """Who of a partition's owners stays: all, unless they are too many or too near together.
 
         Then the primary, and those first that are due most.
@@ -87,15 +92,36 @@ class Placement:
                 owners.append(node)
             else:
                 self.room[node] += 1
+                self._let_go[partition] = None
         owners.sort(key=nodes.index)
         return owners
 
     def fill(self) -> None:
         """Fill the free places, then even out."""
+        if self._let_go:
+            self._take_back()
         for partition in self._fill_directly():
             self._fill_by_chain(partition)
         self._hand_over_directly()
         self._hand_over_by_chains()
+
+    def _take_back(self) -> None:
+        """Exchange who was let go for who stays, where that evens out at no cost."""
+        for partition in self._let_go:
+            owners = self.owners[partition]
+            while len(owners) < self._copies:
+                starts = {node: 0 for node in self.kept[partition] if self._fits(owners, node)}
+                first, links = self._cheapest_long_chain(starts, only_free=True)
+                if first == NOBODY:
+                    break
+                self._put(partition, first)
+                self._follow(links)
+        for node in range(len(self.room)):
+            while self.room[node] < 0:
+                first, links = self._cheapest_long_chain({node: 0}, only_free=True)
+                if first == NOBODY:
+                    break
+                self._follow(links)
 
     def _fits(self, owners: Sequence[int], node: int, leaver: int = NOBODY) -> bool:
         """Whether `node` may join `owners` once `leaver` is out: distinct nodes, even spread."""
@@ -221,96 +247,119 @@ class Placement:
         """Fill the places left: some node takes one above its quota and hands another copy on."""
         owners = self.owners[partition]
         while len(owners) < self._copies:
-            starts = [node for node in range(len(self.room)) if self._fits(owners, node)]
-            chain = self._cheapest_chain(
-                {node: int(node not in self.kept[partition]) for node in starts}
-            )
-            if not chain:
+            kept = self.kept[partition]
+            starts = {
+                node: int(node not in kept)
+                for node in range(len(self.room))
+                if self._fits(owners, node)
+            }
+            first, links = self._cheapest_chain(starts)
+            if first == NOBODY:
                 return
-            self._put(partition, chain[0][0])
-            self._follow(chain)
+            self._put(partition, first)
+            self._follow(links)
 
     def _hand_over_by_chains(self) -> None:
         """Even out what direct steps could not."""
         for node in range(len(self.room)):
-            attempts = 0
-            while self.room[node] < 0 and attempts < len(self.owners):
-                attempts += 1
-                chain = self._cheapest_chain({node: 0})
-                if not chain:
+            while self.room[node] < 0:
+                first, links = self._cheapest_chain({node: 0})
+                if first == NOBODY:
                     break
-                self._follow(chain)
+                self._follow(links)
 
-    def _follow(self, chain: list[tuple[int, int]]) -> None:
-        """Carry out a chain [(node, partition it gives up), ..., (last node, NOBODY)].
-
-        Two links through one partition may bar each other; then the rest waits for another chain.
-        """
-        for (giver, partition), (taker, _) in pairwise(chain):
-            if not self._fits(self.owners[partition], taker, giver):
-                return
+    def _follow(self, links: Sequence[Link]) -> None:
+        """Carry out the links (giver, partition, taker) of a chain; together they fit."""
+        for giver, partition, taker in links:
             self._put(partition, taker, giver)
 
-    def _cheapest_chain(self, starts: dict[int, int]) -> list[tuple[int, int]]:
-        """The chain from one of `starts` (node: cost so far) to a node with room; [] when none.
+    def _cheapest_chain(self, starts: dict[int, int]) -> tuple[int, list[Link]]:
+        """The first node and the links of a chain from one of `starts` to a node with room.
 
-        Shortest path by label correction: undoing a new copy earns back its cost.  One new copy is
-        the least that a chain can cost, so the search ends when it has found that.
+        `starts[node]` is what it costs that this node gets a copy more.  One new copy is the least
+        a chain can cost in all, so the first chain found at that price will do; most are one link
+        long.  (NOBODY, []) when no node with room can be reached.
         """
-        cost = dict(starts)
-        came: dict[int, tuple[int, int]] = {}
         goals = [node for node, free in enumerate(self.room) if free > 0]
-        at_once = [node for node in goals if node in starts]
-        if at_once:
-            return [(min(at_once, key=lambda node: (starts[node], node)), NOBODY)]
-        best = self._relax(list(starts), goals, cost, came, stop_at=1)
-        if best == NOBODY:
-            everybody = list(range(len(self.room)))
-            queue = deque(starts)
-            rounds = 0
-            while queue and rounds < 4 * len(everybody):
-                rounds += 1
-                node = queue.popleft()
-                known = dict(cost)
-                best = self._relax([node], everybody, cost, came, stop_at=NEVER)
-                queue.extend(
-                    other
-                    for other in everybody
-                    if other in cost and cost[other] != known.get(other) and other not in queue
-                )
-            reached = [node for node in goals if node in cost]
-            if not reached:
-                return []
-            best = min(reached, key=lambda node: (cost[node], node))
-        chain = [(best, NOBODY)]
-        while chain[0][0] in came:
-            giver, partition = came[chain[0][0]]
-            if len(chain) > len(self.room):
-                return []
-            chain.insert(0, (giver, partition))
-        return chain
-
-    def _relax(
-        self,
-        givers: Sequence[int],
-        takers: Sequence[int],
-        cost: dict[int, int],
-        came: dict[int, tuple[int, int]],
-        stop_at: int,
-    ) -> int:
-        """Improve the takers' costs by one step from the givers; a taker reached at `stop_at`."""
-        for giver in givers:
-            start = cost[giver]
+        for node in goals:
+            if starts.get(node, 2) <= 1:
+                return node, []
+        for giver, price in starts.items():
             for partition in self.owned[giver]:
                 kept, owners = self.kept[partition], self.owners[partition]
-                leaving = start - (giver not in kept)
-                for taker in takers:
-                    price = leaving + (taker not in kept)
-                    if price >= cost.get(taker, price + 1):
-                        continue
-                    if self._fits(owners, taker, giver):
-                        cost[taker] = price
-                        came[taker] = (giver, partition)
-                        if price <= stop_at:
-                            return taker
-        return NOBODY
+                left = price - (giver not in kept)
+                for taker in goals:
+                    if left + (taker not in kept) <= 1 and self._fits(owners, taker, giver):
+                        return giver, [(giver, partition, taker)]
+        return self._cheapest_long_chain(starts)
+
+    def _cheapest_long_chain(
+        self, starts: dict[int, int], only_free: bool = False
+    ) -> tuple[int, list[Link]]:
+        """The same by shortest path in the residual flow network, with label correction.
+
+        Vertices are (node, NOBODY, NOBODY), (NOBODY, partition, domain) and, for a copy that
+        changes its failure domain, (NOBODY, partition, NOBODY).  Every chain carried out was a
+        cheapest one, so no cycle is negative.  `only_free`: chains that cost nothing, which can
+        only lead through partitions that had to let an owner go.
+        """
+        spread, domains = self._spread, self._domains
+        members: list[list[int]] = [[] for _ in spread.at_most]
+        for node, domain in enumerate(domains):
+            members[domain].append(node)
+        cost = {(node, NOBODY, NOBODY): price for node, price in starts.items()}
+        came: dict[Vertex, Vertex] = {}
+        queue = deque(cost)
+        queued = set(cost)
+        best: Vertex | None = None
+
+        def reach(vertex: Vertex, price: int) -> None:
+            if price < cost.get(vertex, price + 1) and not (only_free and price > 0):
+                cost[vertex] = price
+                came[vertex] = at
+                if vertex not in queued:
+                    queued.add(vertex)
+                    queue.append(vertex)
+
+        while queue:
+            at = queue.popleft()
+            queued.discard(at)
+            price = cost[at]
+            node, partition, domain = at
+            if node != NOBODY:
+                if price < -len(domains):
+                    raise InvariantError(f"copies of {self.kept} were not placed cheaply")
+                if self.room[node] > 0 and (best is None or price < cost[best]):
+                    best = at
+                    if price <= 1:
+                        break
+                for partition in self.owned[node]:
+                    if not only_free or partition in self._let_go:
+                        gain = node not in self.kept[partition]
+                        reach((NOBODY, partition, domains[node]), price - gain)
+                continue
+            owners, kept = self.owners[partition], self.kept[partition]
+            inside = [domains[owner] for owner in owners]
+            if domain != NOBODY:
+                for taker in members[domain]:
+                    if taker not in owners:
+                        reach((taker, NOBODY, NOBODY), price + (taker not in kept))
+                if inside.count(domain) > spread.at_least[domain]:
+                    reach((NOBODY, partition, NOBODY), price)
+            else:
+                for other, most in enumerate(spread.at_most):
+                    if inside.count(other) < most:
+                        reach((NOBODY, partition, other), price)
+
+        if best is None:
+            return NOBODY, []
+        links: list[Link] = []
+        while best in came:
+            taker = best[0]
+            before = came[best]
+            partition = before[1]
+            while before[0] == NOBODY:
+                before = came[before]
+            links.insert(0, (before[0], partition, taker))
+            best = before
+        return best[0], links
