@@ -319,6 +319,7 @@ class ZoneMaster:
             tuple((n.name, n.weight, n.failure_domain, n.online) for n in nodes),
             self.record.replicas,
             tuple(n for n in sorted(self._master.agents) if self.nodes.leaving(n)),
+            tuple(n.name for n in nodes if self.nodes.holder(n.name) is None),
         )
         if signature == self._signature or not any(node.online for node in nodes):
             return
