@@ -28,7 +28,7 @@ INLINE_BYTES_MAX = 64 * 1024
 # A string longer than this is gathered piece by piece instead of joined with every chunk.
 _GATHERED_BYTES_MIN = 16 * 1024
 
-_STAR, _DOLLAR = b"*$"
+_STAR, _NEWLINE = b"*\n"
 _COUNTS = {b"*%d" % count: count for count in range(1, 128)}
 _LENGTHS = {b"$%d" % length: length for length in range(1024)}
 # hiredis gets no header of more than two digits: what it reserves for one stays below a kilobyte.
@@ -112,6 +112,10 @@ class CommandParser:
                 self._keep_line(data, at, end)
                 return
             header = data[at:end]
+            if 0 in header:
+                # As in Redis, whose lines are C strings, a line with a NUL never ends.
+                self._keep_line(data, at, -1)
+                return
             if self._left == 0:
                 count = _COUNTS.get(header) or parse_integer(header[1:])
                 if count is None or count > ARGUMENTS_MAX:
@@ -157,7 +161,7 @@ class CommandParser:
     def _checked_length(self, header: bytes) -> int | None:
         """The length that an uncommon header of a string gives; None: it was refused."""
         if header[:1] != b"$":
-            self._refuse(b"expected '$', got '%b'" % header[:1])
+            self._refuse(b"expected '$', got '%b'" % (header[:1] or b"\r"))
             return None
         length = parse_integer(header[1:])
         if length is None or not 0 <= length <= BULK_BYTES_MAX:
@@ -184,7 +188,7 @@ class CommandParser:
     def _read_inline(self, data: bytes, at: int, commands: list[list[bytes]]) -> int:
         """Read one line as a command; where the next thing starts, negative: nowhere."""
         end = data.find(b"\n", at, at + INLINE_BYTES_MAX)
-        if end < 0:
+        if end < 0 or data.find(b"\0", at, end) >= 0:
             if len(data) - at >= INLINE_BYTES_MAX:
                 self._refuse(b"too big inline request")
             else:
@@ -242,6 +246,8 @@ def _quickly(data: bytes) -> list[list[bytes]] | None:
         reader.feed(data)
         gets = reader.gets
         while (command := gets()) is not _MORE:
+            if not command:
+                break
             commands.append(command)
             for argument in command:
                 if type(argument) is not bytes:
@@ -251,8 +257,9 @@ def _quickly(data: bytes) -> list[list[bytes]] | None:
             break
         else:
             # Every array consumed its own `*`; so with none left over no array was begun inside
-            # another or at the end, and with no bytes left over nothing else was begun either.
-            if data.count(b"*") == len(commands) and not reader.has_data():
+            # another or at the end.  With no bytes left over nothing else was begun either, but
+            # for a kind (`$`) at the very end, which hiredis consumes by itself.
+            if data.count(b"*") == len(commands) and data[-1] == _NEWLINE and not reader.has_data():
                 return commands
     except (hiredis.HiredisError, TypeError, ValueError, MemoryError):
         pass  # not a stream of commands, or not one that a client may send

@@ -2,13 +2,14 @@
 
 import re
 
-_SPACES = b" \t\n\v\f\r"
+_SPACES = b" \t\n\v\f\r"  # between words
+_ENDS = b" \t\n\r"  # of a word that is not quoted
 _ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
 # In double quotes: \xHH, or any escaped byte; in single quotes only the quote itself is escaped.
 _DOUBLE = re.compile(rb'"((?:\\.|[^"\\])*)"(?=[ \t\n\v\f\r]|$)', re.DOTALL)
 _SINGLE = re.compile(rb"'((?:\\'|[^'])*)'(?=[ \t\n\v\f\r]|$)", re.DOTALL)
 _ESCAPE = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
-_PLAIN = re.compile(rb"[^ \t\n\v\f\r\"']+")
+_PLAIN = re.compile(rb"[^ \t\n\r\"']+")
 
 
 class SplitRefused(Exception):
@@ -26,7 +27,7 @@ def split_words(line: bytes) -> list[bytes]:
         if at >= len(line):
             return words
         word = b""
-        while at < len(line) and line[at] not in _SPACES:
+        while at < len(line) and line[at] not in _ENDS:
             if found := _PLAIN.match(line, at):
                 word += found.group()
             elif found := _DOUBLE.match(line, at):

@@ -1,6 +1,5 @@
 """Our replies beside those of a real Redis: the same random streams, compared byte by byte."""
 
-from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -10,19 +9,11 @@ from quorate_differential.command_streams import random_command
 from quorate_differential.exemptions import same_reply
 from quorate_differential.local_endpoint import LocalEndpoint
 from quorate_differential.raw_replies import RawConnection
-from quorate_differential.redis_process import redis_process
 
 pytestmark = pytest.mark.needs("redis-server")
 
 STREAMS = 40
 COMMANDS = 400
-EXPIRY_S = 10.0
-
-
-@pytest.fixture(scope="module")
-def redis_port(needs: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with redis_process(tmp_path_factory.mktemp("redis")) as port:
-        yield port
 
 
 def _compared(
