@@ -82,8 +82,8 @@ class CommandParser:
         commands = []
         if self._skip or self._bulk_left:
             at = self._gather(data)
-            if at < len(data):
-                self._read(data, at, commands)
+            if not self._skip and not self._bulk_left:
+                self._read(data, at, commands)  # even of nothing: it may end the command
             return commands
         data, self._rest = self._rest + data, b""
         self._read(data, 0, commands)
