@@ -50,7 +50,6 @@ class Fill:
         "_full_done",
         "_need",
         "_need_first",
-        "_prefix",
         "_settings",
         "_space",
         "bytes_done",
@@ -86,9 +85,9 @@ class Fill:
         self._full_done = False
         self.undo: set[bytes] = set()
         self.undo_rows: dict[bytes, Row | None] = {}
-        self._prefix = copy.lineage.agreed_prefix(self.lineage, copy.lwm)
-        if copy.lwm > self._prefix:
-            touched = copy.touched_keys(self._prefix + 1, copy.lwm)
+        prefix = self._prefix()
+        if copy.lwm > prefix:
+            touched = copy.touched_keys(prefix + 1, copy.lwm)
             if touched is None:
                 self._go_full(FullReason.DIVERGENT)
             else:
@@ -123,8 +122,12 @@ class Fill:
             self.copy.storage.drop_space(self.copy.partition, self.generation)
             self._space = None
 
+    def _prefix(self) -> int:
+        """Up to here the copy's rows are valid; it grows as updates of known terms are applied."""
+        return self.copy.lineage.agreed_prefix(self.lineage, self.copy.lwm)
+
     def _base(self) -> int:
-        return self._chunk_floor if self.is_full else self._prefix
+        return self._chunk_floor if self.is_full else self._prefix()
 
     def missing(self) -> list[tuple[int, int]]:
         """Ranges of updates still to be asked for."""
@@ -144,12 +147,12 @@ class Fill:
         return not (self.undo - self.undo_rows.keys()) and not self.missing()
 
     def finish(self) -> None:
-        """Adopt the term, in the turn's batch; nothing to do when the gap of an adopted copy closed."""
+        """Adopt the term, in the turn's batch; nothing to do when only a gap was to be closed."""
         if not self.is_full and self.copy.last_term == self.term:
             return
         full = (self.generation, self._chunk_floor) if self.is_full else None
         self._space = None
-        self.copy.adopt(self.lineage, self._prefix, self.undo_rows, full)
+        self.copy.adopt(self.lineage, self._prefix(), self.undo_rows, full)
 
     def ask(self, zone: str, now_ms: int) -> list[tuple[str, Message]]:
         """What to ask next; nothing while an answer is awaited."""
