@@ -187,17 +187,16 @@ class Runner(BaseHandler):
             try:
                 term = await self._metastore.acquire_master_term()
                 stored = await self._metastore.load()
+                _check(stored)
                 break
+            except InvariantError as error:
+                self._break(error)
+                return
             except Unavailable as error:
                 self.problem = f"the metastore cannot be read: {error}"
                 _log.warning("cluster %s: %s", self.cluster, self.problem)
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, RETRY_MAX_S)
-        try:
-            _check(stored)
-        except InvariantError as error:
-            self._break(error)
-            return
         if self._stopped:
             return
         now = self._clock.now()
@@ -311,6 +310,9 @@ class Runner(BaseHandler):
             try:
                 with self._metrics.write_seconds.time():
                     revision = await self._metastore.write(key, value, self._revisions.get(key))
+            except InvariantError as error:
+                self._break(error)
+                return
             except (Conflict, OutcomeUnknown) as error:
                 outcome = "conflict" if isinstance(error, Conflict) else "unknown"
                 self._metrics.writes.labels(outcome).inc()
@@ -327,6 +329,9 @@ class Runner(BaseHandler):
             try:
                 stored = await self._metastore.read(key)
                 break
+            except InvariantError as error:
+                self._break(error)
+                return
             except Unavailable as error:
                 _log.warning("cluster %s: %s cannot be read: %s", self.cluster, key, error)
                 await asyncio.sleep(delay)

@@ -10,7 +10,11 @@ from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import StorageKind, SyncWrites, ZoneRecord
 from quorate.protocol.metastore import Conflict, Key, Metastore, NodeKey, ShardKey, Value, ZoneKey
+from quorate_control_plane.control_plane import ControlPlane
 from quorate_operator.embedded_store import EmbeddedStore
+from quorate_operator.kube_access import read_kubeconfig
+from quorate_operator.kube_api import KubeApi
+from quorate_operator.metastore_kubernetes import KubernetesMetastore
 from quorate_operator.metastore_memory import MemoryMetastore
 from quorate_operator.metastore_sqlite import SqliteMetastore
 
@@ -51,7 +55,11 @@ async def metastore(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIter
         yield SqliteMetastore(store, "main")
         await store.close()
     else:
-        raise NotImplementedError
+        control_plane: ControlPlane = request.getfixturevalue("control_plane")
+        api = KubeApi(read_kubeconfig(control_plane.kubeconfig), None)
+        namespace = request.getfixturevalue("namespace")
+        yield KubernetesMetastore(api, namespace, "main", "")
+        await api.close()
 
 
 @pytest.mark.parametrize("kind", ["zone", "node", "shard"])

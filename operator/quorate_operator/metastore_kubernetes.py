@@ -1,0 +1,212 @@
+"""The metastore in custom resources: PartitionTable and StorageNode objects of one namespace.
+
+Compare-and-set is the API server's own, by resourceVersion.  Objects are named by the zone's uid,
+so that a zone of the same name never meets the rows of an earlier one.  A shard belongs to its
+Zone, the head and the nodes belong to the StorageCluster: the head outlives the Zone until every
+agent, also one that is away, has removed its data.
+"""
+
+from typing import Any
+
+from quorate.facts.errors import InvariantError, WireError
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.metastore import (
+    Conflict,
+    Key,
+    NodeKey,
+    OutcomeUnknown,
+    Revision,
+    ShardKey,
+    Stored,
+    Unavailable,
+    Value,
+    ZoneKey,
+)
+from quorate.wire.partition_table import (
+    PartitionTable,
+    PartitionTableSpec,
+    ZoneRef,
+    accepted_zone,
+    partition_row,
+    stored_row,
+    zone_record,
+)
+from quorate.wire.resource import API_VERSION, Part
+from quorate.wire.storage_cluster import StorageCluster
+from quorate.wire.storage_node import StorageNode, node_record, node_spec
+from quorate.wire.zone import ObjectName, Zone
+from quorate_operator import names
+from quorate_operator.kube_api import ApiRefused, ApiUnclear, Json, KubeApi, MandateLost, path_of
+
+_TERM_ATTEMPTS = 20
+
+
+class KubernetesMetastore:
+    """Records of `cluster`.  `cluster_uid` empty: objects belong to nobody (for tests)."""
+
+    def __init__(self, api: KubeApi, namespace: str, cluster: str, cluster_uid: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._cluster = cluster
+        self._cluster_uid = cluster_uid
+        self._zone_names: dict[str, str] = {}
+
+    async def acquire_master_term(self) -> int:
+        """See Metastore.  One counter per namespace; it outlives clusters of the same name."""
+        collection = f"/api/v1/namespaces/{self._namespace}/configmaps"
+        path = f"{collection}/{names.MASTER_TERM}"
+        for _ in range(_TERM_ATTEMPTS):
+            try:
+                try:
+                    found = await self._api.get(path)
+                except ApiRefused as refused:
+                    if refused.status != 404:
+                        raise
+                    await self._api.create(collection, _counter(1, ""))
+                    return 1
+                term = int(found["data"]["term"]) + 1
+                await self._api.replace(path, _counter(term, found["metadata"]["resourceVersion"]))
+            except ApiRefused as refused:
+                if refused.status != 409:
+                    raise Unavailable(str(refused)) from refused
+            except (ApiUnclear, MandateLost, KeyError, ValueError) as error:
+                raise Unavailable(f"{path}: {error}") from error
+            else:
+                return term
+        raise Unavailable(f"{path}: {_TERM_ATTEMPTS} others counted at the same time")
+
+    async def load(self) -> dict[Key, Stored]:
+        """See Metastore."""
+        loaded: dict[Key, Stored] = {}
+        selector = f"{names.LABEL_CLUSTER}={self._cluster}"
+        try:
+            for plural in (StorageNode.plural, PartitionTable.plural):
+                path = path_of(self._namespace, plural)
+                async for item in self._api.list(path, selector):
+                    key, stored = self._decode(item, plural)
+                    loaded[key] = stored
+        except (ApiRefused, ApiUnclear) as error:
+            raise Unavailable(str(error)) from error
+        return loaded
+
+    async def read(self, key: Key) -> Stored | None:
+        """See Metastore."""
+        plural, name = self._place(key)
+        try:
+            item = await self._api.get(path_of(self._namespace, plural, name))
+        except ApiRefused as refused:
+            if refused.status == 404:
+                return None
+            raise Unavailable(str(refused)) from refused
+        except ApiUnclear as unclear:
+            raise Unavailable(str(unclear)) from unclear
+        return self._decode(item, plural)[1]
+
+    async def write(self, key: Key, value: Value | None, expected: Revision | None) -> Revision:
+        """See Metastore."""
+        plural, name = self._place(key)
+        path = path_of(self._namespace, plural, name)
+        if isinstance(value, ZoneRecord):
+            self._zone_names[value.uid] = value.name
+        try:
+            if value is None:
+                if expected is not None:
+                    await self._api.delete(path, expected)
+                return ""
+            body = self._encode(key, value, name, expected)
+            if expected is None:
+                made = await self._api.create(path_of(self._namespace, plural), body)
+            else:
+                made = await self._api.replace(path, body)
+        except ApiRefused as refused:
+            if refused.status in (404, 409):
+                raise Conflict(str(refused)) from refused
+            if refused.status == 422:
+                # The schema is made from the same models: only a row that goes back gets here.
+                raise InvariantError(str(refused)) from refused
+            raise OutcomeUnknown(str(refused)) from refused
+        except (ApiUnclear, MandateLost) as error:
+            raise OutcomeUnknown(str(error)) from error
+        return str(made["metadata"]["resourceVersion"])
+
+    # --- forms ------------------------------------------------------------------------------------
+
+    def _place(self, key: Key) -> tuple[str, str]:
+        match key:
+            case ShardKey(uid=uid, shard=shard):
+                return PartitionTable.plural, f"{uid}-{shard:03d}"
+            case ZoneKey(uid=uid):
+                return PartitionTable.plural, f"{uid}-head"
+            case NodeKey(name=name):
+                return StorageNode.plural, f"{self._cluster}-{name}"
+
+    def _encode(self, key: Key, value: Value, name: str, expected: Revision | None) -> Json:
+        labels = {names.LABEL_CLUSTER: self._cluster}
+        metadata: dict[str, Any] = {"name": name, "labels": labels}
+        if expected is not None:
+            metadata["resourceVersion"] = expected
+        owner = _owner(StorageCluster.kind_name(), self._cluster, self._cluster_uid)
+        spec: Part
+        if isinstance(value, ZoneRecord):
+            labels[names.LABEL_ZONE_UID] = value.uid
+            spec = self._table_spec(value.uid, accepted=accepted_zone(value))
+        elif isinstance(value, tuple):
+            assert isinstance(key, ShardKey)
+            labels[names.LABEL_ZONE_UID] = key.uid
+            rows = [stored_row(row) for row in value]
+            spec = self._table_spec(key.uid, shard=key.shard, rows=rows)
+            owner = _owner(Zone.kind_name(), self._zone_names.get(key.uid, ""), key.uid)
+        else:
+            spec = node_spec(self._cluster, value)
+        if self._cluster_uid and owner["name"]:
+            metadata["ownerReferences"] = [owner]
+        kind = StorageNode if isinstance(key, NodeKey) else PartitionTable
+        return {
+            "apiVersion": API_VERSION,
+            "kind": kind.kind_name(),
+            "metadata": metadata,
+            "spec": spec.model_dump(mode="json", by_alias=True, exclude_none=True),
+        }
+
+    def _table_spec(self, uid: str, **fields: Any) -> PartitionTableSpec:
+        return PartitionTableSpec(
+            cluster_ref=ObjectName(name=self._cluster),
+            zone_ref=ZoneRef(name=self._zone_names.get(uid, ""), uid=uid),
+            **fields,
+        )
+
+    def _decode(self, item: Json, plural: str) -> tuple[Key, Stored]:
+        revision = str(item["metadata"]["resourceVersion"])
+        # Objects in a list come without their kind.
+        kind = StorageNode if plural == StorageNode.plural else PartitionTable
+        whole = {**item, "apiVersion": API_VERSION, "kind": kind.kind_name()}
+        try:
+            if plural == StorageNode.plural:
+                node = node_record(StorageNode.parse(whole).spec)
+                return NodeKey(node.name), Stored(node, revision)
+            spec = PartitionTable.parse(whole).spec
+        except WireError as error:
+            raise InvariantError(f"an object of ours was changed by another: {error}") from error
+        uid = spec.zone_ref.uid
+        if spec.accepted is not None:
+            self._zone_names[uid] = spec.zone_ref.name
+            return ZoneKey(uid), Stored(zone_record(spec.zone_ref, spec.accepted), revision)
+        assert spec.shard is not None
+        rows = tuple(partition_row(row) for row in spec.rows)
+        return ShardKey(uid, spec.shard), Stored(rows, revision)
+
+
+def _counter(term: int, revision: Revision) -> Json:
+    metadata = {"name": names.MASTER_TERM}
+    if revision:
+        metadata["resourceVersion"] = revision
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {"term": str(term)},
+    }
+
+
+def _owner(kind: str, name: str, uid: str) -> Json:
+    return {"apiVersion": API_VERSION, "kind": kind, "name": name, "uid": uid}
