@@ -126,15 +126,14 @@ class Fill:
         """Up to here the copy's rows are valid; it grows as updates of known terms are applied."""
         return self.copy.lineage.agreed_prefix(self.lineage, self.copy.lwm)
 
-    def _base(self) -> int:
-        return self._chunk_floor if self.is_full else self._prefix()
-
     def missing(self) -> list[tuple[int, int]]:
         """Ranges of updates still to be asked for."""
         valid = IntervalSet()
-        base = self._base()
-        if base > 0:
-            valid.add(1, base)
+        if self.is_full:
+            valid.add(1, self._chunk_floor)
+            valid.add(self.copy.log_from + 1, self._prefix())  # applied, and still in the log
+        else:
+            valid.add(1, self._prefix())
         for term in sorted(self.copy.above):
             for first, last in self.copy.above[term]:
                 add_valid(valid, self.lineage, term, first, last)

@@ -45,10 +45,15 @@ def activated(row: PartitionRow, holder: Holder, left: frozenset[str]) -> Partit
 
 
 def with_owner(row: PartitionRow, node: str) -> PartitionRow:
-    """An online voter that holds everything answered is an owner again."""
+    """An online voter that holds everything answered is an owner again.
+
+    Index 0 is the primary's, also while it is away: nobody else moves there without a new term.
+    """
     replicas = list(row.replicas)
-    if None in replicas:
-        replicas[replicas.index(None)] = node
+    if row.primary is not None and node == row.primary.node:
+        replicas[0] = node
+    elif None in replicas[1:]:
+        replicas[replicas.index(None, 1)] = node
     else:
         replicas.append(node)
     after = msgspec.structs.replace(row, version=row.version + 1, replicas=tuple(replicas))

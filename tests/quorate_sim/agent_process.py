@@ -1,0 +1,301 @@
+"""One agent as a process: its core between simulated links, disk, clocks and clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from quorate.facts.keyspace import key_partition
+from quorate.facts.time import Now
+from quorate.facts.topology import NodeRecord
+from quorate.protocol.agent import AgentCore, ZoneOpened
+from quorate.protocol.messages import FORMAT_VERSION, Hello, Message
+from quorate.protocol.outbox import MASTER
+from quorate.protocol.primary import Primary, Waiter
+from quorate.protocol.replicas import Replicas, Turn
+from quorate_sim.disk import Disk, SimAgentStore
+from quorate_sim.network import Link
+from quorate_sim.world import MS
+
+if TYPE_CHECKING:
+    from quorate_sim.clients import Op
+    from quorate_sim.cluster import Cluster
+
+Action = Callable[[], None]
+REDIAL_US = 100 * MS
+
+
+class Clock:
+    """A machine's clocks: boot time runs a little fast or slow, wall time is anywhere."""
+
+    def __init__(self, rate: float, boot_base_ms: int, wall_base_ms: int) -> None:
+        self._rate = rate
+        self._boot_base_ms = boot_base_ms
+        self._wall_base_ms = wall_base_ms
+
+    def now(self, time_us: int) -> Now:
+        """What this machine believes the time to be."""
+        passed = int(time_us * self._rate) // MS
+        return Now(self._wall_base_ms + passed, self._boot_base_ms + passed)
+
+
+class AgentProcess:
+    """One process incarnation.  A new start is a new object over the same disk."""
+
+    def __init__(self, cluster: Cluster, name: str, disk: Disk, clock: Clock) -> None:
+        disk.incarnation += 1
+        self.cluster = cluster
+        self.world = cluster.world
+        self.name = name
+        self.disk = disk
+        self.incarnation = disk.incarnation
+        self.clock = clock
+        self.alive = True
+        self.frozen = False
+        self.is_old = False
+        self.store = SimAgentStore(disk)
+        self.core = AgentCore(self.hello(), self.store, cluster.swarm.settings, self.now())
+        self.links: dict[str, Link] = {}
+        self.heard_links: dict[str, Link] = {}
+        self.master_link: Link | None = None
+        self._master_link_term = 0
+        self._backlog: list[Action] = []
+        self._flush_asked = False
+        self._dialing: set[str] = set()
+        self._sync_free_us = 0
+        self._turns: dict[str, list[tuple[Turn, int, bool]]] = {}
+        self._schedule_tick()
+
+    @property
+    def label(self) -> str:
+        """Name and incarnation, for the trace."""
+        return f"{self.name}.{self.incarnation}"
+
+    def now(self) -> Now:
+        """This machine's time."""
+        return self.clock.now(self.world.time_us)
+
+    def hello(self) -> Hello:
+        """How it greets."""
+        disk = self.disk
+        return Hello(
+            FORMAT_VERSION,
+            "agent",
+            "sim",
+            self.name,
+            disk.store,
+            self.incarnation,
+            disk.master_term,
+            host=self.name,
+            peer_port=1,
+            client_host=self.name,
+        )
+
+    # --- turns -----------------------------------------------------------------------------------
+
+    def run(self, action: Action) -> None:
+        """Do something in this process, or once it is no longer frozen."""
+        if not self.alive:
+            return
+        if self.frozen:
+            self._backlog.append(action)
+            return
+        action()
+        self._finished()
+        if self.alive and not self._flush_asked:
+            self._flush_asked = True
+            self.world.after(self.cluster.turn_us(), self._flush_due)
+
+    def freeze(self) -> None:
+        """The process stands still; the world goes on."""
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """It goes on with all that has gathered meanwhile."""
+        self.frozen = False
+        backlog, self._backlog = self._backlog, []
+        for action in backlog:
+            self.run(action)
+
+    def _flush_due(self) -> None:
+        if self.frozen and self.alive:
+            self._backlog.append(self._flush_due)
+        elif self.alive:
+            self._flush_asked = False
+            self._flush()
+
+    def _flush(self) -> None:
+        flushed = self.core.flush(self.now())
+        for uid, turn in flushed.turns:
+            storage = self.store.storages.get(uid)
+            self.cluster.checks.flushed(self, uid, turn)
+            batches = storage.written if storage is not None else 0
+            self._turns.setdefault(uid, []).append((turn, batches, False))
+            persistent = self.core.zones[uid].zone.persistent
+            delay = self.cluster.sync_us() if persistent and turn.wrote else 0
+            at = max(self._sync_free_us, self.world.time_us + delay)
+            if persistent and turn.wrote:
+                self._sync_free_us = at
+            if delay:
+                self.world.at(at, lambda uid=uid, turn=turn: self._sync_done(uid, turn))
+            else:
+                self._sync_done(uid, turn)
+        self._send(flushed.sends)
+        for event in flushed.events:
+            if isinstance(event, ZoneOpened):
+                self.core.zone_ready(event.record.uid, 7000)
+        self._dial_members()
+        self._finished()
+        self.cluster.checks.agent_step(self)
+
+    def _sync_done(self, uid: str, turn: Turn) -> None:
+        """The disk has this turn's batch; the process hears of it when it runs."""
+        if not self.alive:
+            return
+        turns = self._turns[uid]
+        for at, (each, batches, _) in enumerate(turns):
+            if each is turn:
+                turns[at] = (each, batches, True)
+        while turns and turns[0][2]:
+            each, batches, _ = turns.pop(0)
+            storage = self.store.storages.get(uid)
+            if storage is not None:
+                storage.sync_upto(batches)
+            self._after_sync(lambda each=each: self._synced(uid, each))
+
+    def _after_sync(self, action: Action) -> None:
+        if self.frozen:
+            self._backlog.append(action)
+        else:
+            action()
+
+    def _synced(self, uid: str, turn: Turn) -> None:
+        self._send(self.core.synced(uid, turn, self.now()))
+        self._finished()
+        zone = self.core.zones.get(uid)
+        if zone is not None and (zone.wrote or zone.out.at_once or zone.out.after_sync):
+            self.run(lambda: None)
+
+    def _schedule_tick(self) -> None:
+        self.world.after(self.cluster.tick_us(), self._tick_due)
+
+    def _tick_due(self) -> None:
+        if not self.alive:
+            return
+        self._schedule_tick()
+        if not self.frozen:
+            self.run(lambda: self.core.tick(self.now()))
+
+    # --- links -----------------------------------------------------------------------------------
+
+    def _send(self, sends: list[tuple[str, Message]]) -> None:
+        for node, message in sends:
+            link = self.master_link if node == MASTER else self.links.get(node)
+            if self.world.tracing:
+                self.cluster.tell(self.label, node or "master", message)
+            if link is not None:
+                link.send(self, message)
+
+    def _dial_members(self) -> None:
+        for name, record in self.core.members.items():
+            if name != self.name and name not in self.links and name not in self._dialing:
+                self._dial(record)
+
+    def _dial(self, record: NodeRecord) -> None:
+        target = self.cluster.agent_at(record.host)
+        link = self.cluster.network.connect(self, target) if target is not None else None
+        if link is not None:
+            self.links[record.name] = link
+            return
+        self._dialing.add(record.name)
+
+        def again() -> None:
+            self._dialing.discard(record.name)
+
+        self.world.after(REDIAL_US, lambda: self.run(again))
+
+    def link_up(self, link: Link) -> bool:
+        """Another process greets."""
+        hello = link.source.hello()
+        if hello.role == "master":
+            if not self.core.master_up(hello):
+                return False
+            if hello.master_term >= self._master_link_term:
+                self.master_link, self._master_link_term = link, hello.master_term
+            link.send(self, self.hello())
+            return True
+        if not self.core.peer_up(hello, self.now()):
+            return False
+        self.heard_links[hello.node] = link
+        return True
+
+    def link_down(self, link: Link, gone: bool) -> None:
+        """A link that we dialed was lost."""
+        for name in [name for name, each in self.links.items() if each is link]:
+            del self.links[name]
+
+    def heard(self, link: Link, message: Message) -> None:
+        """A message over a link that we accepted."""
+        source = link.source.name
+        if link.source.hello().role == "master":
+            if not self.core.receive_from_master(message, self.now()):  # type: ignore[arg-type]
+                self.cluster.network.lose(link)  # only a master's messages come over its link
+            return
+        if self.heard_links.get(source) is link:
+            self.core.receive(source, message, self.now())
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def die(self, machine_too: bool) -> None:
+        """Stop at once; what was not synced survives only while the machine does."""
+        self.alive = False
+        self._backlog.clear()
+        for uid in sorted(self.store.storages):
+            storage = self.store.storages[uid]
+            count = storage.written
+            if machine_too:
+                count = self.world.random.randint(storage.written - storage.unsynced, count)
+            storage.sync_upto(count)
+        self.cluster.clients.process_died(self)
+
+    # --- commands --------------------------------------------------------------------------------
+
+    def command(self, op: Op) -> None:
+        """Carry out one client's command as the client endpoint does."""
+        zone = self.core.zones.get(op.zone)
+        partition = key_partition(op.key, self.cluster.swarm.partitions)
+        role = zone.primaries[partition] if zone is not None else None
+        if zone is None or role is None or not role.serves(self.now().boot_ms):
+            self.cluster.clients.answer(self, op, "elsewhere", None)
+            return
+        self.cluster.checks.executed(self, role)
+        self._execute(zone, role, op)
+
+    def _execute(self, zone: Replicas, role: Primary, op: Op) -> None:
+        now = self.now()
+        row = role.copy.get(op.key)
+        value = row.value if row is not None else None
+        operations, result = op.apply(value)
+        if not operations:
+            if role.is_pending(op.key):
+                role.wait(Waiter((), (op, result), now.boot_ms))
+            else:
+                self.cluster.clients.answer(self, op, "ok", result)
+            return
+        counter = role.write(operations)
+        op.wrote = (role.copy.partition, role.term, counter)
+        zone.commands_wrote(role)
+        role.wait(Waiter(tuple(key for key, _, _ in operations), (op, result), now.boot_ms))
+
+    def _finished(self) -> None:
+        for zone in self.core.zones.values():
+            finished = zone.take_finished()
+            for outcome, waiters in (
+                ("ok", finished.answered),
+                ("unknown", finished.unknown),
+                ("elsewhere", finished.again),
+                ("refused", finished.refused),
+            ):
+                for waiter in waiters:
+                    op, result = waiter.cargo  # type: ignore[misc]  # what _execute put there
+                    self.cluster.clients.answer(self, op, outcome, result)

@@ -1,0 +1,204 @@
+"""What must hold, seen from outside: the invariants that no single process can check by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quorate.facts.errors import InvariantError
+from quorate.facts.keyspace import key_partition
+from quorate.facts.partition_row import PartitionRow, check_row
+from quorate.protocol.primary import Primary, Stage
+from quorate.protocol.replicas import Turn
+from quorate_sim.linearizability import Call, check_key
+
+if TYPE_CHECKING:
+    from quorate_sim.agent_process import AgentProcess
+    from quorate_sim.clients import Op
+    from quorate_sim.cluster import Cluster
+
+
+class Checks:
+    """Watches the whole cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.acknowledged: dict[int, dict[int, int]] = {}
+        self._served: dict[int, tuple[int, str]] = {}
+        self._serving: dict[tuple[int, int], object] = {}
+        self._promises: dict[tuple[str, str, int], int] = {}
+        self._present: dict[tuple[str, int], bool] = {}
+        self._activated: dict[int, Primary] = {}
+
+    # --- the metastore ---------------------------------------------------------------------------
+
+    def rows_written(self, before: object, rows: object) -> None:
+        """I-4: versions and terms of rows never go back; no two rows share a version."""
+        assert isinstance(before, tuple)
+        assert isinstance(rows, tuple)
+        known = {row.partition: row for row in before}
+        for row in rows:
+            check_row(row)
+            old = known.get(row.partition)
+            if old is None or old == row:
+                continue
+            if row.version <= old.version or row.term < old.term:
+                raise InvariantError(f"I-4: {row} follows {old}")
+        if len(rows) < len(before):
+            raise InvariantError(f"rows were lost: {before} became {rows}")
+
+    # --- an agent's turn -------------------------------------------------------------------------
+
+    def flushed(self, agent: AgentProcess, uid: str, turn: Turn) -> None:
+        """I-3: what was deleted is named nowhere in the metastore's row."""
+        for copy, _, _ in turn.durable:
+            key = (agent.label, copy.partition)
+            was = self._present.get(key, False)
+            self._present[key] = copy.present
+            if not was or copy.present:
+                continue
+            row = self.cluster.committed_row(copy.partition)
+            if row is not None and _names(row, agent.name, agent.core.zones[uid].me.store):
+                raise InvariantError(f"I-3: {agent.label} deleted a copy that {row} names")
+
+    def agent_step(self, agent: AgentProcess) -> None:
+        """I-2 and I-4 in one process; promises never go back; activations keep what was answered."""
+        agent.core.check()
+        for uid, zone in agent.core.zones.items():
+            for partition, copy in zone.copies.items():
+                key = (uid, zone.me.store, partition)
+                term = copy.promise_term
+                refused = self.cluster.swarm.disk_full > 0
+                if term < self._promises.get(key, 0) and agent.is_old and not refused:
+                    raise InvariantError(
+                        f"I-4: {agent.label} partition {partition}: promise went back to {term}"
+                    )
+                self._promises[key] = term
+            for role in zone.roles.values():
+                if role.stage >= Stage.ADOPTING and id(role) not in self._activated:
+                    self._activated[id(role)] = role
+                    self._check_activation(agent, role)
+                if role.stage is Stage.SERVING:
+                    self._check_alone(agent, role)
+        agent.is_old = True
+
+    def _check_activation(self, agent: AgentProcess, role: Primary) -> None:
+        """I-5: every counter that was ever answered is here, in the term it was answered in."""
+        copy = role.copy
+        for counter, term in self.acknowledged.get(copy.partition, {}).items():
+            at = copy.lineage.term_at(counter)
+            if counter > copy.lwm or (at is not None and at != term):
+                raise InvariantError(
+                    f"I-5: {agent.label} activates term {role.term} of partition {copy.partition} "
+                    f"at {copy.lwm} {copy.lineage}: lost {counter} of term {term}, which was answered"
+                )
+
+    def _check_alone(self, agent: AgentProcess, role: Primary) -> None:
+        """I-4: one process serves a term."""
+        key = (role.copy.partition, role.term)
+        first = self._serving.setdefault(key, role)
+        if first is not role:
+            raise InvariantError(f"I-4: {agent.label} serves {key}, which another served")
+        term, _ = self._served.get(role.copy.partition, (0, ""))
+        if role.term > term:
+            self._served[role.copy.partition] = (role.term, agent.label)
+            agent.world.trace(agent.label, f"serves partition {key[0]} in term {role.term}")
+
+    def executed(self, agent: AgentProcess, role: Primary) -> None:
+        """I-4: nobody takes commands in an older term than one that was ever served."""
+        term, label = self._served.get(role.copy.partition, (0, ""))
+        if role.term < term:
+            raise InvariantError(
+                f"I-4: {agent.label} takes a command of partition {role.copy.partition} in term "
+                f"{role.term}, {label} has served {term}"
+            )
+
+    def answered(self, agent: AgentProcess, op: Op) -> None:
+        """A client is told that its write is done."""
+        if op.wrote is None:
+            return
+        partition, term, counter = op.wrote
+        known = self.acknowledged.setdefault(partition, {})
+        if known.setdefault(counter, term) != term:
+            raise InvariantError(
+                f"I-4: counter {counter} of partition {partition} was answered in terms "
+                f"{known[counter]} and {term} ({agent.label})"
+            )
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def check_history(self, history: list[Op]) -> None:
+        """Per key, the clients' history is linearizable; I-5 through the last reads."""
+        partitions = self.cluster.swarm.partitions
+        keys = sorted({op.key for op in history})
+        for key in keys:
+            calls = [
+                Call(op.start_us, op.end_us, op.kind, op.value, op.result, str(op))
+                for op in history
+                if op.key == key
+                or (
+                    op.kind == "flush"
+                    and key_partition(op.key, partitions) == key_partition(key, partitions)
+                )
+            ]
+            unexplained = check_key(calls)
+            if unexplained:
+                story = "\n  ".join(
+                    call.name for call in sorted(calls, key=lambda call: call.start)
+                )
+                raise InvariantError(
+                    f"not linearizable: key {key!r}: {unexplained[0].name}\n  {story}"
+                )
+
+    def problems(self) -> list[str]:
+        """What is not yet as it must be when all is quiet (I-6, I-7, everything serves)."""
+        cluster = self.cluster
+        found: list[str] = []
+        for partition in range(cluster.swarm.partitions):
+            row = cluster.committed_row(partition)
+            if row is None:
+                return [f"partition {partition} has no row"]
+            found += self._partition_problems(partition, row)
+        return found
+
+    def _partition_problems(self, partition: int, row: PartitionRow) -> list[str]:
+        cluster, uid = self.cluster, self.cluster.zone.uid
+        if row.active is not None:
+            return [f"partition {partition}: {row.active.migration_id} is active"]
+        found: list[str] = []
+        states: list[object] = []
+        serving = 0
+        stores = {voter.node: voter.store for voter in row.voters}
+        for agent in cluster.living():
+            zone = agent.core.zones.get(uid)
+            if zone is None:
+                continue
+            role = zone.primaries[partition]
+            if role is not None and role.serves(agent.now().boot_ms) and role.term == row.term:
+                serving += 1
+            copy = zone.copies.get(partition)
+            mine = stores.get(agent.name) == zone.me.store
+            present = copy is not None and copy.present
+            rows = copy.space.scan(None, 1 << 30, 1 << 30) if copy is not None else []
+            if not mine and (present or rows):
+                found.append(f"I-7: {agent.label} still has partition {partition}")
+            if not mine:
+                continue
+            if not present or copy is None or not copy.adopted or copy.above:
+                found.append(f"I-7: {agent.label} lacks partition {partition}")
+                continue
+            if agent.name not in row.replicas:
+                found.append(f"partition {partition}: {agent.name} is back and does not own")
+            live = [(key, each) for key, each in rows if each.value is not None]
+            states.append((agent.label, copy.last_term, copy.lwm, live))
+        if serving != 1:
+            found.append(f"partition {partition}: {serving} primaries serve {row}")
+        if len({repr(state[1:]) for state in states if isinstance(state, tuple)}) > 1:
+            found.append(f"I-6: partition {partition}: copies differ: {states}")
+        return found
+
+
+def _names(row: PartitionRow, node: str, store: str) -> bool:
+    if any((voter.node, voter.store) == (node, store) for voter in row.voters):
+        return True
+    destination = row.active.destination if row.active is not None else None
+    return destination is not None and (destination.node, destination.store) == (node, store)

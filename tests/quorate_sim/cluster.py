@@ -1,0 +1,216 @@
+"""One run: a cluster is built, faults happen, they end, and everything must come to rest."""
+
+from __future__ import annotations
+
+from quorate.facts.errors import InvariantError
+from quorate.facts.keyspace import key_partition
+from quorate.facts.partition_row import PartitionRow, majority
+from quorate.facts.topology import Voter
+from quorate.facts.zone import StorageKind, ZoneRecord
+from quorate.protocol.messages import Message
+from quorate.protocol.metastore import SHARD_PARTITIONS, ShardKey
+from quorate_sim.agent_process import AgentProcess, Clock
+from quorate_sim.checks import Checks
+from quorate_sim.clients import Clients
+from quorate_sim.disk import Disk
+from quorate_sim.master_process import MasterProcess
+from quorate_sim.metastore import SimMetastore
+from quorate_sim.network import Network
+from quorate_sim.swarm import Swarm, draw
+from quorate_sim.trace_text import message_text
+from quorate_sim.world import MS, World
+
+REST_MS = 90_000
+"""Within this much simulated time after the last fault everything must be at rest."""
+
+
+class Cluster:
+    """Everything of one run."""
+
+    def __init__(self, seed: int, trace: bool = False, swarm: Swarm | None = None) -> None:
+        self.world = World(seed, trace)
+        self.swarm = swarm if swarm is not None else draw(seed)
+        self.checks = Checks(self)
+        self.network = Network(self.world, self.swarm)
+        self.metastore = SimMetastore(self.world, self.checks, self.swarm.metastore_trouble)
+        self.clients = Clients(self)
+        self.lost_answers = 0.02
+        self.zone = ZoneRecord(
+            "zone",
+            "zone",
+            self.swarm.partitions,
+            self.swarm.replicas,
+            StorageKind.IN_MEMORY if self.swarm.in_memory else StorageKind.PERSISTENT,
+        )
+        self.disks: dict[str, Disk] = {}
+        self.clocks: dict[str, Clock] = {}
+        self.agents: dict[str, AgentProcess] = {}
+        self.masters: list[MasterProcess] = []
+        self._stores = 0
+        self._master_count = 0
+        for number in range(self.swarm.agents):
+            self.add_agent(f"a{number + 1}")
+        self.add_master()
+
+    # --- who there is ----------------------------------------------------------------------------
+
+    def declared_zones(self) -> list[ZoneRecord]:
+        """What a user declared."""
+        return [self.zone]
+
+    def addresses(self) -> list[str]:
+        """Where agents may be found."""
+        return list(self.disks)
+
+    def agent_at(self, name: str) -> AgentProcess | None:
+        """The living process there."""
+        agent = self.agents.get(name)
+        return agent if agent is not None and agent.alive else None
+
+    def living(self) -> list[AgentProcess]:
+        """All living agents."""
+        return [agent for agent in self.agents.values() if agent.alive]
+
+    def add_agent(self, name: str) -> None:
+        """A new machine with an empty disk."""
+        self.disks[name] = self._new_disk()
+        self.clocks[name] = self._new_clock()
+        self.start_agent(name)
+
+    def _new_disk(self) -> Disk:
+        self._stores += 1
+        return Disk(f"s{self._stores}")
+
+    def _new_clock(self) -> Clock:
+        r = self.world.random
+        rate = 1 + r.uniform(-self.swarm.drift, self.swarm.drift)
+        # A clock that starts now shows its base now.
+        passed = int(self.world.time_us * rate) // MS
+        boot = r.randrange(1000, 100_000) - passed
+        wall = 1_700_000_000_000 + r.randrange(-5000, 5000)
+        return Clock(rate, boot, wall)
+
+    def start_agent(self, name: str) -> None:
+        """Start the process of this machine."""
+        agent = self.agents[name] = AgentProcess(
+            self, name, self.disks[name], self.clocks[name]
+        )
+        self.world.trace(agent.label, f"starts with store {agent.disk.store}")
+
+    def stop_agent(self, name: str, machine_too: bool, refused: bool) -> None:
+        """Kill the process, or its machine with it."""
+        agent = self.agents[name]
+        self.world.trace(agent.label, "its machine dies" if machine_too else "dies")
+        agent.die(machine_too)
+        for link in [k for k in self.network.links if agent in (k.source, k.target)]:
+            late = self.world.random.choice((0, 0, 30, 300)) * MS
+            self.world.after(
+                late, lambda link=link: self.network.lose(link, refused and link.target is agent)
+            )
+        if machine_too:
+            self.clocks[name] = self._new_clock()
+
+    def wipe(self, name: str) -> None:
+        """The machine's disk is replaced by an empty one (its process is dead)."""
+        self.world.trace(name, "loses its disk")
+        self.disks[name] = self._new_disk()
+
+    def add_master(self) -> MasterProcess:
+        """One more holder of the mastership."""
+        self._master_count += 1
+        master = MasterProcess(self, f"m{self._master_count}", self._new_clock())
+        self.masters.append(master)
+        return master
+
+    # --- questions -------------------------------------------------------------------------------
+
+    def committed_row(self, partition: int) -> PartitionRow | None:
+        """What the metastore holds of one partition."""
+        stored = self.metastore.objects.get(ShardKey("zone", partition // SHARD_PARTITIONS))
+        if stored is None or not isinstance(stored[0], tuple):
+            return None
+        return next((row for row in stored[0] if row.partition == partition), None)
+
+    def may_lose_store(self, name: str) -> bool:
+        """Whether every voter set keeps a majority of its stores without this agent's."""
+        intact = set()
+        for other in self.disks:
+            agent = self.agents[other]
+            store = self.disks[other].store
+            if self.swarm.in_memory:
+                store = f"{store}.{agent.incarnation}"
+                if not agent.alive:
+                    continue
+            if other != name:
+                intact.add(Voter(other, store))
+        values = [value for value, _ in self.metastore.objects.values()]
+        for rows in [*values, *self.metastore.in_flight]:
+            if not isinstance(rows, tuple):
+                continue
+            for row in rows:
+                groups = [row.voters, row.active.voters if row.active is not None else ()]
+                for voters in groups:
+                    left = sum(voter in intact for voter in voters)
+                    if voters and left < majority(len(voters)):
+                        return False
+        return True
+
+    def choose_agent(self, key: bytes) -> AgentProcess | None:
+        """Where a client sends its command: mostly to one that thinks it is the primary."""
+        living = self.living()
+        if not living:
+            return None
+        partition = key_partition(key, self.swarm.partitions)
+        believers = [
+            agent
+            for agent in living
+            if (zone := agent.core.zones.get("zone")) is not None
+            and zone.primaries[partition] is not None
+        ]
+        return self.world.random.choice(believers or living)
+
+    def tell(self, who: str, to: str, message: Message) -> None:
+        """A line of the trace for a message."""
+        text = message_text(message)
+        if text:
+            self.world.trace(who, f"→ {to}: {text}")
+
+    # --- chance ----------------------------------------------------------------------------------
+
+    def tick_us(self) -> int:
+        """Until an agent's next tick."""
+        return self.swarm.tick_ms * MS + self.world.random.randrange(MS)
+
+    def turn_us(self) -> int:
+        """How long an agent gathers work before it ends the turn."""
+        return self.world.random.choice((0, 0, 100, 1000))
+
+    def sync_us(self) -> int:
+        """How long one sync takes."""
+        return self.world.random.randrange(*self.swarm.sync_us)
+
+    # --- the run ---------------------------------------------------------------------------------
+
+    def rest(self) -> list[str]:
+        """What is not yet at rest."""
+        problems = self.checks.problems()
+        if not problems and self.clients.open:
+            problems = [f"I-10: not answered: {op} at {a.label}" for op, a in self.clients.open]
+        return problems
+
+    def finish(self) -> None:
+        """After the faults: everything comes to rest, and the history holds."""
+        self.clients.stopped = True
+        if not self.world.run_until(
+            self.world.time_us + REST_MS * MS, lambda: not self.rest()
+        ):
+            raise InvariantError("not at rest: " + "; ".join(self.rest()))
+        reads = [
+            self.clients.send(-1, "get", b"%s%d" % (b"n" if n % 4 == 3 else b"s", n), 30_000)
+            for n in range(self.swarm.keys)
+        ]
+        if not self.world.run_until(
+            self.world.time_us + 30_000 * MS, lambda: all(op.outcome == "ok" for op in reads)
+        ):
+            raise InvariantError(f"a last read has no answer: {reads}")
+        self.checks.check_history(self.clients.history)

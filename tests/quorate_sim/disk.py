@@ -1,0 +1,281 @@
+"""A disk that loses at a crash what was not synced: the core's Storage over dictionaries."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.storage import Row, StorageFull
+
+_Undo = Callable[[], object]
+
+
+class Image:
+    """What one zone has on one disk: rows per space, log per partition, records."""
+
+    def __init__(self) -> None:
+        self.spaces: dict[tuple[int, int], dict[bytes, Row]] = {}
+        self.logs: dict[int, dict[tuple[int, int], bytes]] = {}
+        self.records: dict[bytes, bytes] = {}
+
+    def copy(self) -> "Image":
+        """An independent image."""
+        other = Image()
+        other.spaces = {name: dict(rows) for name, rows in self.spaces.items()}
+        other.logs = {partition: dict(log) for partition, log in self.logs.items()}
+        other.records = dict(self.records)
+        return other
+
+
+class SimSpace:
+    """Rows of one copy."""
+
+    def __init__(self, storage: "SimStorage", name: tuple[int, int]) -> None:
+        self._storage = storage
+        self._name = name
+        self._rows = storage.live.spaces.setdefault(name, {})
+        self.get: Callable[[bytes], Row | None] = self._rows.get
+
+    def put(self, key: bytes, row: Row) -> None:
+        """Write a row."""
+        self._storage.do_row(self._name, key, row)
+
+    def drop(self, key: bytes) -> None:
+        """Remove a row for good."""
+        self._storage.do_row(self._name, key, None)
+
+    def scan(self, after: bytes | None, rows_max: int, bytes_max: int) -> list[tuple[bytes, Row]]:
+        """Rows in key order with key > after."""
+        keys = sorted(self._rows)
+        found: list[tuple[bytes, Row]] = []
+        size = 0
+        for key in keys[0 if after is None else bisect_right(keys, after) :]:
+            if len(found) >= rows_max or size >= bytes_max:
+                break
+            row = self._rows[key]
+            found.append((key, row))
+            size += len(key) + len(row.value or b"")
+        return found
+
+    def row_count(self) -> int:
+        """Live rows."""
+        return sum(row.value is not None for row in self._rows.values())
+
+    def byte_count(self) -> int:
+        """Bytes of keys and values."""
+        return sum(len(key) + len(row.value or b"") for key, row in self._rows.items())
+
+
+class SimStorage:
+    """One zone's storage in one process.  `durable` is what a crash leaves, batch by batch."""
+
+    def __init__(self, durable: Image) -> None:
+        self.durable = durable
+        self.live = durable.copy()
+        self.refuse = False
+        self.closed = False
+        self._spaces: dict[tuple[int, int], SimSpace] = {}
+        self._sorted_logs: dict[int, list[tuple[int, int]]] = {
+            partition: sorted(log) for partition, log in self.live.logs.items()
+        }
+        self._batch: list[Callable[[Image], None]] = []
+        self._undo: list[_Undo] = []
+        self._unsynced: list[list[Callable[[Image], None]]] = []
+        self._synced = 0
+
+    # --- writes ----------------------------------------------------------------------------------
+
+    def do_row(self, name: tuple[int, int], key: bytes, row: Row | None) -> None:
+        rows = self.live.spaces.setdefault(name, {})
+        old = rows.get(key)
+
+        def put(image: Image, row: Row | None = row) -> None:
+            rows = image.spaces.setdefault(name, {})
+            if row is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = row
+
+        put(self.live)
+        self._batch.append(put)
+        self._undo.append(lambda: put(self.live, old))
+
+    def space(self, partition: int, generation: int) -> SimSpace:
+        """The rows of one copy."""
+        name = (partition, generation)
+        space = self._spaces.get(name)
+        if space is None:
+            space = self._spaces[name] = SimSpace(self, name)
+        return space
+
+    def drop_space(self, partition: int, generation: int) -> None:
+        """Remove all rows of a copy."""
+        rows = self.live.spaces.setdefault((partition, generation), {})
+        for key in list(rows):
+            self.do_row((partition, generation), key, None)
+
+    def _do_log(self, partition: int, name: tuple[int, int], update: bytes | None) -> None:
+        log = self.live.logs.setdefault(partition, {})
+        old = log.get(name)
+
+        def put(update: bytes | None) -> None:
+            order = self._sorted_logs.setdefault(partition, [])
+            at = bisect_left(order, name)
+            present = at < len(order) and order[at] == name
+            if update is None:
+                log.pop(name, None)
+                if present:
+                    del order[at]
+            else:
+                log[name] = update
+                if not present:
+                    order.insert(at, name)
+
+        def redo(image: Image) -> None:
+            kept = image.logs.setdefault(partition, {})
+            if update is None:
+                kept.pop(name, None)
+            else:
+                kept[name] = update
+
+        put(update)
+        self._batch.append(redo)
+        self._undo.append(lambda: put(old))
+
+    def log_put(self, partition: int, counter: int, term: int, update: bytes) -> None:
+        """Keep one encoded update."""
+        self._do_log(partition, (counter, term), update)
+
+    def log_read(
+        self, partition: int, first: int, last: int, bytes_max: int
+    ) -> list[tuple[int, int, bytes]]:
+        """Updates with first <= counter <= last in order."""
+        order = self._sorted_logs.get(partition, [])
+        log = self.live.logs.get(partition, {})
+        found: list[tuple[int, int, bytes]] = []
+        size = 0
+        for at in range(bisect_left(order, (first, 0)), len(order)):
+            counter, term = order[at]
+            if counter > last or size >= bytes_max:
+                break
+            update = log[counter, term]
+            found.append((counter, term, update))
+            size += len(update)
+        return found
+
+    def log_drop(self, partition: int, counter: int, term: int) -> None:
+        """Forget one update."""
+        self._do_log(partition, (counter, term), None)
+
+    def log_cut(self, partition: int, upto: int) -> None:
+        """Forget all updates up to `upto`."""
+        order = self._sorted_logs.get(partition, [])
+        for name in order[: bisect_left(order, (upto + 1, 0))]:
+            self._do_log(partition, name, None)
+
+    def log_bytes(self, partition: int) -> int:
+        """Bytes of the partition's updates."""
+        return sum(map(len, self.live.logs.get(partition, {}).values()))
+
+    def record_put(self, name: bytes, data: bytes) -> None:
+        """Write one named record."""
+        self._do_record(name, data)
+
+    def record_drop(self, name: bytes) -> None:
+        """Remove one named record."""
+        self._do_record(name, None)
+
+    def _do_record(self, name: bytes, data: bytes | None) -> None:
+        old = self.live.records.get(name)
+
+        def put(image: Image, data: bytes | None = data) -> None:
+            if data is None:
+                image.records.pop(name, None)
+            else:
+                image.records[name] = data
+
+        put(self.live)
+        self._batch.append(put)
+        self._undo.append(lambda: put(self.live, old))
+
+    def record_get(self, name: bytes) -> bytes | None:
+        """One named record."""
+        return self.live.records.get(name)
+
+    def records(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Records whose name starts with `prefix`, in order."""
+        names = sorted(name for name in self.live.records if name.startswith(prefix))
+        return iter([(name, self.live.records[name]) for name in names])
+
+    # --- batches ---------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Write the batch, or refuse it whole."""
+        batch, undo = self._batch, self._undo
+        self._batch, self._undo = [], []
+        if self.refuse:
+            self.refuse = False
+            for step in reversed(undo):
+                step()
+            raise StorageFull("the simulated disk is full")
+        if batch:
+            self._unsynced.append(batch)
+
+    @property
+    def written(self) -> int:
+        """How many batches were ever committed by this process."""
+        return self._synced + len(self._unsynced)
+
+    @property
+    def unsynced(self) -> int:
+        """How many of them a crash of the machine may lose."""
+        return len(self._unsynced)
+
+    def sync_upto(self, batches: int) -> None:
+        """Make the first `batches` ever committed durable."""
+        while self._synced < batches:
+            self._synced += 1
+            for step in self._unsynced.pop(0):
+                step(self.durable)
+
+    def sync(self) -> None:
+        """Make everything committed durable."""
+        self.sync_upto(self.written)
+
+    def close(self) -> None:
+        """Let go."""
+        self.closed = True
+
+
+class Disk:
+    """What a machine keeps of one agent: its folder and its zones."""
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+        self.incarnation = 0
+        self.master_term = 0
+        self.images: dict[str, Image] = {}
+
+
+class SimAgentStore:
+    """One process's view of its disk."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        self.storages: dict[str, SimStorage] = {}
+
+    def open_zone(self, record: ZoneRecord) -> SimStorage:
+        """The zone's storage; memory is empty in every new process."""
+        image = Image()
+        if record.persistent:
+            image = self.disk.images.setdefault(record.uid, image)
+        storage = self.storages[record.uid] = SimStorage(image)
+        return storage
+
+    def remove_zone(self, uid: str) -> None:
+        """Delete the zone's data."""
+        self.storages.pop(uid, None)
+        self.disk.images.pop(uid, None)
+
+    def raise_master_term(self, term: int) -> None:
+        """Durable at once."""
+        self.disk.master_term = max(self.disk.master_term, term)

@@ -1,0 +1,166 @@
+"""A master as a process: the core's Master between the metastore and links to the agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from quorate.facts.time import Now
+from quorate.protocol.master import Master
+from quorate.protocol.messages import FORMAT_VERSION, Hello, Message
+from quorate.protocol.metastore import Key, Value
+from quorate_sim.agent_process import Clock
+from quorate_sim.metastore import Outcome
+from quorate_sim.network import Link
+from quorate_sim.trace_text import value_text
+from quorate_sim.world import MS
+
+if TYPE_CHECKING:
+    from quorate_sim.cluster import Cluster
+
+TICK_US = 100 * MS
+REDIAL_US = 200 * MS
+
+
+class MasterProcess:
+    """One holder of the mastership; several may live at once, only the newest is obeyed."""
+
+    def __init__(self, cluster: Cluster, name: str, clock: Clock) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.name = name
+        self.clock = clock
+        self.alive = True
+        self.term = cluster.metastore.acquire_master_term()
+        self.master: Master | None = None
+        self.revisions: dict[Key, int] = {}
+        self.links: dict[str, Link] = {}
+        self._greeted: set[str] = set()
+        cluster.metastore.load(self._loaded)
+
+    def now(self) -> Now:
+        """This machine's time."""
+        return self.clock.now(self.world.time_us)
+
+    def hello(self) -> Hello:
+        """How it greets."""
+        return Hello(FORMAT_VERSION, "master", "sim", self.name, master_term=self.term)
+
+    def _loaded(self, objects: dict[Key, tuple[Value, int]]) -> None:
+        if not self.alive:
+            return
+        self.master = Master(self.term, self.cluster.swarm.settings, self.now())
+        self.revisions = {key: revision for key, (_, revision) in objects.items()}
+        self.master.load({key: value for key, (value, _) in objects.items()}, self.now())
+        for record in self.cluster.declared_zones():
+            self.master.set_zone(record, self.now())
+        self.world.trace(self.name, f"is master in term {self.term}")
+        self._tick()
+
+    def run(self, action: Callable[[], None]) -> None:
+        """Do something, then carry out what the core decided."""
+        if self.alive and self.master is not None:
+            action()
+            self.pump()
+
+    def _tick(self) -> None:
+        if not self.alive:
+            return
+        self.world.after(TICK_US, self._tick)
+        self.run(self._tick_now)
+
+    def _tick_now(self) -> None:
+        assert self.master is not None
+        self.master.tick(self.now())
+        for node in self.cluster.addresses():
+            if node not in self.links:
+                self._dial(node)
+
+    # --- links -----------------------------------------------------------------------------------
+
+    def _dial(self, node: str) -> None:
+        target = self.cluster.agent_at(node)
+        link = self.cluster.network.connect(self, target) if target is not None else None
+        if link is not None:
+            self.links[node] = link
+
+    def link_up(self, link: Link) -> bool:
+        """Nobody dials a master."""
+        return False
+
+    def link_down(self, link: Link, gone: bool) -> None:
+        """A link to an agent was lost."""
+        for node in [node for node, each in self.links.items() if each is link]:
+            del self.links[node]
+            if node in self._greeted:
+                self._greeted.discard(node)
+                if self.master is not None:
+                    self.master.agent_disconnected(node, gone, self.now())
+
+    def heard(self, link: Link, message: Message) -> None:
+        """An agent's greeting, or its message."""
+        node = link.target.name
+        if self.master is None or self.links.get(node) is not link:
+            return
+        if isinstance(message, Hello):
+            self._greeted.add(node)
+            self.master.agent_connected(message, self.now())
+        elif node in self._greeted:
+            self.master.receive(node, message, self.now())
+
+    # --- what the core decided -------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Carry out the core's outputs."""
+        master = self.master
+        assert master is not None
+        master.check()
+        writes, sends, events = master.take_outputs()
+        for key, value in writes:
+            self._write(key, value)
+        for node, message in sends:
+            if self.world.tracing:
+                self.cluster.tell(self.name, node, message)
+            link = self.links.get(node)
+            if link is not None:
+                link.send(self, message)
+        for event in events:
+            self.world.trace(self.name, f"event {event.reason} {event.partition}: {event.message}")
+
+    def _write(self, key: Key, value: Value | None) -> None:
+        if self.world.tracing:
+            self.world.trace(self.name, f"writes {key}: {value_text(value)}")
+
+        def answered(outcome: Outcome, revision: int) -> None:
+            if not self.alive or self.master is None:
+                return
+            if outcome != "written":
+                self.world.trace(self.name, f"write of {key}: {outcome}")
+                self.cluster.metastore.read(key, reloaded)
+                return
+            self._note(key, revision if value is not None else None)
+            self.master.written(key, value, self.now())
+            self.pump()
+
+        def reloaded(value: Value | None, revision: int | None) -> None:
+            if not self.alive or self.master is None:
+                return
+            self._note(key, revision)
+            if self.world.tracing:
+                self.world.trace(self.name, f"reads {key}: {value_text(value)}")
+            self.master.reloaded(key, value, self.now())
+            self.pump()
+
+        self.cluster.metastore.write(key, value, self.revisions.get(key), answered)
+
+    def _note(self, key: Key, revision: int | None) -> None:
+        if revision is None:
+            self.revisions.pop(key, None)
+        else:
+            self.revisions[key] = revision
+
+    def die(self) -> None:
+        """Stop at once."""
+        self.alive = False
+        for link in list(self.links.values()):
+            self.cluster.network.lose(link)
