@@ -184,7 +184,7 @@ def client_list(session: Session, args: list[bytes]) -> bytes:
     elif len(args) > 3 and args[2].upper() == b"ID":
         by_id = {connection.id: connection for connection in connections}
         ids = [parse_integer(argument) for argument in args[3:]]
-        if None in ids or any(id is not None and id < 1 for id in ids):
+        if None in ids:
             return _BAD_CLIENT_ID
         connections = [by_id[id] for id in ids if id is not None and id in by_id]
     elif len(args) != 2:

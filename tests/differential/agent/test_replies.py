@@ -1,10 +1,13 @@
 """Our replies beside those of a real Redis: the same random streams, compared byte by byte."""
 
+import time
 from random import Random
 
 import pytest
 
+from quorate_agent.resp.replies import VALUE_BYTES_MAX
 from quorate_agent.resp.session import Session
+from quorate_agent.resp.table import COMMANDS
 from quorate_differential.command_streams import random_command
 from quorate_differential.exemptions import same_reply
 from quorate_differential.local_endpoint import LocalEndpoint
@@ -13,7 +16,8 @@ from quorate_differential.raw_replies import RawConnection
 pytestmark = pytest.mark.needs("redis-server")
 
 STREAMS = 40
-COMMANDS = 400
+STREAM_COMMANDS = 400
+EXPIRY_S = 10.0
 
 
 def _compared(
@@ -35,7 +39,7 @@ def test_a_random_stream_gets_the_replies_of_redis(redis_port: int, seed: int) -
     random = Random(seed)
     endpoint = LocalEndpoint()
     session = endpoint.connect()
-    stream = [random_command(random) for _ in range(COMMANDS)]
+    stream = [random_command(random) for _ in range(STREAM_COMMANDS)]
     # Redis counts what has expired until it stumbles on it: looking at every key clears that.
     looked = [
         words
@@ -52,3 +56,153 @@ def test_a_random_stream_gets_the_replies_of_redis(redis_port: int, seed: int) -
 
 def _counts_keys(command: list[bytes]) -> bool:
     return command[0].upper() in (b"DBSIZE", b"CLUSTER")
+
+
+FIXED = [
+    command.split()
+    for command in (
+        b"CLIENT",
+        b"CLIENT LIST TYPE nope",
+        b"CLIENT LIST TYPE pubsub",
+        b"CLIENT LIST TYPE",
+        b"CLIENT LIST ID",
+        b"CLIENT LIST ID x",
+        b"CLIENT LIST ID 0",
+        b"CLIENT LIST ID 999999",
+        b"CLIENT LIST nope",
+        b"CLIENT INFO nope",
+        b"CLIENT ID nope",
+        b"CLIENT SETNAME",
+        b"CLIENT MAINT_NOTIFICATIONS ON",
+        b"CLUSTER",
+        b"CLUSTER KEYSLOT",
+        b"CLUSTER MYID nope",
+        b"CLUSTER COUNTKEYSINSLOT",
+        b"COMMAND COUNT nope",
+        b"COMMAND LIST nope",
+        b"COMMAND LIST FILTERBY",
+        b"COMMAND LIST FILTERBY NOPE x",
+        b"COMMAND LIST FILTERBY MODULE x",
+        b"COMMAND LIST FILTERBY ACLCAT nope",
+        b"COMMAND LIST FILTERBY PATTERN GETDE*",
+        b"COMMAND LIST FILTERBY PATTERN cluster|keys*",
+        b"COMMAND DOCS nope",
+        b"COMMAND GETKEYS",
+        b"COMMAND GETKEYS GET",
+        b"COMMAND GETKEYS PING x",
+        b"COMMAND GETKEYS NOPE x",
+        b"COMMAND GETKEYS CLIENT NOPE",
+        b"COMMAND GETKEYS CLIENT ID",
+        b"COMMAND GETKEYS MSET a b c",
+        b"CONFIG",
+        b"CONFIG GET",
+        b"CONFIG GET save",
+        b"CONFIG GET SAVE s[a]ve",
+        b"CONFIG GET cluster-enabled",
+        b"CONFIG GET nope*",
+        b"INFO nope",
+        b"INFO cluster",
+        b"INFO CLUSTER nope",
+        b"TIME x",
+        b"DBSIZE x",
+        b"READONLY x",
+        b"WAIT 0",
+        b"SCAN",
+        b"SCAN 0 MATCH",
+        b"SCAN -1",
+        b"SCAN +0",
+        b"SCAN 0 COUNT 9223372036854775808",
+        b"SCAN 0 TYPE",
+        b"HELLO 3 SETNAME before NOPE",
+        b"CLIENT GETNAME",
+        b"RESET",
+        b"CLIENT GETNAME",
+    )
+]
+
+
+@pytest.mark.parametrize("version", [b"2", b"3"])
+def test_commands_without_keys_are_answered_as_by_redis(redis_port: int, version: bytes) -> None:
+    endpoint = LocalEndpoint()
+    with RawConnection("127.0.0.1", redis_port) as redis:
+        session = endpoint.connect()
+
+        commands = [words for fixed in FIXED for words in ([b"HELLO", version], fixed)]
+        _compared(redis, endpoint, session, [[b"FLUSHALL"], *commands])
+
+
+def test_every_command_has_the_description_of_redis(redis_port: int) -> None:
+    endpoint = LocalEndpoint()
+    names = [name for name, command in COMMANDS.items() if not command.has_subcommands]
+    names += [
+        child.name
+        for command in COMMANDS.values()
+        for child in command.subcommands.values()
+        if child.name != b"client|setinfo"  # Redis has it since 7.2
+    ]
+    with RawConnection("127.0.0.1", redis_port) as redis:
+        for version in (b"2", b"3"):
+            described = [[b"COMMAND", b"INFO", name] for name in names]
+            _compared(redis, endpoint, endpoint.connect(), [[b"HELLO", version], *described])
+
+
+def test_what_has_just_expired_is_gone_for_every_command(redis_port: int) -> None:
+    keys = [b"{e}%d" % index for index in range(24)]
+    setters = [
+        [b"PSETEX", keys[0], b"1", b"v"],
+        [b"SET", keys[1], b"v", b"PX", b"1"],
+        *[[b"SET", key, b"5", b"PX", b"2"] for key in keys[2:]],
+    ]
+    looks = [
+        [b"GET", keys[0]],
+        [b"EXISTS", *keys[:4]],
+        [b"TTL", keys[1]],
+        [b"PTTL", keys[2]],
+        [b"TYPE", keys[3]],
+        [b"STRLEN", keys[4]],
+        [b"INCR", keys[5]],
+        [b"TTL", keys[5]],
+        [b"APPEND", keys[6], b"x"],
+        [b"TTL", keys[6]],
+        [b"SETNX", keys[7], b"x"],
+        [b"SET", keys[8], b"x", b"XX"],
+        [b"SET", keys[9], b"x", b"GET", b"KEEPTTL"],
+        [b"TTL", keys[9]],
+        [b"PERSIST", keys[10]],
+        [b"EXPIRE", keys[11], b"100"],
+        [b"DEL", *keys[12:15]],
+        [b"GETDEL", keys[15]],
+        [b"GETEX", keys[16], b"EX", b"100"],
+        [b"MGET", *keys[16:20]],
+        [b"SCAN", b"0", b"COUNT", b"1000"],
+        [b"DBSIZE"],
+    ]
+    endpoint = LocalEndpoint()
+    session = endpoint.connect()
+    with RawConnection("127.0.0.1", redis_port) as redis:
+        _compared(redis, endpoint, session, [[b"FLUSHALL"], *setters])
+        deadline = time.monotonic() + EXPIRY_S
+        asked = [b"EXISTS", *keys]
+        while redis.ask(asked) != b":0\r\n" or endpoint.answer(session, asked) != b":0\r\n":
+            assert time.monotonic() < deadline
+
+        _compared(redis, endpoint, session, looks)
+
+
+def test_a_value_may_have_64_mib_and_not_a_byte_more(redis_port: int) -> None:
+    endpoint = LocalEndpoint()
+    session = endpoint.connect()
+    longest = b"x" * VALUE_BYTES_MAX
+    with RawConnection("127.0.0.1", redis_port, timeout_s=60) as redis:
+        commands = [
+            [b"SET", b"big", longest],
+            [b"STRLEN", b"big"],
+            [b"APPEND", b"big", b""],
+            [b"APPEND", b"big", b"y"],
+            [b"STRLEN", b"big"],
+            [b"GETDEL", b"big"],
+        ]
+        _compared(redis, endpoint, session, commands)
+        too_long = b"*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n$%d\r\n" % (VALUE_BYTES_MAX + 1)
+
+        assert redis.exchange(too_long) == endpoint.exchange(too_long)
