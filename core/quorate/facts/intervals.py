@@ -19,7 +19,7 @@ class IntervalSet:
             self.add(first, last)
 
     def add(self, first: int, last: int) -> bool:
-        """Add first..last; True when something was new.  An empty range (last < first) adds nothing."""
+        """Add first..last (nothing when last < first); True when something was new."""
         if last < first:
             return False
         firsts, lasts = self._firsts, self._lasts

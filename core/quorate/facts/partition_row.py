@@ -85,7 +85,7 @@ def committed_row(row: PartitionRow) -> PartitionRow:
 
 
 def check_row(row: PartitionRow) -> None:
-    """Raise InvariantError unless the row is well-formed (I-4: term and version, no owner twice)."""
+    """Raise InvariantError unless the row is well-formed: no owner twice, term <= version."""
     owners = row.owners
     if len(set(owners)) != len(owners):
         raise InvariantError(f"partition {row.partition}: an owner appears twice in {row.replicas}")

@@ -447,7 +447,7 @@ class Copy:
             )
         if self.last_term > self.promise_term:
             raise InvariantError(
-                f"partition {self.partition}: adopted {self.last_term}, promised {self.promise_term}"
+                f"partition {self.partition}: adopted {self.last_term} above {self.promise_term}"
             )
         for term, ranges in self.above.items():
             if ranges.is_empty():

@@ -31,7 +31,7 @@ class Update(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """First frame in both directions.  `role` is agent, master or tool; the store is the folder's."""
+    """First frame in both directions.  `role`: agent, master or tool; the folder's store."""
 
     format_version: int
     role: str
@@ -96,7 +96,7 @@ class PreparedRow(msgspec.Struct, frozen=True, array_like=True, tag=14):
 
 
 class Freeze(msgspec.Struct, frozen=True, array_like=True, tag=15):
-    """To the primary: park new commands, never serve again in this term, report the last counter."""
+    """To the primary: never serve again in this term, report the last counter."""
 
     master_term: int
     zone: str
@@ -221,7 +221,7 @@ class ActivationBlocked(msgspec.Struct, frozen=True, array_like=True, tag=28):
 
 
 class CopyReady(msgspec.Struct, frozen=True, array_like=True, tag=29):
-    """From the primary: `node` (with this store) has adopted the term and holds what was answered."""
+    """From the primary: `node` (with this store) adopted the term and holds what was answered."""
 
     zone: str
     partition: int
