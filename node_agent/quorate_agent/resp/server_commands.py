@@ -70,14 +70,18 @@ def info(session: Session, args: list[bytes]) -> bytes:
 
 
 def config_get(session: Session, args: list[bytes]) -> bytes:
-    """CONFIG GET pattern [pattern …]"""
-    matchers = [glob_matcher(pattern, ignore_case=True) for pattern in args[2:]]
-    found = [
-        (bulk(name), bulk(value))
-        for name, value in CONFIG.items()
-        if any(matches(name) for matches in matchers)
-    ]
-    return map_(found, session.connection.resp3)
+    """CONFIG GET pattern [pattern …]: a plain name comes back as it was spelled"""
+    found: dict[bytes, bytes] = {}  # setting -> the name to show
+    for pattern in args[2:]:
+        if any(char in b"*?[" for char in pattern):
+            matches = glob_matcher(pattern, ignore_case=True)
+            for name in CONFIG:
+                if matches(name):
+                    found.setdefault(name, name)
+        elif pattern.lower() in CONFIG:
+            found.setdefault(pattern.lower(), pattern)
+    shown = [(bulk(name), bulk(CONFIG[setting])) for setting, name in found.items()]
+    return map_(shown, session.connection.resp3)
 
 
 def time(session: Session, args: list[bytes]) -> bytes:
