@@ -58,6 +58,7 @@ class Fill:
         "full_reason",
         "generation",
         "lineage",
+        "reported_ms",
         "supplier",
         "term",
         "undo",
@@ -76,6 +77,7 @@ class Fill:
         self._need = need
         self._need_first = need
         self.full_reason = ""
+        self.reported_ms = 0
         self.bytes_done = 0
         self.bytes_total = 0
         self.generation = 0
@@ -85,7 +87,7 @@ class Fill:
         self._full_done = False
         self.undo: set[bytes] = set()
         self.undo_rows: dict[bytes, Row | None] = {}
-        prefix = self._prefix()
+        prefix = self._agreed()
         if copy.lwm > prefix:
             touched = copy.touched_keys(prefix + 1, copy.lwm)
             if touched is None:
@@ -122,7 +124,7 @@ class Fill:
             self.copy.storage.drop_space(self.copy.partition, self.generation)
             self._space = None
 
-    def _prefix(self) -> int:
+    def _agreed(self) -> int:
         """Up to here the copy's rows are valid; it grows as updates of known terms are applied."""
         return self.copy.lineage.agreed_prefix(self.lineage, self.copy.lwm)
 
@@ -131,9 +133,9 @@ class Fill:
         valid = IntervalSet()
         if self.is_full:
             valid.add(1, self._chunk_floor)
-            valid.add(self.copy.log_from + 1, self._prefix())  # applied, and still in the log
+            valid.add(self.copy.log_from + 1, self._agreed())  # applied, and still in the log
         else:
-            valid.add(1, self._prefix())
+            valid.add(1, self._agreed())
         for term in sorted(self.copy.above):
             for first, last in self.copy.above[term]:
                 add_valid(valid, self.lineage, term, first, last)
@@ -151,7 +153,7 @@ class Fill:
             return
         full = (self.generation, self._chunk_floor) if self.is_full else None
         self._space = None
-        self.copy.adopt(self.lineage, self._prefix(), self.undo_rows, full)
+        self.copy.adopt(self.lineage, self._agreed(), self.undo_rows, full)
 
     def ask(self, zone: str, now_ms: int) -> list[tuple[str, Message]]:
         """What to ask next; nothing while an answer is awaited."""
@@ -175,6 +177,7 @@ class Fill:
         """Updates were held already; see whether the supplier's log reaches far enough."""
         if answer.updates:
             self.answered()
+            self.bytes_done += sum(len(bytes(raw)) for raw in answer.updates)
         missing = self.missing()
         if answer.reaches_from == TOO_MUCH:
             self._go_full(FullReason.TOO_MUCH)

@@ -525,6 +525,9 @@ class Replicas:
         for role in list(self.roles.values()):
             activation.tick(self, role, now)
         for fill in list(self.fills.values()):
+            if fill.bytes_done and now.boot_ms - fill.reported_ms >= self.settings.retry_ms:
+                fill.reported_ms = now.boot_ms
+                self.out.send(MASTER, fill.progress(self.uid, done=False))
             self._step_fill(fill)
 
     # --- the turn --------------------------------------------------------------------------------
