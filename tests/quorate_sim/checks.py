@@ -57,7 +57,8 @@ class Checks:
             if not was or copy.present:
                 continue
             row = self.cluster.committed_row(copy.partition)
-            if row is not None and _names(row, agent.name, agent.core.zones[uid].me.store):
+            store = agent.core.zones[uid].me.store
+            if row is not None and _names(row, agent.name, store, copy.version):
                 raise InvariantError(f"I-3: {agent.label} deleted a copy that {row} names")
 
     def agent_step(self, agent: AgentProcess) -> None:
@@ -197,8 +198,11 @@ class Checks:
         return found
 
 
-def _names(row: PartitionRow, node: str, store: str) -> bool:
+def _names(row: PartitionRow, node: str, store: str, deleted_by: int) -> bool:
+    """Whether the row needs the copy that the row of version `deleted_by` let go."""
     if any((voter.node, voter.store) == (node, store) for voter in row.voters):
         return True
     destination = row.active.destination if row.active is not None else None
-    return destination is not None and (destination.node, destination.store) == (node, store)
+    if destination is None or (destination.node, destination.store) != (node, store):
+        return False
+    return deleted_by >= row.version  # a migration that began later fills it anew

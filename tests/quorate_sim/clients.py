@@ -25,6 +25,7 @@ class Op:
 
     __slots__ = (
         "answers",
+        "attempt",
         "client",
         "end_us",
         "key",
@@ -52,6 +53,7 @@ class Op:
         self.outcome = ""
         self.result: bytes | None = None
         self.answers = 0
+        self.attempt = 0
         self.wrote: tuple[int, int, int] | None = None
 
     def apply(self, value: bytes | None) -> tuple[tuple[Operation, ...], bytes | None]:
@@ -139,13 +141,17 @@ class Clients:
             return
         self._open[op.number] = (op, agent)
         op.outcome = "open"
+        op.attempt += 1
+        attempt = op.attempt
+
+        def is_open() -> bool:
+            return op.number in self._open and op.attempt == attempt
 
         def arrive() -> None:
-            if op.number in self._open:
-                agent.run(lambda: agent.command(op) if op.number in self._open else None)
+            agent.run(lambda: agent.command(op) if is_open() else None)
 
         def impatient() -> None:
-            if op.outcome == "open":
+            if op.outcome == "open" and op.attempt == attempt:
                 self._end(op, "unknown", None)
 
         self.world.after(self.world.random.randrange(50, 2000), arrive)
@@ -168,6 +174,7 @@ class Clients:
             op.answers = 0
             op.wrote = None
             if op.outcome == "open":
+                op.outcome = "sent again"
                 self._again(op, self.world.time_us + PATIENCE_MS // 2 * MS)
             return
         if self.world.chance(self.cluster.lost_answers):

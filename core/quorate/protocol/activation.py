@@ -211,8 +211,9 @@ def refused(replicas: Replicas, role: Primary, node: str, promised: int) -> None
         replicas.end_role(role)
         return
     peer = role.peers.get(node)
-    if peer is not None and promised < role.term:
-        peer.promised = peer.adopted = False  # its promise was lost with its store: fence again
+    if peer is not None:
+        # It lost its promise with its store, or the copy with a row that came between: fence again.
+        peer.promised = peer.adopted = False
 
 
 def peer_restarted(role: Primary, node: str) -> None:

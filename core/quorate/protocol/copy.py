@@ -202,7 +202,7 @@ class Copy:
             return holder == self.promise_holder
         self.promise_term, self.promise_holder = term, holder
         self.save_promise()
-        if not self.present:
+        if not self.present and term > self.version:
             self.present = True
             self.save()
         return True
@@ -223,11 +223,17 @@ class Copy:
         self.save()
 
     def evict(self, row: PartitionRow) -> None:
-        """Delete the data: a committed row newer than the copy names this node nowhere."""
+        """Delete the data: a committed row newer than the copy names this node nowhere.
+
+        The promise stays, and is no lower than the row's term: an empty copy must never help a
+        primary that the row has replaced.
+        """
         self.storage.drop_space(self.partition, self.generation)
         self.storage.log_cut(self.partition, 1 << 62)
         self.storage.record_drop(copy_name(self.partition))
         self.version = max(self.version, row.version)
+        if row.term > self.promise_term:
+            self.promise_term, self.promise_holder = row.term, row.primary
         self.generation += 1
         self._reset()
         self.save_promise()

@@ -194,7 +194,10 @@ class Replicas:
         if not self._names_me(row):
             if copy is not None and copy.present and row.version > copy.version:
                 self._drop_fill(row.partition)
+                earlier = copy.promise_holder
                 copy.evict(row)
+                if copy.promise_holder is not None:
+                    self._promise_moved(copy, earlier, copy.promise_holder)
                 self.touch(copy)
             return
         copy = self._copy(row.partition)
@@ -314,7 +317,7 @@ class Replicas:
 
     def _append(self, node: str, batch: Batch) -> None:
         copy = self.copies.get(batch.partition)
-        if copy is None or copy.promise_term != batch.term:
+        if copy is None or not copy.present or copy.promise_term != batch.term:
             promised = copy.promise_term if copy is not None else 0
             self.out.send(node, Rejected(self.uid, batch.partition, batch.term, promised))
             return
@@ -351,6 +354,11 @@ class Replicas:
         self.finished.answered.extend(role.advance())
 
     def _fence(self, node: str, fence: Fence) -> None:
+        row = self.table[fence.partition]
+        if row is not None and row.version >= fence.term and not self._names_me(row):
+            promised = row.term if row.term > fence.term else 0
+            self.out.send(node, FenceRefused(self.uid, fence.partition, fence.term, promised))
+            return  # as far as we know we are not asked, or not yet
         copy = self._copy(fence.partition)
         earlier = copy.promise_holder
         fresh = fence.term > copy.promise_term
@@ -383,7 +391,7 @@ class Replicas:
 
     def _sync(self, node: str, sync: Sync) -> None:
         copy = self.copies.get(sync.partition)
-        if copy is None or copy.promise_term != sync.term:
+        if copy is None or not copy.present or copy.promise_term != sync.term:
             promised = copy.promise_term if copy is not None else 0
             self.out.send(node, Rejected(self.uid, sync.partition, sync.term, promised))
             return
@@ -443,7 +451,7 @@ class Replicas:
 
     def _take_updates(self, node: str, answer: Updates) -> None:
         copy = self.copies.get(answer.partition)
-        if copy is None or copy.promise_term != answer.term:
+        if copy is None or not copy.present or copy.promise_term != answer.term:
             return
         fill = self.fills.get(answer.partition)
         role = self.roles.get(answer.partition)
