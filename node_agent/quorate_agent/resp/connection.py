@@ -50,7 +50,7 @@ class CommandParser:
         self._rest = b""  # an incomplete line, or a short string and its header
         self._left = 0  # arguments that the present array still lacks
         self._args: list[bytes] = []
-        self._bytes = 0  # of the arguments in _args
+        self._bytes = 0  # of the arguments, a long string's missing ones included
         self._pieces: list[bytes] = []  # of a long string
         self._bulk_left = 0  # bytes that it still lacks
         self._skip = 0  # bytes of its line end that are still to come
@@ -58,7 +58,7 @@ class CommandParser:
     @property
     def pending_bytes(self) -> int:
         """Bytes held of an incomplete command; 0 at the end of one."""
-        return len(self._rest) + self._bytes + sum(map(len, self._pieces))
+        return len(self._rest) + self._bytes - self._bulk_left
 
     def feed(self, data: bytes) -> list[list[bytes]]:
         """The commands that `data` completes: each a list of words, the first the name as sent."""

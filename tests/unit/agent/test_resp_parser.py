@@ -1,0 +1,128 @@
+"""The parser cuts commands out of any stream, however it is chunked, within its limits."""
+
+import tracemalloc
+from random import Random
+
+import pytest
+
+from quorate_agent.resp import connection
+from quorate_agent.resp.connection import CommandParser
+from quorate_differential.byte_streams import ODD_STREAMS, random_stream
+from quorate_differential.command_streams import random_command
+from quorate_differential.exemptions import is_exempt_stream
+from quorate_differential.raw_replies import encode_command
+
+MUTATED = 10_000
+VALUE = b"v" * 100
+
+
+def _fed(stream: bytes, chunk_bytes: int) -> tuple[list[list[bytes]], bytes | None, int]:
+    parser = CommandParser()
+    commands = []
+    for at in range(0, len(stream), chunk_bytes):
+        commands += parser.feed(stream[at : at + chunk_bytes])
+    return commands, parser.error, parser.pending_bytes
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 2, 3, 17, 1000, 1 << 20])
+def test_commands_come_out_as_they_were_sent_however_they_are_chunked(chunk_bytes: int) -> None:
+    random = Random(chunk_bytes)
+    commands = [random_command(random) for _ in range(200)]
+    commands.append([b"SET", b"big", random.randbytes(100_000)])
+    commands += [[b"SET", b"k", VALUE]] * 50
+    stream = b"".join(map(encode_command, commands))
+
+    assert _fed(stream, chunk_bytes) == (commands, None, 0)
+
+
+def test_inline_commands_come_out_between_others() -> None:
+    stream = b"PING\r\n" + encode_command([b"GET", b"k"]) + b'set k "a b"\n\r\n'
+
+    assert _fed(stream, 1000) == ([[b"PING"], [b"GET", b"k"], [b"set", b"k", b"a b"]], None, 0)
+
+
+def test_ten_thousand_mutated_streams_give_the_same_in_any_chunks_and_never_raise() -> None:
+    random = Random(5)
+    for _ in range(MUTATED):
+        stream = random_stream(random)
+        whole = _fed(stream, len(stream) or 1)
+        pieces = _fed(stream, random.randint(1, 30))
+
+        assert pieces == whole or is_exempt_stream(stream), stream
+
+
+@pytest.mark.parametrize("stream", ODD_STREAMS, ids=lambda stream: repr(stream[:30]))
+def test_nothing_is_read_after_an_error(stream: bytes) -> None:
+    parser = CommandParser()
+    parser.feed(stream)
+    if parser.error is not None:
+        assert parser.feed(b"PING\r\n") == []
+        assert parser.pending_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"*999999999\r\n",
+        b"*1048577\r\n",
+        b"~999999999\r\n",
+        b">999999999\r\n",
+        b"|999999999\r\n",
+        b"%999999999\r\n",
+        b"*2\r\n$1\r\na\r\n*999999999\r\n",
+        b"*2\r\n$1\r\na\r\n~999999999\r\n",
+        b"*1048576\r\n",
+        b"*1\r\n$67108864\r\n",
+        b"*99\r\n" * 10_000,
+        b"*1\r\n" * 10_000,
+    ],
+    ids=lambda header: repr(header[:30]),
+)
+def test_a_header_reserves_no_memory(header: bytes) -> None:
+    tracemalloc.start()
+    try:
+        CommandParser().feed(header)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 1 << 20
+
+
+def test_a_long_value_is_gathered_without_copying_it_again_for_every_chunk() -> None:
+    size = 8 << 20
+    parser = CommandParser()
+    parser.feed(b"*2\r\n$4\r\nECHO\r\n$%d\r\n" % size)
+    for _ in range(size >> 16):
+        assert parser.feed(b"x" * (1 << 16)) == []
+
+    assert parser.pending_bytes == size + 4
+    assert parser.feed(b"\r") == []
+    (command,) = parser.feed(b"\n")
+    assert command == [b"ECHO", b"x" * size]
+    assert parser.pending_bytes == 0
+
+
+def test_a_command_may_not_be_larger_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "QUERY_BYTES_MAX", 50_000)
+    for size in (9_000, 20_000):
+        parser = CommandParser()
+        stream = encode_command([b"MSET", *[b"x" * size] * 8])
+        commands = []
+        for at in range(0, len(stream), 4_000):
+            commands += parser.feed(stream[at : at + 4_000])
+
+        assert commands == []
+        assert parser.error == b"-ERR Protocol error: command of more than 50000 bytes\r\n"
+
+
+def test_the_quick_reader_is_used_for_what_most_clients_send() -> None:
+    for commands in ([[b"SET", b"key", VALUE]], [[b"GET", b"key"]] * 16):
+        assert connection._quickly(b"".join(map(encode_command, commands))) == commands
+
+
+def test_the_quick_reader_holds_nothing_after_what_it_could_not_read() -> None:
+    whole = encode_command([b"GET", b"key"])
+    for at in range(1, len(whole)):
+        assert connection._quickly(whole + whole[:at]) is None
+        assert connection._quickly(whole) == [[b"GET", b"key"]]

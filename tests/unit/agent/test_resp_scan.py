@@ -1,0 +1,135 @@
+"""SCAN returns every key that is there throughout, whatever is forgotten or changed meanwhile."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from quorate.facts.keyspace import key_partition
+from quorate_agent.resp import scan
+from quorate_agent.resp.scan import ScanPositions, scan_page
+
+PARTITIONS = 8
+
+
+class Rows:
+    """Keys by partition, in key order; a visit may pass over rows that are not live."""
+
+    def __init__(self, count: int) -> None:
+        self.keys = {b"key-%d" % number for number in range(count)}
+        self.owned = list(range(PARTITIONS))
+        self.page_max = 1 << 30
+
+    def rows(
+        self, partition: int, after: bytes | None, rows_max: int
+    ) -> tuple[list[bytes], bytes | None]:
+        keys = sorted(
+            key
+            for key in self.keys
+            if key_partition(key, PARTITIONS) == partition and (after is None or key > after)
+        )
+        page = keys[: min(rows_max, self.page_max)]
+        return page, page[-1] if len(page) < len(keys) else None
+
+
+def _all(
+    rows: Rows,
+    count: int,
+    between: Callable[[int], None] = lambda page: None,
+    positions: Callable[[], ScanPositions] | None = None,
+) -> list[bytes]:
+    kept = ScanPositions()
+    cursor, found, page = 0, [], 0
+    while True:
+        here = kept if positions is None else positions()
+        cursor, keys = scan_page(cursor, count, rows.owned, rows.rows, here)
+        assert 0 <= cursor < 1 << 64
+        found += keys
+        page += 1
+        assert page < 100_000
+        if cursor == 0:
+            return found
+        between(page)
+
+
+@pytest.mark.parametrize("count", [1, 3, 10, 1000, 10**18])
+def test_every_key_comes_once_when_nothing_changes(count: int) -> None:
+    rows = Rows(300)
+
+    found = _all(rows, count)
+
+    assert sorted(found) == sorted(rows.keys)
+
+
+def test_cursors_survive_a_restart_while_the_data_does_not_change() -> None:
+    rows = Rows(300)
+
+    found = _all(rows, 7, positions=ScanPositions)
+
+    assert sorted(found) == sorted(rows.keys)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_keys_that_stay_are_returned_though_others_come_and_go_and_cursors_are_forgotten(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(seed)
+    monkeypatch.setattr(scan, "SEARCH_ROWS_MAX", 20)
+    rows = Rows(300)
+    rows.page_max = 5
+    staying = {key for key in rows.keys if random.random() < 0.5}
+    positions = [ScanPositions()]
+
+    def change(page: int) -> None:
+        for _ in range(5):
+            rows.keys.discard(random.choice(sorted(rows.keys - staying) or [b"none"]))
+            rows.keys.add(b"new-%d" % random.randrange(1000))
+        if page % 40 == 0:
+            positions[0] = ScanPositions()
+
+    found = _all(rows, 4, change, lambda: positions[0])
+
+    assert staying <= set(found)
+
+
+def test_an_empty_agent_and_foreign_cursors_end_at_once() -> None:
+    rows = Rows(0)
+
+    assert scan_page(0, 10, rows.owned, rows.rows, ScanPositions()) == (0, [])
+    assert scan_page(2**64 - 1, 10, rows.owned, rows.rows, ScanPositions()) == (0, [])
+    assert scan_page(0, 10, [], rows.rows, ScanPositions()) == (0, [])
+
+
+def test_a_partition_that_went_away_is_passed_over() -> None:
+    rows = Rows(300)
+
+    def lose(page: int) -> None:
+        rows.owned = [5, 6, 7]
+
+    found = _all(rows, 10, lose)
+
+    assert {key for key in rows.keys if key_partition(key, PARTITIONS) >= 5} <= set(found)
+
+
+def test_one_call_looks_at_a_bounded_number_of_partitions() -> None:
+    asked: list[int] = []
+
+    def rows(
+        partition: int, after: bytes | None, rows_max: int
+    ) -> tuple[list[bytes], bytes | None]:
+        asked.append(partition)
+        return [], None
+
+    cursor, _ = scan_page(0, 10, range(16384), rows, ScanPositions())
+
+    assert cursor == scan.PARTITIONS_MAX << scan.TOKEN_BITS
+    assert len(asked) == scan.PARTITIONS_MAX
+
+
+def test_remembered_positions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "POSITIONS_MAX", 10)
+    positions = ScanPositions()
+    for number in range(100):
+        positions.cursor(1, b"%d" % number)
+
+    assert len(positions._keys) == 10
