@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -26,6 +27,8 @@ class Peer:
         self._lost: Link | None = None  # the link whose loss was not followed by another yet
         self._wake = asyncio.Event()
         self._attempts = 0
+        self._stopped = False
+        self._taking = False
         self._task = endpoint.loop.create_task(self._keep_dialing())
 
     def redial_now(self) -> None:
@@ -63,13 +66,21 @@ class Peer:
 
     def stop(self) -> None:
         """Dial no more."""
-        self._task.cancel()
+        self._stopped = True
+        if not self._taking:
+            self._task.cancel()
+
+    async def stopped(self) -> None:
+        """Wait for the end after `stop`."""
+        await asyncio.wait([self._task])
 
     async def _keep_dialing(self) -> None:
         settings = self._endpoint.settings
-        while True:
+        while not self._stopped:
             link = await self._dial_once()
             if link is not None:
+                if self._stopped:
+                    link.abort("not needed any more")
                 await link.ended.wait()
             if self._attempts:
                 doubled = settings.redial_first_ms << min(self._attempts - 1, 16)
@@ -79,21 +90,46 @@ class Peer:
     async def _dial_once(self) -> Link | None:
         """Try once; None when no connection was made."""
         endpoint = self._endpoint
-        host, port = self.address
         try:
             async with asyncio.timeout(endpoint.settings.connect_timeout_ms / 1000):
-                _, link = await endpoint.loop.create_connection(
-                    lambda: Link(endpoint, self), host, port
-                )
+                connection = await self._connect()
         except ConnectionRefusedError:
             lost, self._lost = self._lost, None
             if lost is not None:
                 endpoint.handler.on_gone(lost)
             return None
         except (OSError, TimeoutError) as error:
-            _log.debug("dialing %s:%d: %s", host, port, error)
+            _log.debug("dialing %s:%d: %s", *self.address, error)
             return None
+        # Cancelled in here, uvloop would drop the transport and never report it lost.
+        self._taking = True
+        try:
+            _, link = await endpoint.loop.create_connection(
+                lambda: Link(endpoint, self), sock=connection
+            )
+        except OSError:
+            connection.close()
+            return None
+        finally:
+            self._taking = False
         return link
+
+    async def _connect(self) -> socket.socket:
+        """A connected socket."""
+        loop = self._endpoint.loop
+        host, port = self.address
+        family, kind, protocol, _, address = (
+            await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        )[0]
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(connection, address)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     async def _pause(self, seconds: float) -> None:
         self._wake.clear()
@@ -161,8 +197,9 @@ class Endpoint:
         if peer in self._peers:
             self._peers.remove(peer)
         peer.stop()
-        if peer.link is not None:
-            peer.link.close("not needed any more", "bye")
+        for link in list(self._connections):
+            if link.peer is peer:
+                link.close("not needed any more", "bye")
 
     @property
     def links(self) -> list[Link]:
@@ -177,16 +214,22 @@ class Endpoint:
             server.close()
         for peer in self._peers:
             peer.stop()
-        links = list(self._connections)
-        for link in links:
+        for link in list(self._connections):
             link.close("this process is stopping", "bye")
-        with suppress(TimeoutError):
-            async with asyncio.timeout(patience_ms / 1000):
-                for link in links:
-                    await link.ended.wait()
+        await self._all_ended(patience_ms)
         for link in list(self._connections):
             link.kill()
+        await self._all_ended(100)
         self._peers.clear()
+
+    async def _all_ended(self, patience_ms: int) -> None:
+        """Wait for the end of every connection and every dialer."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_ms / 1000):
+                for peer in self._peers:
+                    await peer.stopped()
+                for link in list(self._connections):
+                    await link.ended.wait()
 
     # --- sending
 

@@ -83,8 +83,8 @@ class LinkSettings:
     """Accepted connections at a time; more are closed at once."""
 
     bulk_window_bytes: int = 256 * 1024
-    """Bulk frames are written only while less than this waits in the transport: ordinary messages
-    wait behind so much at most."""
+    """Bulk frames are written only while less than this waits in the transport (more is called
+    congested): ordinary messages wait behind so much, and one bulk frame, at most."""
 
     bulk_bytes_per_s: int = 0
     """Rate limit of bulk frames over all links of the endpoint; 0: none."""

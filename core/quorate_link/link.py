@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("quorate.link")
 
-TRANSPORT_HIGH_BYTES = 1024 * 1024
-TRANSPORT_LOW_BYTES = 128 * 1024
-
 
 class Link(asyncio.Protocol):
     """One connection.  `data` belongs to the owner; everything public may be read at any time."""
@@ -201,7 +198,10 @@ class Link(asyncio.Protocol):
         """Say Hello first when this side dialed; give the other a while to say its own."""
         transport = cast(asyncio.Transport, made)  # uvloop's transports are not subclasses
         self._transport = transport
-        transport.set_write_buffer_limits(high=TRANSPORT_HIGH_BYTES, low=TRANSPORT_LOW_BYTES)
+        # `resume_writing` comes only after `pause_writing`: bulk must not stop at a length that the
+        # transport does not call long.
+        window = self._endpoint.settings.bulk_window_bytes
+        transport.set_write_buffer_limits(high=window - 1, low=window // 4)
         name = transport.get_extra_info("peername")
         self._address = f"{name[0]}:{name[1]}" if name else "unknown"
         _notice_dead_hosts(transport)

@@ -32,6 +32,10 @@ class FrameReader:
         self._buffer = bytearray()
         self._bytes_max = bytes_max
 
+    def allow(self, bytes_max: int) -> None:
+        """From the next frame on, take frames up to this size (the sender is known now)."""
+        self._bytes_max = bytes_max
+
     def feed(self, data: bytes) -> list[Message]:
         """The messages that `data` completes."""
         buffer = self._buffer
@@ -56,6 +60,7 @@ class FrameReader:
 def decode_message(body: bytes) -> Message:
     """One message from its msgpack form."""
     try:
-        return _decoder.decode(body)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        message: Message = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"not a message: {error}") from error
+    return message
