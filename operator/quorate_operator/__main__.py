@@ -20,6 +20,7 @@ from aiohttp import web
 from quorate.facts.errors import QuorateError
 from quorate.protocol.settings import DEFAULTS
 from quorate_operator.api import make_app
+from quorate_operator.election import ElectionSettings, scaled
 from quorate_operator.embedded import Embedded
 from quorate_operator.embedded_store import EmbeddedStore
 from quorate_operator.logs import start_logging
@@ -32,6 +33,11 @@ def main() -> int:
     arguments = _parse()
     start_logging()
     try:
+        if arguments.mode == "kubernetes":
+            # Nothing of a process that lost the lease may go on, whatever hangs in its threads.
+            code = uvloop.run(_run_kubernetes(arguments))
+            sys.stderr.flush()
+            os._exit(code)
         uvloop.run(_run_embedded(arguments.data, *arguments.api))
     except (QuorateError, OSError) as error:
         print(f"quorate-operator: {error}", file=sys.stderr)
@@ -49,22 +55,43 @@ def _parse() -> argparse.Namespace:
     embedded.add_argument(
         "--api", type=_loopback_address, default=("127.0.0.1", 0), help="HOST:PORT, 0: any free"
     )
+    kubernetes = modes.add_parser("kubernetes", help="leads the clusters of one namespace")
+    kubernetes.add_argument("--namespace", help="default: the one of the kubeconfig or the pod")
+    kubernetes.add_argument("--kubeconfig", type=Path, help="default: $KUBECONFIG, else the pod's")
+    kubernetes.add_argument(
+        "--lease-seconds",
+        type=int,
+        choices=range(3, 121),
+        metavar="3..120",
+        default=ElectionSettings().lease_ms // 1000,
+        help="what a crash of the master costs; default %(default)s",
+    )
+    kubernetes.add_argument(
+        "--health", type=_address, help="HOST:PORT for /metrics, /healthz, /readyz; default none"
+    )
     return parser.parse_args()
 
 
-def _loopback_address(text: str) -> tuple[str, int]:
+def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text}: write HOST:PORT, for example 0.0.0.0:8080")
+    return host, int(port)
+
+
+def _loopback_address(text: str) -> tuple[str, int]:
+    host, port = _address(text)
     try:
         is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         is_loopback = False
-    if not is_loopback or not port.isdecimal() or int(port) > 65535:
+    if not is_loopback:
         raise argparse.ArgumentTypeError(
             f"{text}: the embedded operator has no authentication and listens on loopback only: "
             "write 127.0.0.1:PORT"
         )
-    return host, int(port)
+    return host, port
 
 
 def _stop_event() -> asyncio.Event:
@@ -91,6 +118,19 @@ async def _run_embedded(folder: Path, host: str, port: int) -> None:
     finally:
         await web_runner.cleanup()
         await embedded.close()
+
+
+async def _run_kubernetes(arguments: argparse.Namespace) -> int:
+    # Here, because the embedded operator needs neither kopf nor its memory.
+    from quorate_operator.kube_access import find_access
+    from quorate_operator.kubernetes import KubernetesOperator
+
+    access = find_access(arguments.kubeconfig)
+    namespace = arguments.namespace or access.namespace
+    election = scaled(arguments.lease_seconds * 1000)
+    operator = KubernetesOperator(access, namespace, DEFAULTS, election)
+    _log.info("operator %s in namespace %s", operator.identity, namespace)
+    return await operator.run(_stop_event(), arguments.health)
 
 
 def _announce(path: Path, content: dict[str, int]) -> None:

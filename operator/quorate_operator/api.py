@@ -9,13 +9,12 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 from aiohttp import web
-from prometheus_client import generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from quorate.facts.errors import WireError
 from quorate.protocol.metastore import OutcomeUnknown
 from quorate.wire.resource import API_VERSION
 from quorate_operator.embedded import CLUSTERS, ZONES, Embedded
+from quorate_operator.health import add_health
 from quorate_operator.object_store import KINDS, BeingDeleted
 from quorate_operator.runner import Runner
 
@@ -37,11 +36,9 @@ def make_app(embedded: Embedded) -> web.Application:
             web.get("/status", api.status),
             web.post("/nodes/{name}/{action:drain|undrain}", api.drain),
             web.delete("/nodes/{name}", api.forget_node),
-            web.get("/metrics", api.metrics),
-            web.get("/healthz", api.healthz),
-            web.get("/readyz", api.readyz),
         ]
     )
+    add_health(app, embedded)
     return app
 
 
@@ -130,21 +127,6 @@ class Api:
         if runner is None:
             return refusal
         return _done(runner.forget_node(request.match_info["name"]))
-
-    async def metrics(self, request: web.Request) -> web.Response:
-        """For Prometheus."""
-        self._embedded.metrics.observe(self._embedded.clusters())
-        body = generate_latest(self._embedded.metrics.registry)
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
-
-    async def healthz(self, request: web.Request) -> web.Response:
-        """Alive."""
-        return web.Response(text="ok\n")
-
-    async def readyz(self, request: web.Request) -> web.Response:
-        """Leading all it should."""
-        problem = self._embedded.not_ready()
-        return web.Response(text=f"{problem or 'ok'}\n", status=503 if problem else 200)
 
     def _pick(self, request: web.Request) -> tuple[Runner | None, str, web.Response]:
         """The cluster a request is about: the one it names, or the only one."""

@@ -76,10 +76,10 @@ class KubeApi:
         """PUT; with metadata.resourceVersion a compare-and-set."""
         return await self._request("PUT", path, body, timeout_s=timeout_s)
 
-    async def merge(self, path: str, body: Json, timeout_s: float = TIMEOUT_S) -> Json:
-        """PATCH with a JSON merge patch."""
-        content_type = "application/merge-patch+json"
-        return await self._request("PATCH", path, body, content_type, timeout_s)
+    async def set_status(self, path: str, status: Json) -> Json:
+        """Put `status` in the place of the object's present one, whatever that is."""
+        patch = [{"op": "add", "path": "/status", "value": status}]
+        return await self._request("PATCH", f"{path}/status", patch, "application/json-patch+json")
 
     async def delete(self, path: str, revision: str = "", timeout_s: float = TIMEOUT_S) -> None:
         """DELETE, at `revision` only when that is given."""
@@ -106,7 +106,7 @@ class KubeApi:
         self,
         method: str,
         path: str,
-        body: Json | None = None,
+        body: object = None,
         content_type: str = "application/json",
         timeout_s: float = TIMEOUT_S,
         query: dict[str, str] | None = None,

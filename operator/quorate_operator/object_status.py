@@ -81,6 +81,16 @@ def zone_status(
     )
 
 
+def refused_zone_status(generation: int, message: str, time: str) -> ZoneStatus:
+    """The status of a Zone that cannot be read (the API server has another version's CRD)."""
+    accepted: _Fact = (names.CONDITION_ACCEPTED, False, names.REASON_INVALID, message)
+    return ZoneStatus(
+        observed_generation=generation,
+        phase="Pending",
+        conditions=_conditions([accepted], (), generation, time),
+    )
+
+
 def cluster_status(
     cluster: StorageCluster,
     observed: ClusterStatus,

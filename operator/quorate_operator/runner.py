@@ -26,6 +26,7 @@ from quorate.protocol.metastore import (
     NodeKey,
     OutcomeUnknown,
     Revision,
+    ShardKey,
     Stored,
     Unavailable,
     Value,
@@ -201,7 +202,13 @@ class Runner(BaseHandler):
             return
         now = self._clock.now()
         master = Master(term, self._settings, now)
-        self._revisions = {key: each.revision for key, each in stored.items()}
+        # Rows whose zone's record is gone are not the master's to overwrite: without a revision,
+        # its first write of them is refused, and it reads them.
+        self._revisions = {
+            key: each.revision
+            for key, each in stored.items()
+            if not isinstance(key, ShardKey) or ZoneKey(key.uid) in stored
+        }
         master.load({key: each.value for key, each in stored.items()}, now)
         self._master = master
         self.problem = ""

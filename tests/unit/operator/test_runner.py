@@ -390,3 +390,22 @@ async def test_a_lost_metastore_is_waited_for(world: World) -> None:
 
     await until(lambda: "cannot be read" in runner.problem, "says so")
     await until(lambda: is_available(runner), "available in the end")
+
+
+async def test_rows_whose_zone_record_is_gone_are_taken_over_not_overwritten(world: World) -> None:
+    first = await world.lead()
+    await until(lambda: is_available(first), "available")
+    await first.stop()
+    rows = world.stored_rows()
+    head = await world.metastore.read(ZoneKey("uid-1"))
+    assert head is not None
+    await world.metastore.write(ZoneKey("uid-1"), None, head.revision)
+
+    second = await world.lead()
+
+    await until(lambda: ZoneKey("uid-1") in world.stored(), "record again")
+    await until(lambda: bool(second.status().zones) and is_available(second), "available again")
+    assert all(world.stored_rows()[p].version >= rows[p].version for p in rows)
+    assert {p: r.term for p, r in world.stored_rows().items()} == {
+        p: r.term for p, r in rows.items()
+    }

@@ -1,0 +1,135 @@
+"""Who may be the master, decided from one Lease: the pure half of the elector.
+
+    STANDBY --nobody holds it, or it ran out--> (write) --written--> HOLDER
+    HOLDER --every retry_ms--> (write) --written--> HOLDER
+    HOLDER --renew_deadline_ms without a written renewal, or another holds it--> LOST
+
+All times are boot milliseconds of this machine: the wall clock, which the Lease's own times are
+in, may be set at any moment.  A standby counts from when it last *saw* the Lease change; the holder
+from when it *began* the renewal that was written.  The former is later than the latter, so a holder
+that keeps its deadline has stopped before anybody else begins, whatever the clocks of both say.
+"""
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionSettings:
+    """lease > renew_deadline > retry + request_timeout, checked where they are made."""
+
+    lease_ms: int = 10_000
+    """How long the others wait after the last renewal they saw: the price of a crash."""
+    renew_deadline_ms: int = 7_000
+    """After this long without a renewal the holder stops: the rest is for drift and last writes."""
+    retry_ms: int = 1_500
+    """How often the holder renews and the others look."""
+    request_timeout_ms: int = 1_500
+    """Bound of one request; several attempts fit into the deadline."""
+
+    def __post_init__(self) -> None:
+        if not self.lease_ms > self.renew_deadline_ms > self.retry_ms + self.request_timeout_ms:
+            raise ValueError(f"{self}: lease > renew_deadline > retry + request_timeout must hold")
+
+
+def scaled(lease_ms: int) -> ElectionSettings:
+    """Settings for another length of the lease, in the same proportions."""
+    return ElectionSettings(
+        lease_ms, lease_ms * 7 // 10, lease_ms * 15 // 100, lease_ms * 15 // 100
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SeenLease:
+    """What was read: revision "" where there is no Lease, holder "" where nobody holds it."""
+
+    revision: str
+    holder: str
+    lease_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """One candidate.  `renewed_ms`: begin of the last written renewal, None on standby."""
+
+    identity: str
+    settings: ElectionSettings
+    seen: SeenLease | None = None
+    seen_ms: int = 0
+    renewed_ms: int | None = None
+    is_lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Read the Lease at `at_ms`."""
+
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write the Lease with our identity, at `revision` ("": create it)."""
+
+    revision: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Ask again at `at_ms`."""
+
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """It is over: stop writing, then end."""
+
+    reason: str
+
+
+Step = Look | Write | Wait | Lost
+
+
+def next_step(election: Election, now_ms: int) -> Step:
+    """What to do now."""
+    settings = election.settings
+    if election.is_lost:
+        return Lost("another holds the lease")
+    if election.renewed_ms is not None:
+        age_ms = now_ms - election.renewed_ms
+        if age_ms >= settings.renew_deadline_ms:
+            return Lost(f"the lease was not renewed for {age_ms} ms")
+        if age_ms < settings.retry_ms:
+            return Wait(election.renewed_ms + settings.retry_ms)
+        assert election.seen is not None
+        return Write(election.seen.revision)
+    seen = election.seen
+    if seen is None:
+        return Look(now_ms)
+    # An earlier write of ours whose outcome was unknown shows our own identity.
+    if seen.holder in ("", election.identity) or now_ms - election.seen_ms >= max(seen.lease_ms, 1):
+        return Write(seen.revision)
+    runs_out_ms = election.seen_ms + max(seen.lease_ms, 1)
+    return Look(min(now_ms + settings.retry_ms, runs_out_ms))
+
+
+def saw(election: Election, lease: SeenLease, now_ms: int) -> Election:
+    """The Lease was read.  Only a change restarts the count."""
+    if election.renewed_ms is not None and lease.holder != election.identity:
+        return replace(election, seen=lease, is_lost=True)
+    if election.seen is not None and election.seen.revision == lease.revision:
+        return election
+    return replace(election, seen=lease, seen_ms=now_ms)
+
+
+def wrote(election: Election, revision: str, began_ms: int) -> Election:
+    """Our write, begun at `began_ms`, was confirmed at `revision`."""
+    lease = SeenLease(revision, election.identity, election.settings.lease_ms)
+    return replace(election, seen=lease, seen_ms=began_ms, renewed_ms=began_ms)
+
+
+def holds(election: Election, now_ms: int) -> bool:
+    """Whether this candidate may act as the master at `now_ms`."""
+    if election.renewed_ms is None or election.is_lost:
+        return False
+    return now_ms - election.renewed_ms < election.settings.renew_deadline_ms

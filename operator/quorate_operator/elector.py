@@ -1,0 +1,161 @@
+"""How the operator becomes and remains master: a coordination.k8s.io Lease, on the boot clock.
+
+It is the Mandate of everything that writes.  The master's term does not come from the Lease, which
+anybody may delete; its transitions are for display only.
+"""
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+
+from quorate_operator import names
+from quorate_operator.clock import boot_ms
+from quorate_operator.election import (
+    Election,
+    ElectionSettings,
+    Look,
+    Lost,
+    SeenLease,
+    Wait,
+    Write,
+    holds,
+    next_step,
+    saw,
+    wrote,
+)
+from quorate_operator.kube_api import ApiRefused, ApiUnclear, Json, KubeApi
+
+_log = logging.getLogger("quorate.elector")
+
+
+class Elector:
+    """One candidate for the Lease of a namespace."""
+
+    def __init__(
+        self, api: KubeApi, namespace: str, identity: str, settings: ElectionSettings
+    ) -> None:
+        self.acquired = asyncio.Event()
+        self.lost_reason = ""
+        """Why it is over; empty before."""
+        self._api = api
+        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._path = f"{self._collection}/{names.LEASE}"
+        self._lease: Json = {}
+        self._election = Election(identity, settings)
+
+    def holds(self) -> bool:
+        """See Mandate: asks the boot clock, so that a thawed process knows before it acts."""
+        return holds(self._election, boot_ms())
+
+    async def run(self) -> None:
+        """Stand, hold, and return when the lease was lost.  A cancellation leaves it as it is."""
+        while True:
+            now_ms = boot_ms()
+            step = next_step(self._election, now_ms)
+            match step:
+                case Lost(reason=reason):
+                    self.lost_reason = reason
+                    _log.warning("lease %s lost: %s", self._path, reason)
+                    return
+                case Wait(at_ms=at_ms):
+                    await asyncio.sleep((at_ms - now_ms) / 1000)
+                case Look(at_ms=at_ms):
+                    await asyncio.sleep(max(at_ms - now_ms, 0) / 1000)
+                    await self._look()
+                case Write(revision=revision):
+                    await self._write(revision)
+
+    async def release(self) -> None:
+        """Let the next one begin at once.  Only after everything that writes was stopped."""
+        if not self.holds() or self._election.seen is None:
+            return
+        election = self._election
+        spec = {**self._lease.get("spec", {}), "holderIdentity": "", "leaseDurationSeconds": 1}
+        body = self._body(self._election.seen.revision, spec)
+        self._election = Election(election.identity, election.settings, is_lost=True)
+        try:
+            await self._api.replace(self._path, body, self._timeout_s())
+        except (ApiRefused, ApiUnclear) as error:
+            _log.info("lease %s not released, it will run out: %s", self._path, error)
+
+    async def _look(self) -> None:
+        try:
+            lease = await self._api.get(self._path, self._timeout_s())
+        except ApiRefused as refused:
+            if refused.status != 404:
+                await self._pause(refused)
+                return
+            lease = {}
+        except ApiUnclear as unclear:
+            await self._pause(unclear)
+            return
+        self._lease = lease
+        spec = lease.get("spec") or {}
+        seen = SeenLease(
+            lease.get("metadata", {}).get("resourceVersion", ""),
+            spec.get("holderIdentity") or "",
+            int(spec.get("leaseDurationSeconds") or 1) * 1000,
+        )
+        before = self._election.seen
+        if before is None or before.holder != seen.holder:
+            _log.info("lease %s is held by %s", self._path, seen.holder or "nobody")
+        self._election = saw(self._election, seen, boot_ms())
+
+    async def _write(self, revision: str) -> None:
+        began_ms = boot_ms()
+        was_holder = self._election.renewed_ms is not None
+        body = self._body(revision, self._spec(was_holder))
+        try:
+            if revision:
+                written = await self._api.replace(self._path, body, self._timeout_s())
+            else:
+                written = await self._api.create(self._collection, body, self._timeout_s())
+        except ApiRefused as refused:
+            if was_holder and refused.status == 404:
+                # Deleted: whoever sees that first takes it, so it is ours no longer.
+                self._election = saw(self._election, SeenLease("", "", 0), boot_ms())
+            elif refused.status in (404, 409):
+                await self._look()
+            else:
+                await self._pause(refused)
+            return
+        except ApiUnclear as unclear:
+            # Perhaps it was written: then the next attempt is refused, and reading tells why.
+            await self._pause(unclear)
+            return
+        self._lease = written
+        revision = written["metadata"]["resourceVersion"]
+        self._election = wrote(self._election, revision, began_ms)
+        if not was_holder:
+            _log.info("lease %s acquired by %s", self._path, self._election.identity)
+            self.acquired.set()
+
+    async def _pause(self, error: Exception) -> None:
+        _log.warning("lease %s: %s", self._path, error)
+        await asyncio.sleep(self._election.settings.retry_ms / 5 / 1000)
+
+    def _timeout_s(self) -> float:
+        return self._election.settings.request_timeout_ms / 1000
+
+    def _spec(self, was_holder: bool) -> Json:
+        before = self._lease.get("spec") or {}
+        wall = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        transitions = int(before.get("leaseTransitions") or 0)
+        return {
+            "holderIdentity": self._election.identity,
+            "leaseDurationSeconds": max(self._election.settings.lease_ms // 1000, 1),
+            "acquireTime": before.get("acquireTime", wall) if was_holder else wall,
+            "renewTime": wall,
+            "leaseTransitions": transitions if was_holder else transitions + 1,
+        }
+
+    def _body(self, revision: str, spec: Json) -> Json:
+        metadata = {"name": names.LEASE}
+        if revision:
+            metadata["resourceVersion"] = revision
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": metadata,
+            "spec": spec,
+        }

@@ -1,0 +1,46 @@
+"""What any operator process answers of itself over HTTP: /metrics, /healthz, /readyz."""
+
+from typing import Protocol
+
+from aiohttp import web
+from prometheus_client import generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from quorate.protocol.status import ClusterStatus
+from quorate_operator.metrics import Metrics
+
+
+class Observed(Protocol):
+    """An operator, of either kind."""
+
+    metrics: Metrics
+
+    def clusters(self) -> list[tuple[str, ClusterStatus]]:
+        """Every led cluster with its status."""
+
+    def not_ready(self) -> str:
+        """Why it does not do all it should; empty when it does."""
+
+
+def add_health(app: web.Application, observed: Observed) -> None:
+    """Add the three to `app`."""
+
+    async def metrics(request: web.Request) -> web.Response:
+        observed.metrics.observe(observed.clusters())
+        body = generate_latest(observed.metrics.registry)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    async def healthz(request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(request: web.Request) -> web.Response:
+        problem = observed.not_ready()
+        return web.Response(text=f"{problem or 'ok'}\n", status=503 if problem else 200)
+
+    app.add_routes(
+        [
+            web.get("/metrics", metrics),
+            web.get("/healthz", healthz),
+            web.get("/readyz", readyz),
+        ]
+    )

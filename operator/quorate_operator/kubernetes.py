@@ -1,0 +1,132 @@
+"""The operator on Kubernetes: stands for election, leads while it holds the lease, then ends.
+
+A standby runs nothing but its election.  A process that lost the lease ends instead of standing
+again: whatever it still had in hand dies with it.
+
+    STANDBY --lease--> MASTER --lost--> writes stop --> exit 3
+                       MASTER --SIGTERM--> writes stop --> lease released --> exit 0
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import uuid
+
+import kopf
+from aiohttp import web
+
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.status import ClusterStatus
+from quorate_operator.controller import Controller
+from quorate_operator.election import ElectionSettings
+from quorate_operator.elector import Elector
+from quorate_operator.handlers import make_registry, make_settings
+from quorate_operator.health import add_health
+from quorate_operator.kube_access import KubeAccess
+from quorate_operator.kube_api import KubeApi
+from quorate_operator.metrics import Metrics
+
+_log = logging.getLogger("quorate.kubernetes")
+
+EXIT_LOST = 3
+STOP_BOUND_S = 10.0
+
+
+class KubernetesOperator:
+    """One operator process in a namespace."""
+
+    def __init__(
+        self,
+        access: KubeAccess,
+        namespace: str,
+        settings: ProtocolSettings,
+        election: ElectionSettings,
+    ) -> None:
+        self.metrics = Metrics()
+        self.identity = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+        self._namespace = namespace
+        self._settings = settings
+        self._election_api = KubeApi(access, None)
+        self._elector = Elector(self._election_api, namespace, self.identity, election)
+        self._api = KubeApi(access, self._elector)
+        self._controller: Controller | None = None
+
+    def clusters(self) -> list[tuple[str, ClusterStatus]]:
+        """See Observed."""
+        return self._controller.clusters() if self._controller is not None else []
+
+    def not_ready(self) -> str:
+        """See Observed.  A standby is ready: it does all it should."""
+        return "; ".join(self._controller.problems()) if self._controller is not None else ""
+
+    async def run(self, stop: asyncio.Event, health: tuple[str, int] | None) -> int:
+        """Until `stop` or the loss of the lease; the exit code."""
+        web_runner = await self._serve_health(*health) if health is not None else None
+        election = asyncio.create_task(self._elector.run())
+        stopping = asyncio.create_task(stop.wait())
+        acquired = asyncio.create_task(self._elector.acquired.wait())
+        try:
+            await _first_of(election, stopping, acquired)
+            if acquired.done() and not stopping.done():
+                await self._lead(election, stopping)
+            if self._elector.lost_reason:
+                return EXIT_LOST
+            election.cancel()
+            await asyncio.gather(election, return_exceptions=True)
+            await self._elector.release()
+            return 0
+        finally:
+            for task in (election, stopping, acquired):
+                task.cancel()
+            await asyncio.gather(election, stopping, acquired, return_exceptions=True)
+            if web_runner is not None:
+                await web_runner.cleanup()
+            await self._api.close()
+            await self._election_api.close()
+
+    async def _lead(self, election: asyncio.Task[None], stopping: asyncio.Task[bool]) -> None:
+        self.metrics.is_master.set(1)
+        controller = self._controller = Controller(
+            self._api,
+            self._namespace,
+            self.identity,
+            self._elector,
+            self._settings,
+            self.metrics,
+        )
+        stop_kopf = asyncio.Event()
+        watching = asyncio.create_task(
+            kopf.operator(
+                registry=make_registry(controller, self._api, self._namespace),
+                settings=make_settings(),
+                namespaces=[self._namespace],
+                standalone=True,
+                stop_flag=stop_kopf,
+            )
+        )
+        try:
+            await _first_of(election, stopping, watching)
+        finally:
+            # Ownership first: from here on the runners write and send nothing.
+            await controller.close()
+            self.metrics.is_master.set(0)
+            stop_kopf.set()
+            done, _ = await asyncio.wait({watching}, timeout=STOP_BOUND_S)
+            if not done:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+        if watching.done() and not watching.cancelled() and watching.exception() is not None:
+            raise RuntimeError("the watches ended") from watching.exception()
+
+    async def _serve_health(self, host: str, port: int) -> web.AppRunner:
+        app = web.Application()
+        add_health(app, self)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, host, port).start()
+        return runner
+
+
+async def _first_of(*tasks: asyncio.Task[None] | asyncio.Task[bool]) -> None:
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
