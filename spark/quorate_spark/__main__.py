@@ -5,6 +5,8 @@ agree, 1 when they differ, 2 when it could not be told; nothing else ends with 0
 """
 
 import argparse
+import contextlib
+import logging
 import shutil
 import signal
 import sys
@@ -36,9 +38,12 @@ def main(arguments: list[str] | None = None) -> int:
         verdict = could_not_tell(options.zone, level, str(error))
     except Exception as error:
         # An exit code of 1 says that copies differ: a defect of ours must never say that.
-        traceback.print_exc()
+        place = traceback.extract_tb(error.__traceback__)[-1]
         verdict = could_not_tell(
-            options.zone, level, f"validation failed by itself ({type(error).__name__}: {error})"
+            options.zone,
+            level,
+            f"validation failed by itself: {type(error).__name__}: {error}"
+            f" ({Path(place.filename).name}, line {place.lineno}): please report it",
         )
     print_report(verdict, Console())
     if options.report is not None:
@@ -60,16 +65,18 @@ def _validate(options: argparse.Namespace, level: Level) -> Verdict:
         options.work_dir.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="validate-", dir=options.work_dir)).resolve()
     try:
-        return run_validation(
-            options.zone,
-            parse_addresses(options.agents),
-            level,
-            work_dir=folder,
-            cluster=options.cluster,
-            partitions=options.partitions,
-            replicas=options.replicas,
-            settings=settings,
-        )
+        # What Spark's Python side prints of connections that Java dropped is for nobody.
+        with (folder / "stderr.log").open("w") as log, contextlib.redirect_stderr(log):
+            return run_validation(
+                options.zone,
+                parse_addresses(options.agents),
+                level,
+                work_dir=folder,
+                cluster=options.cluster,
+                partitions=options.partitions,
+                replicas=options.replicas,
+                settings=settings,
+            )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -94,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(signal_number, signal.SIG_IGN)  # once is enough: Spark is being stopped
     raise SystemExit(128 + signal_number)
 
 
@@ -101,6 +109,7 @@ if __name__ == "__main__":
     if not __debug__:
         sys.stderr.write("quorate_spark does not run under python -O: its checks would be off\n")
         sys.exit(Outcome.UNKNOWN.exit_code)
+    logging.getLogger().addHandler(logging.NullHandler())  # py4j logs what we say in a sentence
     # As an exception, so that Spark is stopped and its folder removed on the way out.
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)

@@ -71,12 +71,18 @@ class SparkRowScan:
 
     def __call__(self, baselines: Mapping[int, Baseline]) -> dict[int, ScannedPartition]:
         """One Spark job over the baselines' partitions."""
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
         from pyspark.errors import PySparkException
 
         try:
             return collect_tallies(self._parts(baselines), baselines, self._settings.rechecks_max)
         except PySparkException as error:
             raise Unreadable(reason_of(str(error))) from error
+        except (Py4JError, OSError) as error:
+            raise Unreadable(
+                f"Spark's Java process was lost while it read rows ({type(error).__name__}): has"
+                " the machine enough memory?"
+            ) from error
 
     def _parts(self, baselines: Mapping[int, Baseline]) -> list[PartialTally]:
         baselines = dict(baselines)

@@ -9,17 +9,21 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import quorate
 import quorate_spark
 from quorate.facts.errors import QuorateError
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 JAVA_MIN = 17
@@ -65,9 +69,9 @@ def local_spark(folder: Path) -> Iterator["SparkSession"]:
 
     `folder` must exist, be this session's own, and is the caller's to remove."""
     check_spark()
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
-    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     (folder / "conf").mkdir()
@@ -76,27 +80,24 @@ def local_spark(folder: Path) -> Iterator["SparkSession"]:
     conf = SparkConf(loadDefaults=False).setAll(sorted(_configuration(folder).items()))
     with (folder / "spark.log").open("wb") as log, _environment(folder):
         try:
-            gateway = launch_gateway(  # type: ignore[no-untyped-call]  # pyspark types it not
-                conf, popen_kwargs={"stdout": log, "stderr": log}
-            )
+            gateway = _start_java(conf, log)
         except PySparkException as error:
             raise SparkMissing(f"Java started and ended at once: {log_tail(folder)}") from error
         try:
-            context = SparkContext(gateway=gateway, conf=conf)
+            with _own_interrupts():
+                session = SparkSession(SparkContext(gateway=gateway, conf=conf))
         except BaseException:
             _end_java(gateway)
             raise
-        session = SparkSession(context)
     try:
         yield session
     finally:
         try:
-            session.stop()
+            # After an interrupted question, or Java's own end, Spark cannot be asked to stop.
+            with contextlib.suppress(Py4JError, OSError):
+                session.stop()
         finally:
             _end_java(gateway)
-            # pyspark keeps the gateway for a next context, which must not find a dead one.
-            SparkContext._gateway = None
-            SparkContext._jvm = None
 
 
 def log_tail(folder: Path, lines: int = 3) -> str:
@@ -185,19 +186,52 @@ def _set_environment(values: dict[str, str | None]) -> None:
             os.environ[name] = value
 
 
+def _start_java(conf: "SparkConf", log: BinaryIO) -> object:
+    """The gateway to a Java process.  Whoever interrupts this waits until Java has ended again.
+
+    In a thread of its own: a signal's exception then cannot come between the start of the process
+    and our knowing of it, which would leave it behind with a folder to write into.
+    """
+    from pyspark.java_gateway import launch_gateway
+
+    outputs = {"stdout": log, "stderr": log}
+    with ThreadPoolExecutor(1) as threads:
+        starting = threads.submit(launch_gateway, conf, outputs)
+        try:
+            return starting.result()
+        except BaseException:
+            if starting.exception() is None:
+                _end_java(starting.result())
+            raise
+
+
+@contextlib.contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Ctrl-C as before: pyspark's own handler asks Java in the midst of another question."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
+
+
 def _end_java(gateway: object) -> None:
     """End the Java process behind a gateway and wait until it is gone."""
-    shutdown = getattr(gateway, "shutdown", None)
-    if shutdown is not None:
-        shutdown()
-    process = getattr(gateway, "proc", None)
-    if not isinstance(process, subprocess.Popen):
-        return
-    if process.stdin is not None:
-        # Java ends when its input does.
-        process.stdin.close()
+    from pyspark import SparkContext
+
+    # pyspark keeps the gateway for a next context, which must not find a dead one.
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    process: subprocess.Popen[bytes] = gateway.proc  # type: ignore[attr-defined]  # untyped
     try:
-        process.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        gateway.shutdown()  # type: ignore[attr-defined]  # untyped
+    finally:
+        if process.stdin is not None:
+            # Java ends when its input does.
+            process.stdin.close()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -77,7 +77,7 @@ def test_a_defect_of_ours_never_says_that_copies_differ(
         code, report = run(zone, tmp_path)
 
     assert code == 2
-    assert "failed by itself (ZeroDivisionError: x)" in str(report["reasons"])
+    assert "failed by itself: ZeroDivisionError: x (test_main.py, line" in str(report["reasons"])
 
 
 def test_without_java_rows_cannot_be_told_and_the_way_out_is_named(
