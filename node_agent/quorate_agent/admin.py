@@ -1,79 +1,85 @@
-"""What the agent tells people and probes over HTTP: /metrics, /healthz, /readyz.
+"""What an agent answers on its admin port: metrics, whether it lives, whether it takes part.
 
-A responder of its own: three fixed GETs do not justify a web framework's memory in every agent.
+GET /metrics, /healthz and /readyz over HTTP/1.1, one answer per connection: a handler of a page
+instead of a web framework, because an empty agent is to stay small.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from http import HTTPStatus
+from typing import Final
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
 
-REQUEST_BYTES_MAX = 8 * 1024
-REQUEST_TIMEOUT_S = 10.0
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_log = logging.getLogger("quorate.admin")
 
-Answer = tuple[HTTPStatus, str, bytes]
+REQUEST_BYTES_MAX: Final = 8 * 1024
+REQUEST_SECONDS_MAX: Final = 10.0
+_TEXT: Final = "text/plain; charset=utf-8"
+
+Ready = Callable[[], tuple[bool, str]]
+"""Whether the agent takes part, and a sentence saying so or why not."""
 
 
 class AdminServer:
-    """The listening server; `port` is the one it got."""
+    """A listening admin server."""
 
-    def __init__(self, registry: CollectorRegistry, ready: Callable[[], tuple[bool, str]]) -> None:
-        self._registry = registry
-        self._ready = ready
-        self._server: asyncio.Server | None = None
-        self.port = 0
-
-    async def listen(self, host: str, port: int) -> None:
-        """Listen on host:port (0: a free one)."""
-        self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_BYTES_MAX)
-        self.port = self._server.sockets[0].getsockname()[1]
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+        self.port: int = server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        """Stop listening."""
-        if self._server is not None:
-            self._server.close()
-            await self._server.wait_closed()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                head = await reader.readuntil(b"\r\n\r\n")
-                status, kind, body = self._answer(head.split(b"\r\n", 1)[0].split(b" "))
-                writer.write(
-                    f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\n"
-                    f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
-                    + body
-                )
-                await writer.drain()
-        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
-            pass  # whoever asked went away, or never finished asking
-        finally:
-            writer.close()
-
-    def _answer(self, request: list[bytes]) -> Answer:
-        if len(request) != 3 or request[0] not in (b"GET", b"HEAD"):
-            return HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", b"only GET\n"
-        path = request[1].split(b"?", 1)[0]
-        if path == b"/metrics":
-            return HTTPStatus.OK, METRICS_TYPE, generate_latest(self._registry)
-        if path == b"/healthz":
-            return HTTPStatus.OK, "text/plain", b"ok\n"
-        if path == b"/readyz":
-            ready, sentence = self._ready()
-            status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
-            return status, "text/plain", sentence.encode() + b"\n"
-        return HTTPStatus.NOT_FOUND, "text/plain", b"/metrics, /healthz, /readyz\n"
+        """Listen no more."""
+        self._server.close()
 
 
 async def start_admin(
-    host: str,
-    port: int,
-    registry: CollectorRegistry,
-    ready: Callable[[], tuple[bool, str]],
+    host: str, port: int, registry: CollectorRegistry, ready: Ready
 ) -> AdminServer:
-    """Start answering; OSError when the port is taken."""
-    server = AdminServer(registry, ready)
-    await server.listen(host, port)
-    return server
+    """Listen at host:port (0: a free port)."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS_MAX):
+                request = await reader.readuntil(b"\r\n\r\n")
+                status, content_type, body = _respond(request, registry, ready)
+                writer.write(_head(status, content_type, len(body)) + body)
+                await writer.drain()
+        except asyncio.LimitOverrunError:
+            writer.write(_head(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, _TEXT, 0))
+        except (asyncio.IncompleteReadError, ConnectionError, TimeoutError) as error:
+            _log.debug("admin request ended early: %r", error)
+        finally:
+            writer.close()
+
+    return AdminServer(await asyncio.start_server(answer, host, port, limit=REQUEST_BYTES_MAX))
+
+
+def _respond(
+    request: bytes, registry: CollectorRegistry, ready: Ready
+) -> tuple[HTTPStatus, str, bytes]:
+    line = request.split(b"\r\n", 1)[0].split(b" ")
+    if len(line) != 3 or not line[2].startswith(b"HTTP/1."):
+        return HTTPStatus.BAD_REQUEST, _TEXT, b"not an HTTP/1 request\n"
+    method, path = line[0], line[1].split(b"?", 1)[0]
+    if path not in (b"/metrics", b"/healthz", b"/readyz"):
+        return HTTPStatus.NOT_FOUND, _TEXT, b"here are /metrics, /healthz and /readyz\n"
+    if method != b"GET":
+        return HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"GET only\n"
+    if path == b"/metrics":
+        return HTTPStatus.OK, CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry)
+    if path == b"/healthz":
+        return HTTPStatus.OK, _TEXT, b"ok\n"
+    is_ready, sentence = ready()
+    status = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
+    return status, _TEXT, sentence.encode() + b"\n"
+
+
+def _head(status: HTTPStatus, content_type: str, length: int) -> bytes:
+    return (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+        f"Content-Type: {content_type}\r\n"
+        f"Content-Length: {length}\r\n"
+        f"Connection: close\r\n\r\n"
+    ).encode()
