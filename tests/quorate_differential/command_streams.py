@@ -60,7 +60,8 @@ def _broken(random: Random, command: list[bytes]) -> list[bytes]:
 
 
 def _key(random: Random) -> bytes:
-    return random.choice(KEYS)
+    """One of three mostly, so that commands meet what others left."""
+    return random.choice(TAGGED[:3] if random.random() < 0.7 else KEYS)
 
 
 def _keys(random: Random) -> list[bytes]:
@@ -90,13 +91,20 @@ def _amount(random: Random) -> bytes:
 
 def _set(random: Random) -> list[bytes]:
     options: list[bytes] = []
-    for _ in range(random.choice((0, 1, 1, 2, 3))):
-        option = random.choice(
-            (b"NX", b"XX", b"GET", b"KEEPTTL", b"EX", b"PX", b"EXAT", b"PXAT", b"PERSIST", b"nx")
+    if random.random() < 0.6:
+        options += random.choice(((), (), (b"NX",), (b"xx",)))
+        options += random.choice(((), (), (b"GET",)))
+        options += random.choice(
+            ((), (b"KEEPTTL",), (b"EX", _amount(random)), (b"px", b"99999999"))
         )
-        options.append(option)
-        if option in (b"EX", b"PX", b"EXAT", b"PXAT") and random.random() < 0.95:
-            options.append(_moment(random) if option.endswith(b"AT") else _amount(random))
+    else:
+        for _ in range(random.choice((1, 2, 3))):
+            option = random.choice(
+                (b"NX", b"XX", b"GET", b"KEEPTTL", b"EX", b"PX", b"EXAT", b"PXAT", b"PERSIST")
+            )
+            options.append(option)
+            if option in (b"EX", b"PX", b"EXAT", b"PXAT") and random.random() < 0.95:
+                options.append(_moment(random) if option.endswith(b"AT") else _amount(random))
     return [b"SET", _key(random), _value(random), *options]
 
 
@@ -255,8 +263,8 @@ MAKERS: tuple[Maker, ...] = (
     lambda random: [b"APPEND", _key(random), _value(random)],
     _of_key(b"STRLEN"),
     *(_expire,) * 4,
-    *(_of_key(b"TTL"),) * 2,
-    *(_of_key(b"PTTL"),) * 2,
+    *(_of_key(b"TTL"),) * 3,
+    *(_of_key(b"PTTL"),) * 3,
     *(_of_key(b"PERSIST"),) * 2,
     _unknown,
     _subcommand,

@@ -163,6 +163,39 @@ def test_a_row_is_live_until_the_moment_it_expires_and_not_after() -> None:
     assert _run(view, b"GET", b"k") == b"$-1\r\n"
 
 
+def test_what_is_left_of_a_time_to_live_is_rounded_to_the_second() -> None:
+    for left_ms, seconds in ((0, 0), (499, 0), (500, 1), (1499, 1), (1500, 2)):
+        view = DictView(NOW_MS)
+        view.put(b"k", b"v", NOW_MS + left_ms)
+
+        assert _run(view, b"TTL", b"k") == b":%d\r\n" % seconds
+        assert _run(view, b"PTTL", b"k") == b":%d\r\n" % left_ms
+
+
+@pytest.mark.parametrize(
+    ("option", "sooner", "same", "later", "from_never"),
+    [
+        (b"GT", 0, 0, 1, 0),
+        (b"LT", 1, 0, 0, 1),
+        (b"NX", 0, 0, 0, 1),
+        (b"XX", 1, 1, 1, 0),
+    ],
+)
+def test_an_expiry_is_changed_as_its_option_allows(
+    option: bytes, sooner: int, same: int, later: int, from_never: int
+) -> None:
+    for present_ms, wanted_ms, expected in (
+        (1000, 999, sooner),
+        (1000, 1000, same),
+        (1000, 1001, later),
+        (0, 1000, from_never),
+    ):
+        view = DictView(NOW_MS)
+        view.put(b"k", b"v", NOW_MS + present_ms if present_ms else 0)
+
+        assert _run(view, b"PEXPIRE", b"k", b"%d" % wanted_ms, option) == b":%d\r\n" % expected
+
+
 def test_keys_and_slots_of_a_call_follow_its_table_entry() -> None:
     mset = [b"MSET", b"{a}1", b"x", b"{a}2", b"y"]
 

@@ -71,6 +71,8 @@ def test_nothing_is_read_after_an_error(stream: bytes) -> None:
         b"%999999999\r\n",
         b"*2\r\n$1\r\na\r\n*999999999\r\n",
         b"*2\r\n$1\r\na\r\n~999999999\r\n",
+        b"*2\r\n$1\r\na\r\n>999999999\r\n",
+        b"*2\r\n$1\r\na\r\n|999999999\r\n",
         b"*1048576\r\n",
         b"*1\r\n$67108864\r\n",
         b"*99\r\n" * 10_000,
