@@ -59,7 +59,10 @@ class Slot(Waiter):
         keys: tuple[bytes | None, ...],
         since_ms: int,
     ) -> None:
-        super().__init__(keys, None, since_ms)
+        # Waiter's fields are set here: this is made for every write.
+        self.keys = keys
+        self.counter = 0
+        self.since_ms = since_ms
         self.connection = connection
         self.command = command
         self.args = args
@@ -336,6 +339,7 @@ class ZoneEndpoint:
                 self._not_serving(client, command, args, number, partition, now, slot)
                 return
             view.pending = {}
+            view.waits = False
             view.get_row = copy.get
             self._fulfil(client, slot, command.handler(view, args))
             view.operations.clear()
@@ -345,17 +349,16 @@ class ZoneEndpoint:
             self._fulfil(client, slot, replies.MISCONF if persistent else replies.OOM)
             return
         view.pending = role.pending
+        view.waits = role.flushed > role.acked
         view.get_row = role.copy.get
         reply = command.handler(view, args)
         if view.operations:
             operations = tuple(view.operations)
             view.operations.clear()
-            view.waits = False
             client.last_write = (role, role.write(operations))
             self.replicas.commands_wrote(role)
             keys = tuple([operation[0] for operation in operations])
         elif view.waits:
-            view.waits = False
             keys = ()
         else:
             self._fulfil(client, slot, reply)

@@ -320,14 +320,18 @@ class Copy:
         """As primary: reserve the next counter, log and apply.  The encoded update."""
         counter = self.lwm + 1
         term = self.promise_term
-        update = Update(counter, term, operations)
-        raw = _encode(update)
+        raw = _encode((counter, term, operations))  # an Update, without making one
         self.storage.log_put(self.partition, counter, term, raw)
-        self._apply(update)
-        self.lwm = counter
         for key, value, expires_at in operations:
-            if expires_at and key is not None and value is not None:
+            if key is None:
+                self._delete_below(counter, compare=False)
+                continue
+            self.space.put(key, Row(counter, term, expires_at, value))
+            if value is None:
+                self.tombstones.append((counter, key))
+            elif expires_at:
                 heappush(self.expiring, (expires_at, key))
+        self.lwm = counter
         return raw
 
     # --- adopting a term -------------------------------------------------------------------------

@@ -258,7 +258,14 @@ class MemoryStorage:
         if self.bounded:
             old = log.find(counter, term)
             self.undo.append(lambda: log.drop(counter, term) if old is None else log.put(old))
-        log.put((counter, term, update))
+        entries = log.entries
+        if entries and counter <= entries[-1][0]:
+            log.put((counter, term, update))
+            return
+        entries.append((counter, term, update))
+        size = len(update) + LOG_OVERHEAD_BYTES
+        log.bytes += size
+        self.log_total += size
 
     def log_read(
         self, partition: int, first: int, last: int, bytes_max: int
