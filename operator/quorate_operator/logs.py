@@ -5,6 +5,8 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+_ABOUT = ("cluster", "zone", "partition")
+
 
 class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
@@ -14,6 +16,10 @@ class _JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        for name in _ABOUT:
+            value = getattr(record, name, None)
+            if value not in (None, ""):
+                line[name] = value
         if record.exc_info is not None:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line)

@@ -275,7 +275,8 @@ class Runner(BaseHandler):
         for event in outputs.events:
             self._metrics.events.labels(event.reason).inc()
             level = logging.WARNING if event.kind == "Warning" else logging.INFO
-            _log.log(level, "%s: %s", event.reason, event.message)
+            about = {"cluster": self.cluster, "zone": event.zone, "partition": event.partition}
+            _log.log(level, "%s: %s", event.reason, event.message, extra=about)
             self._on_event(event)
         self._set_timer(self._master.next_deadline_ms)
 

@@ -92,7 +92,7 @@ class StorageCluster(Resource):
     """A cluster of agents that hold zones."""
 
     plural = "storageclusters"
-    short_name = "sc"
+    short_name = "stc"  # "sc" is StorageClass's own: kubectl would always take it for that
     has_status = True
     printer_columns = (
         ("Agents", "string", ".status.online"),

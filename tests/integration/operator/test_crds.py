@@ -1,0 +1,230 @@
+"""What the real API server makes of manifests: defaults filled in, bad ones refused readably.
+
+Each bad manifest is refused by the API server and by the models the embedded operator uses: both
+read the same rules.
+"""
+
+import json
+from typing import Any
+
+import pytest
+
+from quorate.facts.errors import WireError
+from quorate.wire.resource import API_VERSION, Resource
+from quorate.wire.storage_cluster import StorageCluster
+from quorate.wire.zone import Zone
+from quorate_control_plane.fixtures import Kubectl
+
+pytestmark = pytest.mark.integration
+
+Manifest = dict[str, Any]
+ROW = {"partition": 0, "version": 5, "term": 3, "replicas": ["agent-1"], "voters": []}
+
+
+def zone(name: str = "sessions", **spec: Any) -> Manifest:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Zone",
+        "metadata": {"name": name},
+        "spec": {"clusterRef": {"name": "main"}, **spec},
+    }
+
+
+def cluster(name: str = "main", **spec: Any) -> Manifest:
+    spec = {"addresses": ["127.0.0.1:7100"], **spec}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "StorageCluster",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def table(**spec: Any) -> Manifest:
+    refs = {"clusterRef": {"name": "main"}, "zoneRef": {"name": "sessions", "uid": "u"}}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "PartitionTable",
+        "metadata": {"name": "u-000"},
+        "spec": {**refs, "shard": 0, "rows": [ROW], **spec},
+    }
+
+
+def node(**spec: Any) -> Manifest:
+    about = {"node": "agent-1", "storeId": "s", "incarnation": 3, "host": "h", "peerPort": 1}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "StorageNode",
+        "metadata": {"name": "main-agent-1"},
+        "spec": {"clusterRef": {"name": "main"}, "clientHost": "h", **about, **spec},
+    }
+
+
+def without(manifest: Manifest, field: str) -> Manifest:
+    kept = {key: value for key, value in manifest["spec"].items() if key != field}
+    return {**manifest, "spec": kept}
+
+
+HIGH = {"consistencyMode": "HIGH_AVAILABILITY"}
+BAD = {
+    "unknown field": (zone(replicaCount=3), "replicaCount"),
+    "unknown nested field": (zone(clusterRef={"name": "m", "uid": "x"}), "uid"),
+    "no cluster": (without(zone(), "clusterRef"), "clusterRef"),
+    "cluster without a name": (zone(clusterRef={}), "name"),
+    "cluster with an empty name": (zone(clusterRef={"name": ""}), "clusterRef.name"),
+    "partitions not a power of two": (zone(partitions=100), "write a power of two"),
+    "no partitions": (zone(partitions=0), "write a power of two"),
+    "too many partitions": (zone(partitions=32768), "write a power of two"),
+    "partitions as text": (zone(partitions="256"), "partitions"),
+    "no replicas": (zone(replicas=0), "greater than or equal to 1"),
+    "eight replicas": (zone(replicas=8), "less than or equal to 7"),
+    "half a replica": (zone(replicas=1.5), "replicas"),
+    "unknown mode": (zone(consistencyMode="EVENTUAL"), "STRONG_CONSISTENCY"),
+    "unknown storage": (zone(storage="Tape"), "Persistent"),
+    "reset timeout of a strong zone": (
+        zone(partitionDistributionResetTimeoutSeconds=5),
+        "a STRONG_CONSISTENCY zone never resets",
+    ),
+    "write mode of a strong zone": (zone(writeMode="PRIMARY_SYNC"), "remove writeMode"),
+    "unknown write mode": (zone(writeMode="NO_SYNC", **HIGH), "FULL_SYNC"),
+    "negative timer": (zone(dataNodesAutoAdjustScaleDownSeconds=-1), "greater than or equal to 0"),
+    "endless timer": (zone(dataNodesAutoAdjustScaleUpSeconds=10**10), "less than or equal to"),
+    "timer with a unit": (zone(dataNodesAutoAdjustScaleUpSeconds="10s"), "ScaleUpSeconds"),
+    "synced writes in memory": (
+        zone(storage="InMemory", syncWrites="Always"),
+        "only a zone with storage: Persistent has syncWrites",
+    ),
+    "unknown sync": (zone(syncWrites="Sometimes"), "Interval"),
+    "memory limit on disk": (
+        zone(maxMemory="512Mi"),
+        "only a zone with storage: InMemory has maxMemory",
+    ),
+    "no memory": (zone(storage="InMemory", maxMemory=0), "for example 512Mi"),
+    "memory in words": (zone(storage="InMemory", maxMemory="plenty"), "for example 512Mi"),
+    "empty filter": (zone(dataNodesFilter=""), "dataNodesFilter"),
+    "long zone name": (zone(name="z" * 51), "at most 50 characters"),
+    "dotted zone name": (zone(name="a.b"), "lower-case letters, digits and '-'"),
+    "cluster without addresses": (without(cluster(), "addresses"), "addresses"),
+    "cluster with no address": (cluster(addresses=[]), "at least 1 item"),
+    "address without a port": (cluster(addresses=["10.0.0.7"]), "write host:port"),
+    "address with a huge port": (cluster(addresses=["10.0.0.7:70000"]), "write host:port"),
+    "address twice": (cluster(addresses=["a:1", "a:1"]), "a:1"),
+    "agents of another kind": (cluster(agents="statefulset"), "external"),
+    "long cluster name": (cluster(name="c" * 51), "at most 50 characters"),
+}
+CHANGES = {
+    "partitions": (zone(partitions=16), zone(partitions=32), "partitions cannot be changed"),
+    "storage": (zone(), zone(storage="InMemory"), "storage cannot be changed"),
+    "cluster": (zone(), zone(clusterRef={"name": "b"}), "clusterRef cannot be changed"),
+    "mode": (zone(), zone(**HIGH), "consistencyMode cannot be changed"),
+    "row version": (table(), table(rows=[{**ROW, "version": 4}]), "never go back"),
+    "row term": (table(), table(rows=[{**ROW, "term": 2}]), "never go back"),
+    "shard": (table(), table(shard=1), "shard cannot be changed"),
+    "shard to head": (table(), without(table(), "shard"), "either a shard's rows or"),
+    "incarnation": (node(), node(incarnation=2), "never go back"),
+    "node": (node(), node(node="agent-2"), "node cannot be changed"),
+}
+
+
+def model(manifest: Manifest) -> type[Resource]:
+    return Zone if manifest["kind"] == "Zone" else StorageCluster
+
+
+def apply(kubectl: Kubectl, namespace: str, manifest: Manifest, check: bool = True) -> str:
+    arguments = ("apply", f"--namespace={namespace}", "--filename=-")
+    done = kubectl(*arguments, stdin=json.dumps(manifest), check=check)
+    assert check or done.returncode != 0, f"accepted: {done.stdout}"
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def shared_namespace(control_plane: Any) -> str:
+    name = "test-manifests"
+    control_plane.kubectl("create", "namespace", name)
+    return name
+
+
+@pytest.mark.parametrize(("manifest", "reason"), BAD.values(), ids=BAD.keys())
+def test_a_bad_manifest_is_refused_with_a_readable_reason(
+    kubectl: Kubectl, shared_namespace: str, manifest: Manifest, reason: str
+) -> None:
+    said = apply(kubectl, shared_namespace, manifest, check=False)
+
+    assert reason in said
+    with pytest.raises(WireError):
+        model(manifest).parse(manifest)
+
+
+@pytest.mark.parametrize(("before", "after", "reason"), CHANGES.values(), ids=CHANGES.keys())
+def test_a_forbidden_change_is_refused_with_a_readable_reason(
+    kubectl: Kubectl, namespace: str, before: Manifest, after: Manifest, reason: str
+) -> None:
+    apply(kubectl, namespace, before)
+
+    assert reason in apply(kubectl, namespace, after, check=False)
+
+    if before["kind"] == "Zone":
+        with pytest.raises(WireError, match=reason):
+            Zone.parse(after, Zone.parse(before))
+
+
+def test_a_change_that_is_allowed_is_taken(kubectl: Kubectl, namespace: str) -> None:
+    apply(kubectl, namespace, zone(replicas=3))
+    apply(kubectl, namespace, zone(replicas=5, dataNodesAutoAdjustScaleDownSeconds=300))
+    apply(kubectl, namespace, cluster())
+    apply(kubectl, namespace, cluster(addresses=["127.0.0.1:7100", "[::1]:7101", "a.example:1"]))
+    apply(kubectl, namespace, table())
+    apply(kubectl, namespace, table(rows=[{**ROW, "version": 6}]))
+    apply(kubectl, namespace, node())
+    apply(kubectl, namespace, node(storeId="new", incarnation=1))
+
+
+def test_the_api_server_and_the_models_fill_in_the_same_defaults(
+    kubectl: Kubectl, namespace: str
+) -> None:
+    apply(kubectl, namespace, zone())
+    here = f"--namespace={namespace}"
+    stored = json.loads(kubectl("get", "zone", "sessions", here, "--output=json").stdout)
+
+    dumped = Zone.parse(zone()).spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert stored["spec"] == dumped
+
+
+@pytest.mark.parametrize("quantity", [1, 536870912, "512Mi", "2G", "1073741824"])
+def test_memory_may_be_written_as_a_number_or_a_quantity(
+    kubectl: Kubectl, namespace: str, quantity: int | str
+) -> None:
+    manifest = zone(storage="InMemory", maxMemory=quantity)
+
+    apply(kubectl, namespace, manifest)
+
+    Zone.parse(manifest)
+
+
+def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str) -> None:
+    here = f"--namespace={namespace}"
+    for manifest in (zone(), cluster(), table(), node()):
+        apply(kubectl, namespace, manifest)
+
+    for short, header in {
+        "zn": "NAME CLUSTER PARTITIONS REPLICAS STORAGE AVAILABLE REPLICATED PHASE AGE",
+        "stc": "NAME AGENTS READY MASTER AGE",
+        "pt": "NAME ZONE SHARD AGE",
+        "sn": "NAME CLUSTER NODE HOST PORT INCARNATION LEFT AGE",
+    }.items():
+        lines = kubectl("get", short, here).stdout.splitlines()
+        assert lines[0].split() == header.split()
+        assert len(lines) == 2
+    everything = kubectl("get", "quorate", here, "--output=name").stdout.split()
+    assert len(everything) == 4
+
+
+def test_a_users_apply_does_not_touch_the_status(kubectl: Kubectl, namespace: str) -> None:
+    here = f"--namespace={namespace}"
+    apply(kubectl, namespace, zone())
+
+    apply(kubectl, namespace, {**zone(replicas=4), "status": {"phase": "Available"}})
+
+    stored = json.loads(kubectl("get", "zone", "sessions", here, "--output=json").stdout)
+    assert stored["spec"]["replicas"] == 4
+    assert "status" not in stored
