@@ -128,7 +128,7 @@ class Master:
         agent.online = agent.connected
         agent.left_ms = -1
         agent.leaving = False
-        agent.reported.clear()
+        agent.forget_reports()
         agent.inventory.clear()
         self._members_changed = True
         for zone in self.zones.values():
@@ -152,7 +152,7 @@ class Master:
     def _set_left(self, node: str, agent: Agent, now: Now, why: str) -> None:
         agent.online = False
         agent.left_ms = now.boot_ms
-        agent.reported.clear()
+        agent.forget_reports()
         if agent.record is not None:
             self._node_writes[node] = left(agent.record, now)
         for zone in self.zones.values():
@@ -232,6 +232,7 @@ class Master:
                 known.update({copy.partition: copy for copy in message.copies})
             if message.last:
                 agent.reported.update(self.zones)
+                agent.told_all = True
             self.decide(now)
             return
         zone = self.zones.get(getattr(message, "zone", ""))
@@ -270,7 +271,7 @@ class Master:
                 return
             zone = self.zones[record.uid] = ZoneMaster(self, record)
             for agent in self.agents.values():
-                if agent.reported:
+                if agent.told_all:
                     agent.reported.add(record.uid)  # it cannot have copies of a zone made just now
             self._zone_writes[record.uid] = record
         else:

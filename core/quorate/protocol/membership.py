@@ -15,7 +15,8 @@ from quorate.protocol.messages import CopyReport, Hello, Refused
 
 
 class Agent:
-    """One registered (or registering) agent.  `record` is what the metastore holds."""
+    """One registered (or registering) agent.  `record` is what the metastore holds; `reported` the
+    zones whose copies it told of, `told_all` whether that was all it has."""
 
     __slots__ = (
         "connected",
@@ -29,6 +30,7 @@ class Agent:
         "pending",
         "record",
         "reported",
+        "told_all",
     )
 
     def __init__(self, record: NodeRecord | None, heard_ms: int) -> None:
@@ -42,7 +44,13 @@ class Agent:
         self.heard_ms = heard_ms
         self.left_ms = -1
         self.reported: set[str] = set()
+        self.told_all = False
         self.inventory: dict[str, dict[int, CopyReport]] = {}
+
+    def forget_reports(self) -> None:
+        """What it told of its copies is old: it will be asked again."""
+        self.reported.clear()
+        self.told_all = False
 
 
 def record_of(hello: Hello) -> NodeRecord:
