@@ -107,9 +107,9 @@ def primary_ports(endpoints: Sequence[str], keys: Sequence[str]) -> dict[str, in
     found = {}
     for key in keys:
         slot = key_slot(key.encode())
-        for (first, last), owners in ranges.items():
+        for first, last, primary, *_ in ranges:
             if first <= slot <= last:
-                found[key] = int(owners["primary"][1])
+                found[key] = int(primary[1])
     return found
 
 

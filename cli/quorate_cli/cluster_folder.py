@@ -25,11 +25,14 @@ FORMAT_VERSION = 1
 DEFAULT_FOLDER = Path(".quorate")
 ERROR_LOG = "quorate-error.log"
 """Where a traceback goes that no user should see."""
+DEMO_MARK = "demo.mark"
+"""In every folder a demo made for itself: nothing else is ever emptied by one."""
 OPERATOR = "operator"
 """What commands call the operator process; agents cannot have this name."""
 
 
 OWN_FILES = ("cluster.json", "operator.log", "operator.pid", ERROR_LOG, "lock")
+NOT_STRANGE = (ERROR_LOG, DEMO_MARK, "lock")
 OWN_FOLDERS = (OPERATOR, "agents", "spark")
 
 
@@ -118,9 +121,7 @@ class ClusterFolder:
             return
         if not self.path.is_dir():
             raise Problem(f"{self.path} is a file: name a folder with --folder")
-        found = sorted(
-            path.name for path in self.path.iterdir() if path.name not in (ERROR_LOG, "lock")
-        )
+        found = sorted(path.name for path in self.path.iterdir() if path.name not in NOT_STRANGE)
         # Other clusters of the same project keep their folders inside (the demo does).
         strange = [name for name in found if not (self.path / name / "cluster.json").exists()]
         if strange:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from quorate_cli.cluster_folder import DEFAULT_FOLDER, take_lock
+from quorate_cli.cluster_folder import DEFAULT_FOLDER, DEMO_MARK, take_lock
 from quorate_cli.demo_steps import Demo
 from quorate_cli.guard import run_guarded
 from quorate_cli.keeper import empty, end_all
@@ -22,8 +22,6 @@ from quorate_cli.problem import Problem
 from quorate_cli.process import python
 
 LIBRARY_MEGABYTES = 200
-MARK = "demo"
-"""A file in every demo's folder: nothing else is ever emptied."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -59,7 +57,7 @@ def demo_folder(folder: Path, keep: bool) -> Iterator[None]:
         _check_ours(folder)
         end_all(folder, 0)  # what a run left that could not end well
         empty(folder)
-        (folder / MARK).touch()
+        (folder / DEMO_MARK).touch()
         flags = ["--keep"] if keep else []
         keeper = subprocess.Popen(
             python("quorate_cli.keeper", str(folder), *flags),
@@ -76,7 +74,7 @@ def demo_folder(folder: Path, keep: bool) -> Iterator[None]:
 
 def _check_ours(folder: Path) -> None:
     found = sorted(path.name for path in folder.iterdir() if path.name != "lock")
-    if found and MARK not in found:
+    if found and DEMO_MARK not in found:
         raise Problem(
             f"--folder {folder} is not a demo's and not empty (it holds {found[0]}): name another"
         )

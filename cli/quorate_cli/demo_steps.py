@@ -142,7 +142,13 @@ class Demo:
     ) -> None:
         columns = (TextColumn("   {task.description}"), BarColumn(), DownloadColumn())
         since = time.monotonic()
-        with Progress(*columns, TransferSpeedColumn(), console=self.console, transient=True) as bar:
+        with Progress(
+            *columns,
+            TransferSpeedColumn(),
+            console=self.console,
+            transient=True,
+            disable=self._plain,
+        ) as bar:
             task = bar.add_task(what, total=self.library.bytes)
             work(self.endpoints, lambda count: bar.advance(task, count))
         seconds = time.monotonic() - since
@@ -331,7 +337,7 @@ class Demo:
     # --- small questions and sentences -----------------------------------------------------------
 
     def _say(self, sentence: str) -> None:
-        self.console.print(f"   {sentence}")
+        self.console.print(f"   {sentence}", soft_wrap=True)
 
     def _check_writes(self, since: float) -> None:
         """What the writer met since then, and that it finds what it was promised."""
@@ -376,9 +382,14 @@ class Demo:
                 )
             time.sleep(POLL_S)
 
+    @property
+    def _plain(self) -> bool:
+        """Whether nobody looks on: bars would only be noise in a log."""
+        return not self.console.is_terminal
+
     @contextmanager
     def _count_bar(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
         columns = (TextColumn("   {task.description}"), BarColumn(), MofNCompleteColumn())
-        with Progress(*columns, console=self.console, transient=True) as bar:
+        with Progress(*columns, console=self.console, transient=True, disable=self._plain) as bar:
             task = bar.add_task(what, total=total)
             yield lambda count: bar.update(task, completed=min(count, total))
