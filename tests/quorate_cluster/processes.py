@@ -19,6 +19,7 @@ _COMPONENTS = ("core", "operator", "node_agent", "spark", "cli")
 def environment() -> dict[str, str]:
     """This environment, with the code of this very project before any that is installed."""
     paths = [str(_ROOT / name) for name in _COMPONENTS]
+    paths += filter(None, [os.environ.get("PYTHONPATH")])
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
 
 

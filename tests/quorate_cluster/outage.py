@@ -1,0 +1,110 @@
+"""How long keys could not be written while something happened to a cluster."""
+
+import itertools
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from redis.exceptions import RedisError
+
+from quorate.facts.keyspace import key_partition
+from quorate_cluster.cluster import Cluster
+from quorate_cluster.waiting import wait_until
+
+_END_S_MAX = 60.0
+
+
+def key_in_each(partitions: int) -> list[str]:
+    """One key per partition, in order of the partitions."""
+    found: dict[int, str] = {}
+    number = 0
+    while len(found) < partitions:
+        key = f"pulse-{number}"
+        found.setdefault(key_partition(key.encode(), partitions), key)
+        number += 1
+    return [found[partition] for partition in range(partitions)]
+
+
+class Pulses:
+    """One stock client per key, each in a thread of its own that writes 1, 2, 3, … for ever.
+
+    What a client reports to its caller after its own retries is a failed command.  The keys are
+    spread over the partitions, at most 64 of them: threads cost what they measure.
+    """
+
+    def __init__(
+        self, cluster: Cluster, zone: str, *, keys_max: int = 16, every_s: float = 0.02
+    ) -> None:
+        partitions = int(cluster.zone(zone)["spec"]["partitions"])
+        step = max(1, partitions // keys_max)
+        self.keys = key_in_each(partitions)[::step]
+        self.acknowledged_at: dict[str, list[float]] = {key: [] for key in self.keys}
+        self.last_acknowledged: dict[str, int] = dict.fromkeys(self.keys, 0)
+        self.failed: list[tuple[float, str, str]] = []
+        """(when, key, what the client said)."""
+        self._cluster = cluster
+        self._zone = zone
+        self._every_s = every_s
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._pulse, args=(key,)) for key in self.keys]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        self.wait_all_written_since(time.monotonic())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(_END_S_MAX)
+
+    def wait_all_written_since(self, moment: float, timeout_s: float = 60) -> None:
+        """Wait until every key was written by a command that began after `moment`."""
+        wait_until(
+            lambda: all(len(self._since(key, moment)) > 1 for key in self.keys),
+            "write to every key",
+            timeout_s,
+            lambda: [key for key in self.keys if not self._since(key, moment)],
+        )
+
+    def longest_gaps_s(self, since: float) -> list[float]:
+        """Per key the longest time between two acknowledged writes that ended after `since`."""
+        gaps = []
+        for key in self.keys:
+            times = self.acknowledged_at[key]
+            pairs = itertools.pairwise(times)
+            gaps.append(max((b - a for a, b in pairs if b >= since), default=float("inf")))
+        return gaps
+
+    def lost(self) -> list[str]:
+        """Keys that hold less than was acknowledged, read now (after the pulses have ended)."""
+        client = self._cluster.client(self._zone)
+        found = {key: int(client.get(key) or 0) for key in self.keys}
+        return [
+            f"{key}: {found[key]} although {self.last_acknowledged[key]} was acknowledged"
+            for key in self.keys
+            if found[key] < self.last_acknowledged[key]
+        ]
+
+    def _since(self, key: str, moment: float) -> list[float]:
+        return [each for each in self.acknowledged_at[key][-10:] if each >= moment]
+
+    def _pulse(self, key: str) -> None:
+        client = self._cluster.client(self._zone, socket_timeout=8)
+        value = 0
+        while not self._stop.wait(self._every_s):
+            value += 1
+            try:
+                client.set(key, value)
+            except (RedisError, OSError) as error:
+                self.failed.append((time.monotonic(), key, f"{type(error).__name__}: {error}"))
+            else:
+                self.last_acknowledged[key] = value
+                self.acknowledged_at[key].append(time.monotonic())

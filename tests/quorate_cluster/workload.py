@@ -1,0 +1,162 @@
+"""Clients that never stop: what they wrote and read is kept for `history.find_violations`."""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from redis.backoff import NoBackoff
+from redis.cluster import RedisCluster
+from redis.exceptions import ClusterDownError, RedisError, ResponseError
+from redis.retry import Retry
+
+from quorate_cluster.cluster import Cluster
+from quorate_cluster.history import ABSENT, Outcome, Read, Write
+
+_END_S_MAX = 60.0
+_NEVER_WRITTEN = -1
+
+
+class Workload:
+    """Threads that write increasing values to keys of their own, and threads that read them.
+
+    Clients do not repeat a command by themselves: whether a lost one was applied is for the history
+    to say.  `with Workload(cluster, zone) as load:` runs until its end.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        zone: str,
+        *,
+        writers: int = 4,
+        readers: int = 2,
+        keys_per_writer: int = 16,
+        pause_s: float = 0.004,
+        seed: int = 0,
+    ) -> None:
+        self.writes: list[Write] = []
+        self.reads: list[Read] = []
+        self.errors: dict[str, int] = {}
+        self.keys: list[str] = []
+        """All keys ever written to: appended to by the writers."""
+        self._cluster = cluster
+        self._zone = zone
+        self._keys_per_writer = keys_per_writer
+        self._pause_s = pause_s
+        self._seed = seed
+        self._stop = threading.Event()
+        roads: list[tuple[Callable[[int], None], int]] = [(self._write, n) for n in range(writers)]
+        roads += [(self._read, n) for n in range(readers)]
+        self._threads = [threading.Thread(target=road, args=(n,)) for road, n in roads]
+        self._failures: list[BaseException] = []
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(_END_S_MAX)
+        if self._failures and error is None:
+            raise self._failures[0]
+
+    @property
+    def acknowledged(self) -> int:
+        """Writes acknowledged so far."""
+        return sum(1 for write in self.writes if write.outcome is Outcome.ACKNOWLEDGED)
+
+    def read_back(self) -> list[Read]:
+        """Every key ever written, read once now by a client that does repeat."""
+        client = self._cluster.client(self._zone)
+        found = []
+        for key in list(self.keys):
+            start = time.monotonic()
+            value = _value_of(key, client.get(key))
+            found.append(Read(key, value, start, time.monotonic()))
+        return found
+
+    # -- one thread --------------------------------------------------------------------------------
+
+    def _client(self) -> RedisCluster:
+        # Longer than a command may be parked: it is the agent that gives up first.
+        return self._cluster.client(
+            self._zone, retry=Retry(NoBackoff(), 0), socket_timeout=8, reinitialize_steps=1
+        )
+
+    def _write(self, number: int) -> None:
+        try:
+            client = self._client()
+            lives = [f"w{number}-{at}.0" for at in range(self._keys_per_writer)]
+            counts = [0] * len(lives)
+            self.keys += lives
+            while not self._stop.is_set():
+                for at, key in enumerate(lives):
+                    counts[at] += 1
+                    if self._write_one(client, key, counts[at]) is Outcome.UNKNOWN:
+                        name, _, life = key.rpartition(".")
+                        lives[at] = f"{name}.{int(life) + 1}"
+                        counts[at] = 0
+                        self.keys.append(lives[at])
+                    if self._stop.wait(self._pause_s):
+                        return
+        except BaseException as error:
+            self._failures.append(error)
+            raise
+
+    def _write_one(self, client: RedisCluster, key: str, value: int) -> Outcome:
+        start = time.monotonic()
+        outcome = self._ask(lambda: client.set(key, f"{key}={value}"))[0]
+        self.writes.append(Write(key, value, start, time.monotonic(), outcome))
+        return outcome
+
+    def _read(self, number: int) -> None:
+        try:
+            chance = random.Random(f"{self._seed}-{number}")
+            client = self._client()
+            while not self._stop.wait(self._pause_s):
+                if not self.keys:
+                    continue
+                # Mostly the keys written now; now and then one that was given up.
+                key = chance.choice(self.keys[-100:] if chance.random() < 0.8 else self.keys)
+                start = time.monotonic()
+                outcome, found = self._ask(lambda key=key: client.get(key))  # type: ignore[misc]  # default binds the loop's key
+                if outcome is Outcome.ACKNOWLEDGED:
+                    self.reads.append(Read(key, _value_of(key, found), start, time.monotonic()))
+        except BaseException as error:
+            self._failures.append(error)
+            raise
+
+    def _ask(self, command: Callable[[], Any]) -> tuple[Outcome, Any]:
+        try:
+            return Outcome.ACKNOWLEDGED, command()
+        except ClusterDownError as error:
+            self._count(error)
+            return Outcome.REFUSED, None
+        except ResponseError as error:
+            self._count(error)
+            unknown = str(error).startswith("UNKNOWN")
+            return Outcome.UNKNOWN if unknown else Outcome.REFUSED, None
+        except (RedisError, OSError) as error:
+            self._count(error)
+            return Outcome.UNKNOWN, None
+
+    def _count(self, error: BaseException) -> None:
+        name = f"{type(error).__name__}: {str(error)[:60]}"
+        self.errors[name] = self.errors.get(name, 0) + 1
+
+
+def _value_of(key: str, found: bytes | None) -> int:
+    if found is None:
+        return ABSENT
+    name, _, value = found.decode().rpartition("=")
+    return int(value) if name == key else _NEVER_WRITTEN
