@@ -43,6 +43,8 @@ class Checks:
                 continue
             if row.version <= old.version or row.term < old.term:
                 raise InvariantError(f"I-4: {row} follows {old}")
+            if len(row.voters) < min(len(old.voters), self.cluster.swarm.replicas):
+                raise InvariantError(f"I-1: {row} has fewer copies than {old}")
         if len(rows) < len(before):
             raise InvariantError(f"rows were lost: {before} became {rows}")
 

@@ -180,7 +180,7 @@ def _migrate(replicas: Replicas, role: Primary, now: Now) -> None:
         role.joint = migration
         role.joint_hwm = copy.lwm
         role.renew({n: replicas.leases.held_until(n) for n in role.peers})
-        role.advance()
+        replicas.finished.answered.extend(role.advance())
     if role.acknowledged() >= role.joint_hwm:
         message = CaughtUp(
             replicas.uid, copy.partition, migration.migration_id, role.row.version, role.term
