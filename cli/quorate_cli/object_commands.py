@@ -38,7 +38,7 @@ ServerOption = Annotated[
     ),
 ]
 KindArgument = Annotated[
-    str, typer.Argument(metavar="KIND", help="zones (zn), storageclusters (sc)")
+    str, typer.Argument(metavar="KIND", help="zones (zn), storageclusters (stc)")
 ]
 
 

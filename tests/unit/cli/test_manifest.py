@@ -97,6 +97,6 @@ def test_a_kind_has_many_names(text: str) -> None:
 
 
 def test_an_unknown_kind_lists_those_that_are() -> None:
-    assert find_kind("sc") == STORAGE_CLUSTER
+    assert find_kind("stc") == STORAGE_CLUSTER
     with pytest.raises(Problem, match=r"kind 'pods' is not known: write one of storageclusters"):
         find_kind("pods")
