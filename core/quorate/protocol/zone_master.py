@@ -74,6 +74,7 @@ class ZoneMaster:
         self.bytes_moved = 0
         self.full_copies = 0
         self.sentence = ""
+        self._states: dict[str, str] = {}
 
     # --- rows ------------------------------------------------------------------------------------
 
@@ -300,7 +301,7 @@ class ZoneMaster:
         nodes: list[DataNode] = []
         for name in sorted(self._master.agents):
             agent = self._master.agents[name]
-            state = self._state_of(name, agent, now)
+            state = self._states[name] = self._state_of(name, agent, now)
             if agent.record is None or state in ("draining", "unregistered"):
                 continue
             nodes.append(
@@ -354,7 +355,9 @@ class ZoneMaster:
         wanted = self._wanted(row)
         lost += [n for n in wanted if n not in lost and self.nodes.holder(n) is None]
         steps = plan_migrations(row.replicas, row.voter_nodes, wanted, lost)
-        return steps[0] if steps else None
+        if not steps or len(steps[0].voters) < min(len(row.voters), self.record.replicas):
+            return None  # a lost voter stays one until the node that is to replace it is there
+        return steps[0]
 
     def _start_migrations(self, now: Now) -> None:
         if self._target is None or not self._off_target:
@@ -633,10 +636,8 @@ class ZoneMaster:
         if moving:
             return "Rebalancing", f"{moving} migrations are under way"
         if degraded:
-            return (
-                "Degraded",
-                f"{degraded} partitions have fewer than {self.record.replicas} copies",
-            )
+            sentence = f"{degraded} partitions have fewer than {self.record.replicas} copies"
+            return "Degraded", "; ".join([sentence, *self._missing()])
         return "Available", f"all {available} partitions have {self.record.replicas} copies"
 
 
