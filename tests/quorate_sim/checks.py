@@ -168,6 +168,10 @@ class Checks:
         if row.active is not None:
             return [f"partition {partition}: {row.active.migration_id} is active"]
         found: list[str] = []
+        usable = self._usable()
+        wanted = cluster.swarm.replicas
+        if usable >= wanted and not len(row.owners) == len(row.voters) == wanted:
+            found.append(f"partition {partition}: {usable} agents are there, but the row is {row}")
         states: list[object] = []
         serving = 0
         stores = {voter.node: voter.store for voter in row.voters}
@@ -198,6 +202,21 @@ class Checks:
         if len({repr(state[1:]) for state in states if isinstance(state, tuple)}) > 1:
             found.append(f"I-6: partition {partition}: copies differ: {states}")
         return found
+
+    def _usable(self) -> int:
+        """How many living agents may hold copies: one whose store is new must not, where its old
+        store still has a vote."""
+        voters: dict[str, set[str]] = {}
+        for partition in range(self.cluster.swarm.partitions):
+            row = self.cluster.committed_row(partition)
+            for voter in row.voters if row is not None else ():
+                voters.setdefault(voter.node, set()).add(voter.store)
+        count = 0
+        for agent in self.cluster.living():
+            zone = agent.core.zones.get(self.cluster.zone.uid)
+            stores = voters.get(agent.name, set())
+            count += zone is not None and stores <= {zone.me.store}
+        return count
 
 
 def _names(row: PartitionRow, node: str, store: str, deleted_by: int) -> bool:
