@@ -624,6 +624,21 @@ class ZoneMaster:
             tuple(unavailable[:100]),
         )
 
+    def _missing(self) -> list[str]:
+        """Why copies are missing, node by node."""
+        words = {
+            "waited": "{} is offline and waited for",
+            "lost": "{} is offline; another agent without a copy would take its place",
+            "new-store": "{} came back with a new store and takes no part as its old self; "
+            "another agent without a copy would take the old one's place",
+            "draining": "{} is draining",
+        }
+        return [
+            words[state].format(node)
+            for node, state in sorted(self._states.items())
+            if state in words
+        ]
+
     def _phase(
         self, available: int, degraded: int, unavailable: int, moving: int
     ) -> tuple[str, str]:
