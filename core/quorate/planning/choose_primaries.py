@@ -8,7 +8,7 @@ no choice of primaries among these owners is more even.
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from quorate.planning.place_copies import NOBODY
+from quorate.planning.find_chain import NOBODY
 
 
 def choose_primaries(

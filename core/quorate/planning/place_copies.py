@@ -8,18 +8,11 @@ A's copy goes to B, B's copy of another partition goes to C.  Such chains always
 fractions of copies could be spread evenly and flows with whole bounds have whole solutions.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
-from quorate.facts.errors import InvariantError
+from quorate.planning.find_chain import NOBODY, Chain, Effort, Link, Network
 from quorate.planning.quotas import Spread
-
-NOBODY = -1
-Link = tuple[int, int, int]
-"""(giver, partition, taker): one copy changes hands."""
-Vertex = tuple[int, int, int]
-"""(node, partition, failure domain), what does not apply being NOBODY."""
 
 
 class Placement:
@@ -35,6 +28,7 @@ class Placement:
         "_domains",
         "_led",
         "_let_go",
+        "_network",
         "_primary_quotas",
         "_spread",
         "_spread_is_free",
@@ -78,6 +72,8 @@ class Placement:
             if primary != NOBODY:
                 self._led[primary] += 1
 
+        self._network = Network(self.owners, self.kept, self.owned, self.room, domains, spread)
+
     def _stay(self, partition: int, nodes: Sequence[int]) -> list[int]:
         """Who of a partition's owners stays: all, unless they are too many or too near together.
 
@@ -102,6 +98,7 @@ class Placement:
             self._take_back()
         for partition in self._fill_directly():
             self._fill_by_chain(partition)
+        self._hand_over_nearly_all()
         self._hand_over_directly()
         self._hand_over_by_chains()
 
@@ -111,14 +108,14 @@ class Placement:
             owners = self.owners[partition]
             while len(owners) < self._copies:
                 starts = {node: 0 for node in self.kept[partition] if self._fits(owners, node)}
-                first, links = self._cheapest_long_chain(starts, only_free=True)
+                first, links = self._network.find(starts, Effort.FREE)
                 if first == NOBODY:
                     break
                 self._put(partition, first)
                 self._follow(links)
         for node in range(len(self.room)):
             while self.room[node] < 0:
-                first, links = self._cheapest_long_chain({node: 0}, only_free=True)
+                first, links = self._network.find({node: 0}, Effort.FREE)
                 if first == NOBODY:
                     break
                 self._follow(links)
@@ -205,6 +202,23 @@ class Placement:
                     break
         return short
 
+    def _hand_over_nearly_all(self) -> None:
+        """Serve first who must get most of the partitions it lacks: it cannot be choosy later.
+
+        In each partition the owner gives that is most above its quota, so that nobody is left
+        with copies to give where the taker has one already.
+        """
+        room = self.room
+        for taker, free in enumerate(room[:]):
+            if 2 * free <= len(self.owners) - len(self.owned[taker]):
+                continue
+            for partition, owners in enumerate(self.owners):
+                givers = [
+                    node for node in owners if room[node] < 0 and self._fits(owners, taker, node)
+                ]
+                if givers and room[taker] > 0:
+                    self._put(partition, taker, min(givers, key=room.__getitem__))
+
     def _hand_over_directly(self) -> None:
         """Let nodes above their quota hand copies to nodes below it, in one step each."""
         room = self.room
@@ -273,12 +287,11 @@ class Placement:
         for giver, partition, taker in links:
             self._put(partition, taker, giver)
 
-    def _cheapest_chain(self, starts: dict[int, int]) -> tuple[int, list[Link]]:
-        """The first node and the links of a chain from one of `starts` to a node with room.
+    def _cheapest_chain(self, starts: dict[int, int]) -> Chain:
+        """A chain from one of `starts` (node: what a copy more on it costs) to a node with room.
 
-        `starts[node]` is what it costs that this node gets a copy more.  One new copy is the least
-        a chain can cost in all, so the first chain found at that price will do; most are one link
-        long.  (NOBODY, []) when no node with room can be reached.
+        One new copy is the least a chain can cost, so the first one found at that price will do;
+        most are one link long.
         """
         goals = [node for node, free in enumerate(self.room) if free > 0]
         for node in goals:
@@ -291,75 +304,5 @@ class Placement:
                 for taker in goals:
                     if left + (taker not in kept) <= 1 and self._fits(owners, taker, giver):
                         return giver, [(giver, partition, taker)]
-        return self._cheapest_long_chain(starts)
-
-    def _cheapest_long_chain(
-        self, starts: dict[int, int], only_free: bool = False
-    ) -> tuple[int, list[Link]]:
-        """The same by shortest path in the residual flow network, with label correction.
-
-        Vertices are (node, NOBODY, NOBODY), (NOBODY, partition, domain) and, for a copy that
-        changes its failure domain, (NOBODY, partition, NOBODY).  Every chain carried out was a
-        cheapest one, so no cycle is negative.  `only_free`: chains that cost nothing, which can
-        only lead through partitions that had to let an owner go.
-        """
-        spread, domains = self._spread, self._domains
-        members: list[list[int]] = [[] for _ in spread.at_most]
-        for node, domain in enumerate(domains):
-            members[domain].append(node)
-        cost = {(node, NOBODY, NOBODY): price for node, price in starts.items()}
-        came: dict[Vertex, Vertex] = {}
-        queue = deque(cost)
-        queued = set(cost)
-        best: Vertex | None = None
-
-        def reach(vertex: Vertex, price: int) -> None:
-            if price < cost.get(vertex, price + 1) and not (only_free and price > 0):
-                cost[vertex] = price
-                came[vertex] = at
-                if vertex not in queued:
-                    queued.add(vertex)
-                    queue.append(vertex)
-
-        while queue:
-            at = queue.popleft()
-            queued.discard(at)
-            price = cost[at]
-            node, partition, domain = at
-            if node != NOBODY:
-                if price < -len(domains):
-                    raise InvariantError(f"copies of {self.kept} were not placed cheaply")
-                if self.room[node] > 0 and (best is None or price < cost[best]):
-                    best = at
-                    if price <= 1:
-                        break
-                for partition in self.owned[node]:
-                    if not only_free or partition in self._let_go:
-                        gain = node not in self.kept[partition]
-                        reach((NOBODY, partition, domains[node]), price - gain)
-                continue
-            owners, kept = self.owners[partition], self.kept[partition]
-            inside = [domains[owner] for owner in owners]
-            if domain != NOBODY:
-                for taker in members[domain]:
-                    if taker not in owners:
-                        reach((taker, NOBODY, NOBODY), price + (taker not in kept))
-                if inside.count(domain) > spread.at_least[domain]:
-                    reach((NOBODY, partition, NOBODY), price)
-            else:
-                for other, most in enumerate(spread.at_most):
-                    if inside.count(other) < most:
-                        reach((NOBODY, partition, other), price)
-
-        if best is None:
-            return NOBODY, []
-        links: list[Link] = []
-        while best in came:
-            taker = best[0]
-            before = came[best]
-            partition = before[1]
-            while before[0] == NOBODY:
-                before = came[before]
-            links.insert(0, (before[0], partition, taker))
-            best = before
-        return best[0], links
+        cheap = self._network.find(starts, Effort.CHEAP)
+        return cheap if cheap[0] != NOBODY else self._network.find(starts, Effort.ANY)
