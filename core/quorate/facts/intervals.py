@@ -38,7 +38,9 @@ class IntervalSet:
         return True
 
     def remove(self, first: int, last: int) -> None:
-        """Take first..last out."""
+        """Take first..last out (nothing when last < first)."""
+        if last < first:
+            return
         kept: list[tuple[int, int]] = []
         for low, high in self:
             if high < first or low > last:

@@ -92,10 +92,15 @@ class Lineage(msgspec.Struct, frozen=True, array_like=True):
         settled = self.entries[: max(keep - 1, 0)]
         if not settled:
             return self
-        base = self.entries[len(settled)].first - 1
-        if base < self.base_counter or any(e.closed for e in self.entries[len(settled) :]):
+        kept = self.entries[len(settled) :]
+        base = kept[0].first - 1
+        if base < self.base_counter or any(entry.closed for entry in kept):
             return self
-        return Lineage(settled[-1].term, base, self.entries[len(settled) :])
+        # Not always the last settled term: that one may have written nothing which survived.
+        base_term = Lineage(self.base_term, self.base_counter, settled).term_at(base)
+        if base_term is None or any(e.closed and e.term > base_term for e in settled):
+            return self
+        return Lineage(base_term, base, kept)
 
 
 EMPTY_LINEAGE = Lineage()

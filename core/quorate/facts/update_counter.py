@@ -36,13 +36,22 @@ class UpdateCounter:
         return True
 
     def finalize(self) -> list[tuple[int, int]]:
-        """Close every gap as no-ops (Ignite 2's finalizeUpdateCounters); the gaps, inclusive."""
+        """Close every gap as no-ops (Ignite 2's finalizeUpdateCounters); the gaps, inclusive.
+
+        Afterwards HWM is not below LWM.
+        """
         top = self._above.max()
         gaps = self._above.gaps(self.lwm + 1, top) if top else []
         if top:
             self.lwm = top
             self._above = IntervalSet()
+        self.hwm = max(self.hwm, self.lwm)
         return gaps
+
+    def activate(self, upto: int) -> None:
+        """LWM = HWM = `upto`, as an activation found it; what lies above is forgotten."""
+        self.lwm = self.hwm = upto
+        self._above = IntervalSet()
 
     @property
     def out_of_order(self) -> list[tuple[int, int]]:
