@@ -7,6 +7,7 @@ import pytest
 
 from quorate_agent.resp import connection
 from quorate_agent.resp.connection import CommandParser
+from quorate_agent.resp.quick_reader import read_quickly
 from quorate_differential.byte_streams import ODD_STREAMS, random_stream
 from quorate_differential.command_streams import random_command
 from quorate_differential.exemptions import is_exempt_stream
@@ -120,11 +121,11 @@ def test_a_command_may_not_be_larger_than_its_limit(monkeypatch: pytest.MonkeyPa
 
 def test_the_quick_reader_is_used_for_what_most_clients_send() -> None:
     for commands in ([[b"SET", b"key", VALUE]], [[b"GET", b"key"]] * 16):
-        assert connection._quickly(b"".join(map(encode_command, commands))) == commands
+        assert read_quickly(b"".join(map(encode_command, commands))) == commands
 
 
 def test_the_quick_reader_holds_nothing_after_what_it_could_not_read() -> None:
     whole = encode_command([b"GET", b"key"])
     for at in range(1, len(whole)):
-        assert connection._quickly(whole + whole[:at]) is None
-        assert connection._quickly(whole) == [[b"GET", b"key"]]
+        assert read_quickly(whole + whole[:at]) is None
+        assert read_quickly(whole) == [[b"GET", b"key"]]
