@@ -60,7 +60,7 @@ def draw(seed: int) -> Swarm:
         retry_ms=r.choice((150, 250, 400)),
         repair_ms=150,
         announce_ms=r.choice((200, 500)),
-        failure_detection_ms=r.choice((500, 1200, 2000)),
+        failure_detection_ms=r.choice((800, 1200, 2000)),
         replacement_delay_ms=r.choice((500, 3000)),
         migration_bound_ms=4000,
         activation_bound_ms=r.choice((1200, 2500)),

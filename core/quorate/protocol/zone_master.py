@@ -468,6 +468,7 @@ class ZoneMaster:
                 self.parts[row.partition] = adopt_row(part, row, now.boot_ms)
             else:
                 self.parts[row.partition] = Part(row, now.boot_ms, resolved=row.active is None)
+                self._decided.pop(row.partition, None)  # it was decided from a row that is gone
             if part is not None and ours:
                 self._count(part.row, row, now)
             if decided is not None and ours and part is not None:
