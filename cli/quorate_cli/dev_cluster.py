@@ -22,7 +22,16 @@ from quorate_cli.cluster_folder import (
 from quorate_cli.cluster_state import ClusterState, fetch_state
 from quorate_cli.operator_api import NotReady, NotThere, OperatorApi, object_path
 from quorate_cli.problem import Problem
-from quorate_cli.process import Started, end, is_alive, kill, python, send, start, write_started
+from quorate_cli.process import (
+    Started,
+    is_alive,
+    kill,
+    python,
+    send,
+    start,
+    wait_until_gone,
+    write_started,
+)
 from quorate_cli.resources import STORAGE_CLUSTER, Whole
 
 HOST = "127.0.0.1"
@@ -391,9 +400,11 @@ class DevCluster:
             send(process, signal.SIGTERM)
         deadline = time.monotonic() + STOP_S
         for name, process in running:
-            if end(process, max(0.0, deadline - time.monotonic())):
+            # Asked a second time an agent would not wait for its primaries to be taken over.
+            if wait_until_gone(process, max(0.0, deadline - time.monotonic())):
                 self._say(f"{name}: stopped")
             else:
+                kill(process)
                 self._say(f"{name}: did not stop within {STOP_S:g} s and was killed")
         for name in names:
             self.folder.pid_file(name).unlink(missing_ok=True)
