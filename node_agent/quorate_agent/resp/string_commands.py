@@ -205,21 +205,25 @@ def _set_with_options(view: KeyView, args: list[bytes]) -> bytes:
         if isinstance(parsed, bytes):
             return parsed
         expires_at = parsed
+        if expires_at >= view.now_ms and not condition and not wants_old:
+            view.put(args[1], args[2], expires_at)  # nothing depends on what was there
+            return OK
     key = args[1]
     row = view.get(key)
-    absent = null(view.resp3)
-    old = absent if row is None or row.value is None else bulk(row.value)
+    reply = OK
+    if wants_old:
+        reply = null(view.resp3) if row is None or row.value is None else bulk(row.value)
     if (condition == b"NX") if row is not None else (condition == b"XX"):
-        return old if wants_old else absent
+        return reply if wants_old else null(view.resp3)
     if expires_at and expires_at < view.now_ms:
         # A moment that has passed: what stays is the same as after a deletion.
         if row is not None:
             view.delete(key)
-    else:
-        if keeps_expiry and row is not None:
-            expires_at = row.expires_at
-        view.put(key, args[2], expires_at)
-    return old if wants_old else OK
+        return reply
+    if keeps_expiry and row is not None:
+        expires_at = row.expires_at
+    view.put(key, args[2], expires_at)
+    return reply
 
 
 def _set_for(view: KeyView, args: list[bytes], option: bytes, name: bytes) -> bytes:
