@@ -192,7 +192,7 @@ class KubernetesMetastore:
             self._zone_names[uid] = spec.zone_ref.name
             return ZoneKey(uid), Stored(zone_record(spec.zone_ref, spec.accepted), revision)
         assert spec.shard is not None
-        rows = tuple(partition_row(row) for row in spec.rows)
+        rows = tuple(partition_row(row) for row in spec.rows or ())
         return ShardKey(uid, spec.shard), Stored(rows, revision)
 
 

@@ -99,16 +99,20 @@ class PartitionTableSpec(Part):
     """Head only."""
     shard: Annotated[Integer, Field(ge=0, le=255)] | None = None
     """Which 64 partitions; absent in the head."""
-    rows: Annotated[
-        list[StoredRow],
-        Field(
-            max_length=SHARD_PARTITIONS,
-            json_schema_extra={
-                "x-kubernetes-list-type": "map",
-                "x-kubernetes-list-map-keys": ["partition"],
-            },
-        ),
-    ] = Field(default_factory=list)
+    rows: (
+        Annotated[
+            list[StoredRow],
+            Field(
+                max_length=SHARD_PARTITIONS,
+                json_schema_extra={
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["partition"],
+                },
+            ),
+        ]
+        | None
+    ) = None
+    """The shard's rows in order of partition; absent in the head."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
