@@ -140,7 +140,7 @@ class ClientConnection(asyncio.Protocol):
         self.parser = CommandParser()
         self.queue: deque[Slot | bytes] = deque()
         self.out: list[bytes] = []
-        self.backlog: deque[list[bytes]] = deque()
+        self.backlog: deque[tuple[int, list[bytes]]] = deque()
         self.blocked = False
         self.paused = False
         self.last_write: tuple[Primary, int] | None = None
@@ -158,7 +158,8 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         commands = self.parser.feed(data)
         if self.blocked:
-            self.backlog.extend(commands)
+            now = boot_ms()
+            self.backlog.extend([(now, command) for command in commands])
             if len(self.backlog) > BACKLOG_MAX and not self.paused:
                 self.paused = True
                 self.transport.pause_reading()
@@ -230,6 +231,7 @@ class ZoneEndpoint:
         self._view = View()
         self._clients: dict[int, ClientConnection] = {}
         self._next_id = 1
+        self._arrived_ms = 0
         self._parked: list[Slot] = []
         self._waits: list[Slot] = []
         self._touched: dict[ClientConnection, None] = {}
@@ -290,19 +292,35 @@ class ZoneEndpoint:
 
     def run(self, client: ClientConnection, commands: Iterable[list[bytes]]) -> None:
         """Execute commands of one connection in order, until one blocks it."""
-        now = boot_ms()
-        view = self._view
-        view.now_ms = time.time_ns() // 1_000_000
-        client.state.last_ms = view.now_ms
-        view.resp3 = client.state.resp3
+        now = self._begin_run(client)
+        self._arrived_ms = now
         rest = iter(commands)
         for args in rest:
             self._execute(client, args, now, None)
             if client.blocked:
-                client.backlog.extend(rest)
+                client.backlog.extend([(now, later) for later in rest])
                 return
             if client.state.closing:
                 return
+
+    def _run_backlog(self, client: ClientConnection) -> None:
+        """Execute what came while the connection was blocked, until a command blocks it again.
+
+        A command's wait for a primary counts from when it came, else a pipeline of them would wait
+        one bound after the other.
+        """
+        now = self._begin_run(client)
+        backlog = client.backlog
+        while backlog and not client.blocked and not client.state.closing:
+            self._arrived_ms, args = backlog.popleft()
+            self._execute(client, args, now, None)
+
+    def _begin_run(self, client: ClientConnection) -> int:
+        view = self._view
+        view.now_ms = time.time_ns() // 1_000_000
+        client.state.last_ms = view.now_ms
+        view.resp3 = client.state.resp3
+        return boot_ms()
 
     def _execute(
         self, client: ClientConnection, args: list[bytes], now: int, slot: Slot | None
@@ -412,11 +430,16 @@ class ZoneEndpoint:
             self._metrics.moved.inc()
             self._fulfil(client, slot, self.cluster().moved(number))
             return
+        deadline = self._arrived_ms + self.replicas.settings.park_bound_ms
         if slot is None:
+            if deadline <= now:
+                self._metrics.clusterdown.inc()
+                client.answer(replies.CLUSTERDOWN)
+                return
             slot = Slot(client, command, args, b"", (), now)
             client.queue.append(slot)
         if not slot.deadline_ms:
-            slot.deadline_ms = now + self.replicas.settings.park_bound_ms
+            slot.deadline_ms = deadline
             client.blocked = True
             self._metrics.parked.inc()
         self._parked.append(slot)
@@ -467,6 +490,7 @@ class ZoneEndpoint:
         for waiter in finished.refused:
             self._end(waiter, full)
         now = boot_ms()
+        self._arrived_ms = now
         if finished.again:
             self._view.now_ms = time.time_ns() // 1_000_000
             for waiter in finished.again:
@@ -481,8 +505,7 @@ class ZoneEndpoint:
             batch, self._touched = self._touched, {}
             for client in batch:
                 if not client.blocked and client.backlog:
-                    backlog, client.backlog = client.backlog, deque()
-                    self.run(client, backlog)
+                    self._run_backlog(client)
                 if client.paused and not client.blocked:
                     client.paused = False
                     client.transport.resume_reading()
