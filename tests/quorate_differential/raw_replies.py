@@ -42,6 +42,10 @@ class RawConnection:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
+    def send(self, stream: bytes) -> None:
+        """Send bytes of any kind and leave it at that."""
+        self._socket.sendall(stream)
+
     def ask(self, args: Sequence[bytes]) -> bytes:
         """The reply to one command."""
         return self.ask_all([args])[0]
@@ -51,10 +55,14 @@ class RawConnection:
         self._socket.sendall(b"".join(map(encode_command, commands)))
         return [self._reply() for _ in commands]
 
-    def exchange(self, stream: bytes) -> bytes:
-        """Send bytes of any kind, then the end of the stream: all that comes back."""
+    def exchange(self, stream: bytes, half_close: bool = True) -> bytes:
+        """Send bytes of any kind, then the end of the stream: all that comes until it is closed.
+
+        Without `half_close` it is the other side that has to find a reason to close.
+        """
         self._socket.sendall(stream)
-        self._socket.shutdown(socket.SHUT_WR)
+        if half_close:
+            self._socket.shutdown(socket.SHUT_WR)
         received = [self._data]
         try:
             while data := self._socket.recv(1 << 16):

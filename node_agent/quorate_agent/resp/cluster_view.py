@@ -1,8 +1,8 @@
 """Who serves which slots, as clients are told: CLUSTER SLOTS, SHARDS, NODES, INFO and MOVED.
 
-Only primaries are shown, each as a master.  Backups answer no reads, and showing them harms: a node
-is primary of some partitions and backup of others, and redis-py keeps the role it saw first, so it
-would leave such a node out of DBSIZE, SCAN and FLUSHALL.
+Only primaries are shown, each as a master.  Showing backups would harm: a node is primary of some
+partitions and backup of others, and redis-py keeps the role it saw first, so it would leave such a
+node out of DBSIZE, SCAN and FLUSHALL.
 """
 
 from dataclasses import dataclass, field

@@ -120,7 +120,7 @@ def select(session: Session, args: list[bytes]) -> bytes:
 
 
 def readonly(session: Session, args: list[bytes]) -> bytes:
-    """READONLY: remembered, but only primaries answer"""
+    """READONLY: reads may be answered from a copy that is not the primary's"""
     session.connection.readonly = True
     return OK
 
