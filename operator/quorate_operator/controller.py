@@ -66,11 +66,14 @@ class Controller:
         self._metrics = metrics
         self._led: dict[str, LedCluster] = {}
         self._zones: dict[str, About] = {}
+        self._closed = False
 
     # --- clusters --------------------------------------------------------------------------------
 
     async def cluster_seen(self, body: Body) -> None:
         """A StorageCluster is there, new or changed."""
+        if self._closed:
+            return
         try:
             cluster = StorageCluster.parse(body).model_copy(
                 update={"status": _known(StorageClusterStatus, body)}
@@ -108,7 +111,8 @@ class Controller:
             await _stop(led)
 
     async def close(self) -> None:
-        """Write and send nothing more."""
+        """Write and send nothing more, whatever the watches still see."""
+        self._closed = True
         led, self._led = list(self._led.values()), {}
         await asyncio.gather(*(_stop(each) for each in led))
 

@@ -16,6 +16,7 @@ import uuid
 import kopf
 from aiohttp import web
 
+from quorate.facts.errors import QuorateError
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
 from quorate_operator.controller import Controller
@@ -31,6 +32,10 @@ _log = logging.getLogger("quorate.kubernetes")
 
 EXIT_LOST = 3
 STOP_BOUND_S = 10.0
+
+
+class WatchesEnded(QuorateError):
+    """kopf gave up: without its watches this process sees nothing and must not stay master."""
 
 
 class KubernetesOperator:
@@ -70,20 +75,16 @@ class KubernetesOperator:
             await _first_of(election, stopping, acquired)
             if acquired.done() and not stopping.done():
                 await self._lead(election, stopping)
-            if self._elector.lost_reason:
-                return EXIT_LOST
-            election.cancel()
-            await asyncio.gather(election, return_exceptions=True)
-            await self._elector.release()
-            return 0
         finally:
             for task in (election, stopping, acquired):
                 task.cancel()
             await asyncio.gather(election, stopping, acquired, return_exceptions=True)
+            await self._elector.release()
             if web_runner is not None:
                 await web_runner.cleanup()
             await self._api.close()
             await self._election_api.close()
+        return EXIT_LOST if self._elector.lost_reason else 0
 
     async def _lead(self, election: asyncio.Task[None], stopping: asyncio.Task[bool]) -> None:
         self.metrics.is_master.set(1)
@@ -116,8 +117,9 @@ class KubernetesOperator:
             if not done:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
-        if watching.done() and not watching.cancelled() and watching.exception() is not None:
-            raise RuntimeError("the watches ended") from watching.exception()
+        failure = None if watching.cancelled() else watching.exception()
+        if failure is not None and not (election.done() or stopping.done()):
+            raise WatchesEnded(f"kopf ended: {failure}") from failure
 
     async def _serve_health(self, host: str, port: int) -> web.AppRunner:
         app = web.Application()

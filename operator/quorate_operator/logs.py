@@ -32,4 +32,5 @@ def start_logging(level: int = logging.INFO) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+    for chatty in ("aiohttp.access", "kopf"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
