@@ -198,6 +198,7 @@ def check(last):
     assert len(space.scan(None, 1 << 30, 1 << 40)) == last
     assert len(storage.log_read(0, 0, 1 << 30, 1 << 40)) == last
 
+storage.sync()
 if limit == "disk":
     assert storage.full
     assert storage.full_reason
