@@ -10,6 +10,9 @@ from quorate.facts.keyspace import key_slot
 
 ARGUMENTS_MAX = 1024 * 1024
 
+Handler = Callable[[Any, list[bytes]], Any]
+"""Takes and answers what its command's scope says."""
+
 
 class Scope(enum.IntEnum):
     """How the endpoint calls the handler."""
@@ -34,7 +37,7 @@ class Command:
 
     name: bytes  # lower case; parent|child
     scope: Scope
-    handler: Callable[[Any, list[bytes]], Any]  # by scope, see there
+    handler: Handler
     arity: int
     summary: str
     since: str  # the version of Redis that brought it

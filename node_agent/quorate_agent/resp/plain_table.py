@@ -1,0 +1,157 @@
+"""Which commands without keys there are, and what clients are told of them: facts of Redis 7.0."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from quorate_agent.resp import cluster_commands as cluster
+from quorate_agent.resp import connection_commands as connection
+from quorate_agent.resp import server_commands as server
+from quorate_agent.resp.command import Command, Handler, Scope
+from quorate_agent.resp.introspection import Introspection
+from quorate_agent.resp.replies import wrong_arity
+
+
+class _Row(NamedTuple):
+    name: str  # parent|child for a subcommand
+    handler: Handler
+    arity: int
+    flags: str
+    categories: str
+    group: str
+    since: str
+    summary: str
+    tips: str = ""
+    scope: Scope = Scope.CONNECTION
+
+
+_VARYING = "nondeterministic_output"
+_NO_ORDER = "nondeterministic_output_order"
+_EVERYWHERE = "request_policy:all_shards"
+_SUM = f"{_EVERYWHERE} response_policy:agg_sum"
+_ALL_SUCCEED = f"{_EVERYWHERE} response_policy:all_succeeded"
+
+_QUICK = "loading stale fast"
+_ALWAYS = "noscript loading stale fast no_auth allow_busy"
+_QUIET = "noscript loading stale"
+
+
+def _called_alone(_: object, args: list[bytes]) -> bytes:
+    """A container command without subcommand: never called, its arity is refused before."""
+    return wrong_arity(args[0].lower())
+
+
+# fmt: off
+_CONNECTION_ROWS = (
+    _Row("ping", connection.ping, -1, "fast", "@connection", "connection", "1.0.0",
+         "Whether the server answers", _ALL_SUCCEED),
+    _Row("echo", connection.echo, 2, _QUICK, "@connection", "connection", "1.0.0",
+         "The message itself"),
+    _Row("quit", connection.quit_, -1, _ALWAYS, "@connection", "connection", "1.0.0",
+         "Close the connection"),
+    _Row("hello", connection.hello, -1, _ALWAYS, "@connection", "connection", "6.0.0",
+         "Choose the protocol version"),
+    _Row("reset", connection.reset, 1, _ALWAYS, "@connection", "connection", "6.2.0",
+         "Begin the connection anew"),
+    _Row("select", connection.select, 2, _QUICK, "@connection", "connection", "1.0.0",
+         "Choose database 0"),
+    _Row("readonly", connection.readonly, 1, _QUICK, "@connection", "cluster", "3.0.0",
+         "Allow reads from copies"),
+    _Row("readwrite", connection.readwrite, 1, _QUICK, "@connection", "cluster", "3.0.0",
+         "Ask for reads from primaries"),
+    _Row("client", _called_alone, -2, "", "", "connection", "2.4.0", "About client connections"),
+    _Row("client|id", connection.client_id, 2, _QUIET, "@connection", "connection", "5.0.0",
+         "The number of the connection"),
+    _Row("client|setname", connection.client_set_name, 3, _QUIET, "@connection", "connection",
+         "2.6.9", "Name the connection"),
+    _Row("client|getname", connection.client_get_name, 2, _QUIET, "@connection", "connection",
+         "2.6.9", "The name of the connection"),
+    _Row("client|setinfo", connection.client_set_info, 4, _QUIET, "@connection", "connection",
+         "7.2.0", "Say which library the client uses"),
+    _Row("client|info", connection.client_info, 2, _QUIET, "@connection", "connection", "6.2.0",
+         "What is known of the connection", _VARYING),
+    _Row("client|list", connection.client_list, -2, f"admin {_QUIET}", "@connection", "connection",
+         "2.4.0", "What is known of all connections", _VARYING),
+)
+_SERVER_ROWS = (
+    _Row("info", server.info, -1, "loading stale", "@dangerous", "server", "1.0.0",
+         "Facts about this agent", f"{_VARYING} {_EVERYWHERE} response_policy:special"),
+    _Row("config", _called_alone, -2, "", "", "server", "2.0.0", "About settings"),
+    _Row("config|get", server.config_get, -3, f"admin {_QUIET}", "", "server", "2.0.0",
+         "Settings by name"),
+    _Row("time", server.time, 1, _QUICK, "", "server", "2.6.0", "The wall clock", _VARYING),
+    _Row("dbsize", server.key_count, 1, "readonly fast", "@keyspace", "server", "1.0.0",
+         "How many keys this agent is primary of", _SUM),
+    _Row("flushall", server.flush, -1, "write", "@keyspace @dangerous", "server", "1.0.0",
+         "Delete the keys this agent is primary of", _ALL_SUCCEED, Scope.FLUSH),
+    _Row("wait", server.wait, 3, "noscript", "@connection", "generic", "3.0.0",
+         "How many copies hold the last write", f"{_EVERYWHERE} response_policy:agg_min",
+         Scope.WAIT),
+    _Row("scan", server.scan, -2, "readonly", "@keyspace", "generic", "2.8.0",
+         "The keys this agent is primary of", f"{_VARYING} request_policy:special", Scope.SCAN),
+)
+_CLUSTER_ROWS = (
+    _Row("cluster", _called_alone, -2, "", "", "cluster", "3.0.0", "About the zone"),
+    _Row("cluster|slots", cluster.slots, 2, "stale", "", "cluster", "3.0.0",
+         "Which node serves which slots", _VARYING),
+    _Row("cluster|shards", cluster.shards, 2, "stale", "", "cluster", "7.0.0",
+         "Which slots each node serves", _VARYING),
+    _Row("cluster|nodes", cluster.nodes, 2, "stale", "", "cluster", "3.0.0",
+         "The nodes of the zone, a line each", _VARYING),
+    _Row("cluster|info", cluster.info, 2, "stale", "", "cluster", "3.0.0",
+         "The state of the zone", _VARYING),
+    _Row("cluster|myid", cluster.my_id, 2, "stale", "", "cluster", "3.0.0", "The id of this node"),
+    _Row("cluster|keyslot", cluster.slot_of_key, 3, "stale", "", "cluster", "3.0.0",
+         "The slot of a key"),
+    _Row("cluster|countkeysinslot", cluster.slot_key_count, 3, "stale", "", "cluster", "3.0.0",
+         "How many keys a slot has"),
+)
+
+
+def _command_rows(about: Introspection) -> tuple[_Row, ...]:
+    return (
+        _Row("command", about.all, -1, "loading stale", "@connection", "server", "2.8.13",
+             "About the commands", _NO_ORDER),
+        _Row("command|count", about.count, 2, "loading stale", "@connection", "server", "2.8.13",
+             "How many commands there are"),
+        _Row("command|list", about.names, -2, "loading stale", "@connection", "server", "7.0.0",
+             "The names of the commands", _NO_ORDER),
+        _Row("command|info", about.info, -2, "loading stale", "@connection", "server", "2.8.13",
+             "Arities, flags and keys of commands", _NO_ORDER),
+        _Row("command|docs", about.docs, -2, "loading stale", "@connection", "server", "7.0.0",
+             "Summaries of commands", _NO_ORDER),
+        _Row("command|getkeys", about.keys, -4, "loading stale", "@connection", "server",
+             "2.8.13", "The keys of a call"),
+    )
+# fmt: on
+
+
+def plain_commands(table: Mapping[bytes, Command]) -> dict[bytes, Command]:
+    """Lower-case name -> command, subcommands in their parents.  COMMAND tells about `table`."""
+    about = _command_rows(Introspection(table))
+    rows = (*_CONNECTION_ROWS, *about, *_SERVER_ROWS, *_CLUSTER_ROWS)
+    children: dict[str, dict[bytes, Command]] = {}
+    for row in rows:
+        parent, _, child = row.name.partition("|")
+        if child:
+            children.setdefault(parent, {})[child.encode()] = _command(row, {})
+    return {
+        row.name.encode(): _command(row, children.get(row.name, {}))
+        for row in rows
+        if "|" not in row.name
+    }
+
+
+def _command(row: _Row, subcommands: Mapping[bytes, Command]) -> Command:
+    return Command(
+        name=row.name.encode(),
+        scope=row.scope,
+        handler=row.handler,
+        arity=row.arity,
+        summary=row.summary,
+        since=row.since,
+        group=row.group,
+        flags=tuple(row.flags.split()),
+        categories=tuple(row.categories.split()),
+        tips=tuple(row.tips.split()),
+        subcommands=subcommands,
+    )
