@@ -76,7 +76,7 @@ def plan_migrations(
     def step(newcomer: str | None, leaver: str | None, primary: str | None) -> None:
         nonlocal row
         after = goal.arrange(row, newcomer, leaver, primary)
-        if newcomer is None and leaver is None and after == row:
+        if newcomer is None and leaver is None and _owners_in_place(after) == _owners_in_place(row):
             return
         if leaver is not None and newcomer is not None:
             votes[votes.index(leaver)] = newcomer
@@ -132,15 +132,17 @@ def check_plan(
     for number, step in enumerate(steps, 1):
         _check_step(f"step {number} of the plan for {target}: {step}", goal, row, votes, step)
         row, votes = step.replicas, step.voters
-    copied = [step.newcomer for step in steps if step.newcomer is not None]
-    if sorted(copied) != sorted(goal.newcomers) and steps:
-        raise InvariantError(f"plan for {target} copies to {copied}, needed: {goal.newcomers}")
     if not goal.is_in_reach():
+        if steps:
+            raise InvariantError(f"plan for {target} from {replicas} has nothing to go to: {steps}")
         return
-    kept = [node for node in goal.leavers_of(row, votes) if node in row]
-    if kept and len(_owners(row)) <= len(goal.wanted):
+    copied = [step.newcomer for step in steps if step.newcomer is not None]
+    if sorted(copied) != sorted(goal.newcomers):
+        raise InvariantError(f"plan for {target} copies to {copied}, needed: {goal.newcomers}")
+    leavers = goal.leavers_of(row, votes)
+    if leavers and all(node in row for node in leavers) and len(_owners(row)) <= len(goal.wanted):
         return  # they leave when the members that the target waits for are back
-    if kept or not goal.is_final(row) or sorted(votes) != sorted(goal.wanted):
+    if leavers or not goal.is_final(row):
         raise InvariantError(f"plan for {target} from {replicas} ends at {row}, voters {votes}")
 
 
@@ -243,15 +245,16 @@ class _Goal:
 
     def is_final(self, row: Replicas) -> bool:
         """Whether everybody is where the target wants it."""
-        width = max(len(row), len(self.places))
-        return [*row, *[None] * (width - len(row))] == [
-            *self.places,
-            *[None] * (width - len(self.places)),
-        ]
+        return _owners_in_place(row) == _owners_in_place(self.places)
 
 
 def _owners(row: Replicas) -> list[str]:
     return [node for node in row if node is not None]
+
+
+def _owners_in_place(row: Sequence[str | None]) -> list[tuple[int, str]]:
+    """Owners with their replica index: what two rows of different width have in common."""
+    return [(at, node) for at, node in enumerate(row) if node is not None]
 
 
 def _named(
