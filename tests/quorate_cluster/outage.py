@@ -30,11 +30,18 @@ class Pulses:
     """One stock client per key, each in a thread of its own that writes 1, 2, 3, … for ever.
 
     What a client reports to its caller after its own retries is a failed command.  The keys are
-    spread over the partitions, at most 64 of them: threads cost what they measure.
+    spread over the partitions, not too many of them: threads cost what they measure.  A frozen
+    agent answers nothing: there a client learns of another primary after `socket_timeout_s`.
     """
 
     def __init__(
-        self, cluster: Cluster, zone: str, *, keys_max: int = 16, every_s: float = 0.02
+        self,
+        cluster: Cluster,
+        zone: str,
+        *,
+        keys_max: int = 16,
+        every_s: float = 0.02,
+        socket_timeout_s: float = 8,
     ) -> None:
         partitions = int(cluster.zone(zone)["spec"]["partitions"])
         step = max(1, partitions // keys_max)
@@ -46,6 +53,7 @@ class Pulses:
         self._cluster = cluster
         self._zone = zone
         self._every_s = every_s
+        self._socket_timeout_s = socket_timeout_s
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._pulse, args=(key,)) for key in self.keys]
 
@@ -97,7 +105,7 @@ class Pulses:
         return [each for each in self.acknowledged_at[key][-10:] if each >= moment]
 
     def _pulse(self, key: str) -> None:
-        client = self._cluster.client(self._zone, socket_timeout=8)
+        client = self._cluster.client(self._zone, socket_timeout=self._socket_timeout_s)
         value = 0
         while not self._stop.wait(self._every_s):
             value += 1

@@ -2,7 +2,10 @@
 
 import json
 import os
+import re
+import signal
 import sys
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,8 @@ from quorate_control_plane.components import Component
 HOST = "127.0.0.1"
 START_S_MAX = 30.0
 _ROOT = Path(__file__).parents[2]
+# Loopback, whatever the environment says of proxies.
+_web = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _COMPONENTS = ("core", "operator", "node_agent", "spark", "cli")
 
 
@@ -47,10 +52,22 @@ class Listening(Component):
         return Path(f"/proc/{self.pid}/root{self._data}")
 
     def start(self, *, wait: bool = True) -> None:
-        """Start it with the same ports and data as before, and wait until it listens."""
+        """Start it with the same ports and data as before, and wait until it listens; nothing if it
+        runs."""
         super().start()
         if wait:
             self.wait_listening()
+
+    def interrupt(self) -> None:
+        """SIGTERM without waiting for its end; nothing if it does not run."""
+        if self.is_alive():
+            os.kill(self.pid, signal.SIGTERM)
+
+    def resume_or_start(self) -> None:
+        """Whatever was done to it: let it run."""
+        if self.is_alive():
+            self.resume()
+        self.start()
 
     def wait_listening(self) -> None:
         """Wait until it listens; RuntimeError with its log when it ended instead."""
@@ -102,6 +119,17 @@ class Agent(Listening):
     @property
     def peer_address(self) -> str:
         return f"{HOST}:{self.peer_port}"
+
+    def metrics(self, name: str, **labels: str) -> list[float]:
+        """What /metrics says now of every series of this name that has these labels."""
+        with _web.open(f"http://{HOST}:{self.admin_port}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        return [
+            float(line.rpartition(" ")[2])
+            for line in lines
+            if re.match(rf"{name}[{{ ]", line) and all(each in line for each in wanted)
+        ]
 
     def rss_bytes(self) -> int:
         """Resident memory of the process."""
