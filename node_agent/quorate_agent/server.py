@@ -10,6 +10,7 @@ import time
 from collections.abc import Coroutine
 from typing import get_args
 
+from quorate.facts.errors import QuorateError
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent import AgentCore, FromMaster, MembersChanged, ZoneClosed, ZoneOpened
@@ -225,6 +226,13 @@ class Agent(BaseHandler):
         self._table_changed()
 
     def on_message(self, link: Link, message: Message) -> None:
+        try:
+            self._receive(link, message)
+        except QuorateError as error:
+            # A zone's database that is refused or broken, an invariant: nobody's connection to end.
+            self._fail(str(error))
+
+    def _receive(self, link: Link, message: Message) -> None:
         hello = link.peer_hello
         if hello is None:
             return
