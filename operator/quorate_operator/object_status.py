@@ -68,6 +68,7 @@ def zone_status(
             degraded=observed.degraded,
             unavailable=observed.unavailable,
         ),
+        under_replicated={str(short): count for short, count in observed.missing_copies.items()},
         migrations=ZoneMigrations(
             running=observed.migrations_running,
             queued=observed.migrations_queued,

@@ -1,8 +1,8 @@
 """What the master needs of the durable store of ownership: compare-and-set, one object at a time.
 
 One interface, three implementations (Kubernetes objects, SQLite, a dict for simulation) and one
-contract test suite.  Keys are small tuples; values are the structs of `quorate.facts`; a revision is
-opaque and compared for equality only.
+contract test suite.  Keys are small tuples; values are the structs of `quorate.facts`; a revision
+is opaque and compared for equality only.
 """
 
 from typing import Literal, NamedTuple, Protocol

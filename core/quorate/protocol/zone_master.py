@@ -579,10 +579,14 @@ class ZoneMaster:
         """The zone as users see it."""
         available = degraded = 0
         unavailable: list[int] = []
+        missing: dict[int, int] = {}
         migrations: list[MigrationStatus] = []
         for partition in sorted(self.parts):
             part = self.parts[partition]
             row = part.row
+            short = self.record.replicas - len(row.owners)
+            if short > 0:
+                missing[short] = missing.get(short, 0) + 1
             if not part.activated:
                 unavailable.append(partition)
             elif len(row.owners) < self.record.replicas:
@@ -623,6 +627,7 @@ class ZoneMaster:
             self._target.report.shared_domains if self._target else (),
             tuple(migrations),
             tuple(unavailable[:100]),
+            dict(sorted(missing.items())),
         )
 
     def _missing(self) -> list[str]:
