@@ -109,6 +109,19 @@ def primary_ports(endpoints: Sequence[str], keys: Sequence[str]) -> dict[str, in
     return found
 
 
+async def _ask(client: RedisCluster, *command: str) -> object:
+    """One command.
+
+    In redis-py 8.1 one task may close the connection that another has just opened and not yet
+    greeted on; what comes of it is an AttributeError, and the command has not left.
+    """
+    while True:
+        try:
+            return await client.execute_command(*command)
+        except AttributeError:
+            await asyncio.sleep(0.01)
+
+
 class Writer:
     """Runs in a thread of its own until it is stopped.  `histories[partition]` may be read at any
     time; `wrong` is what was read and must not have been."""
@@ -150,8 +163,11 @@ class Writer:
 
     def _raise_crash(self) -> None:
         if self._crash is not None:
+            cause = self._crash
+            while isinstance(cause, BaseExceptionGroup):
+                cause = cause.exceptions[0]
             raise Problem(
-                f"the writer cannot go on ({type(self._crash).__name__}: {self._crash})"
+                f"the writer cannot go on ({type(cause).__name__}: {cause})"
             ) from self._crash
 
     async def _with_client(self, work: Callable[[RedisCluster], Coroutine[Any, Any, None]]) -> None:
@@ -172,14 +188,10 @@ class Writer:
             history.tried += 1
             number = history.tried
             try:
-                await client.set(history.name, history.value(number))
+                await _ask(client, "SET", history.name, history.value(number))
             except REFUSALS as error:
                 # Also what an agent calls unknown: neither promised nor denied.
                 self._note_failure(history, error)
-            except AttributeError:
-                # redis-py 8.1: one task closes the connection that another has just opened and not
-                # yet greeted on.  The command has not left.
-                continue
             else:
                 history.acknowledged = number
                 history.acknowledged_at.append(time.monotonic())
@@ -190,7 +202,7 @@ class Writer:
     async def _read_one(self, client: RedisCluster, history: KeyHistory) -> bool:
         at_least = history.acknowledged
         try:
-            found = await client.get(history.name)
+            found = await _ask(client, "GET", history.name)
         except REFUSALS as error:
             self._note_failure(history, error)
             return False
@@ -228,10 +240,12 @@ class Writer:
 
     def failures_since(self, since: float) -> list[Failure]:
         """Commands that failed after `since`."""
+        self._raise_crash()
         return [failure for failure in self.failures if failure.at > since]
 
     def check(self) -> int:
         """Read every key: what was acknowledged must be there.  How many writes were, in all."""
+        self._raise_crash()
 
         async def read_all(client: RedisCluster) -> None:
             for history in self.histories:
