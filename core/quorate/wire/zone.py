@@ -53,7 +53,7 @@ class WriteMode(enum.StrEnum):
 def memory_bytes(quantity: int | str) -> int:
     """Bytes of a well-formed Kubernetes quantity such as 512Mi, 2G or a plain integer."""
     text = str(quantity)
-    digits = text.rstrip("kMGTi")
+    digits = text.rstrip("kKMGTi")
     return int(digits) * _UNITS[text[len(digits) :]]
 
 

@@ -1,0 +1,222 @@
+"""The models of the custom resources: what they accept, what they say of the rest, both ways."""
+
+from typing import Any
+
+import pytest
+
+from quorate.facts.errors import WireError
+from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
+from quorate.facts.topology import Holder, NodeRecord, Voter
+from quorate.facts.zone import StorageKind, SyncWrites, ZoneRecord
+from quorate.wire.crds import KINDS, crds
+from quorate.wire.partition_table import (
+    StoredRow,
+    ZoneRef,
+    accepted_zone,
+    partition_row,
+    stored_row,
+    zone_record,
+)
+from quorate.wire.resource import API_VERSION, Resource, Rule, is_short_name
+from quorate.wire.storage_cluster import StorageCluster, split_address
+from quorate.wire.storage_node import node_record, node_spec
+from quorate.wire.zone import Zone, memory_bytes, to_record, unsupported
+
+Manifest = dict[str, Any]
+
+
+def zone(**spec: Any) -> Manifest:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Zone",
+        "metadata": {"name": "sessions", "uid": "uid-1"},
+        "spec": {"clusterRef": {"name": "main"}, **spec},
+    }
+
+
+def refusal(manifest: Manifest, kind: type[Resource] = Zone) -> str:
+    with pytest.raises(WireError) as refused:
+        kind.parse(manifest)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    [
+        (
+            zone(partitions=100),
+            "Zone sessions: spec.partitions is 100: write a power of two from 1 to 16384, for",
+        ),
+        (
+            zone(replica=3),
+            "Zone sessions: spec.replica is not a known field: did you mean replicas?",
+        ),
+        (
+            zone(replicas="3"),
+            "Zone sessions: spec.replicas is '3': should be a valid integer",
+        ),
+        (
+            zone(replicas=True),
+            "Zone sessions: spec.replicas is True: should be a valid integer",
+        ),
+        (
+            zone(storage="Tape"),
+            "Zone sessions: spec.storage is Tape: write 'Persistent' or 'InMemory'",
+        ),
+        (
+            {**zone(), "spec": {}},
+            "Zone sessions: spec.clusterRef is missing: write it",
+        ),
+        (
+            zone(partitionDistributionResetTimeoutSeconds=5),
+            "Zone sessions: spec.partitionDistributionResetTimeoutSeconds is 5: a STRONG_CONSIST",
+        ),
+        (
+            {**zone(), "apiVersion": "quorate.io/v1"},
+            "Zone sessions: apiVersion is 'quorate.io/v1': write quorate.io/v1alpha1",
+        ),
+        ({**zone(), "kind": "Pool"}, "Zone sessions: kind is 'Pool': write Zone"),
+        ({"apiVersion": API_VERSION, "kind": "Zone"}, "a Zone without a name: metadata is missing"),
+    ],
+)
+def test_a_refusal_names_object_field_value_and_way_out(manifest: Manifest, said: str) -> None:
+    assert refusal(manifest).startswith(said)
+
+
+def test_every_broken_field_is_named_at_once() -> None:
+    said = refusal(zone(replicas=8, partitions="x", dataNodesAutoAdjustScaleUpSeconds=-1))
+
+    for field in ("replicas", "partitions", "dataNodesAutoAdjustScaleUpSeconds"):
+        assert f"spec.{field} is" in said
+
+
+@pytest.mark.parametrize("junk", [None, 3, [], "x", {"metadata": 7}, {"spec": []}])
+def test_junk_is_refused_not_crashed_on(junk: Any) -> None:
+    body = {"apiVersion": API_VERSION, "kind": "Zone"}
+    for part in ("metadata", "spec"):
+        refusal({**zone(), part: junk})
+        refusal({**body, **(junk if isinstance(junk, dict) else {"metadata": junk})})
+
+
+def test_null_is_absent_as_the_api_server_has_it() -> None:
+    parsed = Zone.parse(zone(replicas=None, syncWrites=None))
+
+    assert parsed.spec.replicas == 3
+
+
+def test_a_zone_becomes_the_record_that_the_core_uses() -> None:
+    assert to_record(Zone.parse(zone())) == ZoneRecord("uid-1", "sessions", 256, 3)
+    memory = Zone.parse(zone(storage="InMemory", maxMemory="64Mi", partitions=1, replicas=7))
+    assert to_record(memory) == ZoneRecord(
+        "uid-1", "sessions", 1, 7, StorageKind.IN_MEMORY, SyncWrites.ALWAYS, 64 << 20
+    )
+
+
+@pytest.mark.parametrize(
+    ("quantity", "expected"),
+    [(5, 5), ("5", 5), ("3k", 3000), ("2Ki", 2048), ("512Mi", 512 << 20), ("1T", 10**12)],
+)
+def test_quantities_become_bytes(quantity: int | str, expected: int) -> None:
+    assert memory_bytes(quantity) == expected
+
+
+def test_what_is_not_supported_yet_is_said_field_by_field() -> None:
+    parsed = Zone.parse(
+        zone(
+            consistencyMode="HIGH_AVAILABILITY",
+            dataNodesAutoAdjustScaleUpSeconds=600,
+            dataNodesAutoAdjustScaleDownSeconds=0,
+            dataNodesFilter="$..*",
+        )
+    )
+
+    assert unsupported(parsed).count("is not supported yet") == 4
+    assert unsupported(Zone.parse(zone())) == ""
+
+
+def test_addresses_are_taken_apart() -> None:
+    assert split_address("10.0.0.7:7100") == ("10.0.0.7", 7100)
+    assert split_address("[fd00::7]:1") == ("fd00::7", 1)
+
+
+@pytest.mark.parametrize("address", ["a", "a:", ":1", "a:0", "a:65536", "a b:1", "[::1:1", "::1:1"])
+def test_a_bad_address_is_refused(address: str) -> None:
+    manifest = {
+        "apiVersion": API_VERSION,
+        "kind": "StorageCluster",
+        "metadata": {"name": "main"},
+        "spec": {"addresses": [address]},
+    }
+
+    assert "write host:port" in refusal(manifest, StorageCluster)
+
+
+@pytest.mark.parametrize("name", ["a", "a-1", "1", "a" * 50])
+def test_short_names_are_told_from_others(name: str) -> None:
+    assert is_short_name(name)
+    for bad in ("", f"{name}.", f"-{name}", f"{name}-", f"{name}_", name.upper() + "A", "a" * 51):
+        assert not is_short_name(bad)
+
+
+VOTERS = (Voter("a", "s1"), Voter("b", "s2"))
+MIGRATION = Migration(
+    "m", MigrationKind.MOVE, "b", Holder("c", "s3", 2), ("a", None), (*VOTERS, Voter("c", "s3"))
+)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        PartitionRow(0, 1, 1, None, (None, None), VOTERS),
+        PartitionRow(7, 9, 8, Holder("a", "s1", 4), ("a", "b"), VOTERS),
+        PartitionRow(7, 9, 8, Holder("a", "s1", 4), ("a", None), VOTERS, MIGRATION),
+    ],
+)
+def test_rows_survive_storage(row: PartitionRow) -> None:
+    dumped = stored_row(row).model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    assert partition_row(StoredRow.model_validate(dumped)) == row
+
+
+def test_registrations_and_zones_survive_storage() -> None:
+    node = NodeRecord("a", "s", 3, "h", 1, "ch", "rack", 2, 17)
+    record = ZoneRecord("u", "z", 8, 2, StorageKind.IN_MEMORY, SyncWrites.ALWAYS, 5, {"a": 7}, True)
+
+    assert node_record(node_spec("main", node)) == node
+    assert zone_record(ZoneRef(name="z", uid="u"), accepted_zone(record)) == record
+
+
+def test_schemas_are_structural() -> None:
+    def check(schema: Any, path: str) -> None:
+        if isinstance(schema, list):
+            for each in schema:
+                check(each, path)
+        if not isinstance(schema, dict):
+            return
+        for forbidden in ("$ref", "$defs", "anyOf", "allOf", "oneOf", "title", "const"):
+            assert forbidden not in schema, f"{path}: {forbidden}"
+        assert schema.get("additionalProperties") is not False, path
+        for name, inner in schema.get("properties", {}).items():
+            assert "type" in inner or "x-kubernetes-int-or-string" in inner, f"{path}.{name}"
+            check(inner, f"{path}.{name}")
+        for key in ("items", "additionalProperties"):
+            check(schema.get(key), f"{path}.{key}")
+
+    for stem, definition in crds().items():
+        [version] = definition["spec"]["versions"]
+        check(version["schema"]["openAPIV3Schema"], stem)
+
+
+def test_every_rule_says_what_to_write_and_names_a_field_that_exists() -> None:
+    seen: list[Rule] = []
+    for kind in KINDS:
+        parts: list[Any] = [kind, kind.model_fields["spec"].annotation]
+        for part in parts:
+            fields = {field.alias for field in part.model_fields.values()}
+            for rule in part.rules:
+                assert rule.field in fields | {""}
+                assert any(
+                    word in rule.message for word in ("write", "remove", "create", "declare")
+                )
+                seen.append(rule)
+    assert len(seen) > 15

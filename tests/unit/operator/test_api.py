@@ -1,0 +1,194 @@
+"""The embedded operator's API: objects as the API server would keep them, refusals that help."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from quorate.protocol.settings import DEFAULTS
+from quorate_operator.api import make_app
+from quorate_operator.embedded import Embedded
+from quorate_operator.embedded_store import EmbeddedStore
+
+Json = dict[str, Any]
+ROOT = "/apis/quorate.io/v1alpha1"
+
+
+def manifest(kind: str, name: str, **spec: Any) -> Json:
+    api_version = "quorate.io/v1alpha1"
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+CLUSTER = manifest("StorageCluster", "main", addresses=["127.0.0.1:9"])
+ZONE = manifest("Zone", "sessions", clusterRef={"name": "main"})
+
+
+class Client:
+    """Asks one embedded operator."""
+
+    def __init__(self, session: aiohttp.ClientSession, root: str) -> None:
+        self._session = session
+        self._root = root
+
+    async def ask(self, method: str, path: str, body: object = None) -> tuple[int, Json]:
+        url = self._root + path
+        data = {"data": body} if isinstance(body, bytes) else {"json": body}
+        async with self._session.request(method, url, **data) as answer:
+            return answer.status, await answer.json()
+
+    async def text(self, path: str) -> tuple[int, str]:
+        async with self._session.get(self._root + path) as answer:
+            return answer.status, await answer.text()
+
+
+class Server:
+    """An embedded operator that can be ended and begun again over its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def start(self) -> str:
+        self.embedded = Embedded(EmbeddedStore.open(self._folder), DEFAULTS)
+        await self.embedded.start()
+        self._runner = web.AppRunner(make_app(self.embedded))
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        host, port = self._runner.addresses[0][:2]
+        return f"http://{host}:{port}"
+
+    async def stop(self) -> None:
+        await self._runner.cleanup()
+        await self.embedded.close()
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    server = Server(tmp_path)
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[Client]:
+    root = await server.start()
+    async with aiohttp.ClientSession() as session:
+        yield Client(session, root)
+
+
+async def test_an_object_is_created_read_changed_and_deleted(client: Client) -> None:
+    status, made = await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)
+    assert status == 201
+    assert made["metadata"]["generation"] == 1
+    assert made["metadata"]["uid"]
+    assert made["spec"]["replicas"] == 3
+    assert made["status"]["observedGeneration"] == 1
+
+    same, again = await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)
+    assert (same, again["metadata"]) == (200, made["metadata"])
+
+    spec = {**ZONE["spec"], "replicas": 5}
+    _, changed = await client.ask("PUT", f"{ROOT}/zones/sessions", {**ZONE, "spec": spec})
+    assert changed["metadata"] == {**made["metadata"], "generation": 2}
+    assert (await client.ask("GET", f"{ROOT}/zones/sessions"))[1]["spec"]["replicas"] == 5
+    _, listed = await client.ask("GET", f"{ROOT}/zones")
+    assert listed["kind"] == "ZoneList"
+    assert [each["metadata"]["name"] for each in listed["items"]] == ["sessions"]
+
+    assert (await client.ask("DELETE", f"{ROOT}/zones/sessions"))[0] == 202
+    while (await client.ask("GET", f"{ROOT}/zones/sessions"))[0] != 404:
+        pass
+
+
+async def test_a_zone_without_a_cluster_says_so_in_its_status(client: Client) -> None:
+    _, made = await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)
+
+    conditions = {each["type"]: each for each in made["status"]["conditions"]}
+    assert conditions["Accepted"]["status"] == "False"
+    assert "there is no StorageCluster of that name" in conditions["Accepted"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code", "message"),
+    [
+        ("zones/sessions", {**ZONE, "spec": {**ZONE["spec"], "replicas": 8}}, 422, "replicas is 8"),
+        ("zones/other", ZONE, 422, "the address says 'other'"),
+        ("zones/main", CLUSTER, 422, "kind is 'StorageCluster': write Zone"),
+        ("zones/sessions", [], 400, "write a JSON object"),
+        ("zones/sessions", b"{", 400, "is not JSON"),
+        ("zones/sessions", {"metadata": 3}, 422, "metadata.name is None"),
+        ("pools/sessions", ZONE, 404, "no kind pools, known are storageclusters, zones"),
+    ],
+)
+async def test_a_bad_manifest_is_refused_with_a_sentence(
+    client: Client, path: str, body: object, code: int, message: str
+) -> None:
+    status, answered = await client.ask("PUT", f"{ROOT}/{path}", body)
+
+    assert status == code
+    assert message in answered["message"]
+
+
+async def test_an_immutable_field_stays(client: Client) -> None:
+    await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)
+
+    spec = {**ZONE["spec"], "partitions": 16}
+    status, answered = await client.ask("PUT", f"{ROOT}/zones/sessions", {**ZONE, "spec": spec})
+
+    assert status == 422
+    assert "partitions cannot be changed" in answered["message"]
+
+
+async def test_everything_declared_survives_a_restart(server: Server, tmp_path: Path) -> None:
+    root = await server.start()
+    async with aiohttp.ClientSession() as session:
+        client = Client(session, root)
+        await client.ask("PUT", f"{ROOT}/storageclusters/main", CLUSTER)
+        _, made = await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)
+        await server.stop()
+        client = Client(session, await server.start())
+
+        _, found = await client.ask("GET", f"{ROOT}/zones/sessions")
+
+    assert found["metadata"] == made["metadata"]
+    assert found["spec"] == made["spec"]
+
+
+async def test_status_is_of_the_one_cluster_or_of_the_named_one(client: Client) -> None:
+    assert (await client.ask("GET", "/status"))[1]["nodes"] == []
+    await client.ask("PUT", f"{ROOT}/storageclusters/main", CLUSTER)
+    while (await client.ask("GET", "/status"))[0] == 503:
+        pass
+
+    assert (await client.ask("GET", "/status"))[1]["cluster"] == "main"
+    assert (await client.ask("GET", "/status?cluster=x"))[0] == 404
+    other = {**CLUSTER, "metadata": {"name": "other"}}
+    await client.ask("PUT", f"{ROOT}/storageclusters/other", other)
+    status, answered = await client.ask("GET", "/status")
+    assert status == 400
+    assert "there are main, other" in answered["message"]
+
+
+async def test_draining_an_unknown_node_is_refused(client: Client) -> None:
+    await client.ask("PUT", f"{ROOT}/storageclusters/main", CLUSTER)
+    while (await client.ask("GET", "/status"))[1].get("master_term", 0) == 0:
+        pass
+
+    status, answered = await client.ask("POST", "/nodes/agent-7/drain")
+
+    assert status == 409
+    assert "agent-7: not registered" in answered["message"]
+
+
+async def test_health_and_metrics_are_there(client: Client) -> None:
+    await client.ask("PUT", f"{ROOT}/storageclusters/main", CLUSTER)
+    while (await client.text("/readyz"))[0] != 200:
+        pass
+
+    assert await client.text("/healthz") == (200, "ok\n")
+    status, metrics = await client.text("/metrics")
+    assert status == 200
+    assert "quorate_operator_is_master 1.0" in metrics
+    assert 'quorate_operator_master_term{cluster="main"} 1.0' in metrics

@@ -1,0 +1,231 @@
+"""What the status of objects says, and whether a zone may be led at all."""
+
+import json
+from typing import Any
+
+import pytest
+
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.master import Event
+from quorate.protocol.status import ClusterStatus, NodeStatus
+from quorate.protocol.status import ZoneStatus as Observed
+from quorate.wire.resource import API_VERSION, Condition
+from quorate.wire.storage_cluster import StorageCluster
+from quorate.wire.zone import Zone, ZoneStatus
+from quorate_operator.acceptance import Acceptance, accept
+from quorate_operator.decisions import MESSAGE_MAX, About, Decisions
+from quorate_operator.object_status import cluster_status, zone_status
+
+EARLIER, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+NODE = NodeStatus("agent-1", "s", 1, True, "Online", "127.0.0.1:7100", "", 16, 16)
+SERVING = {"phase": "Available", "sentence": "all well", "available": 16}
+
+
+def zone(generation: int = 3, deleting: bool = False, **spec: Any) -> Zone:
+    metadata: dict[str, Any] = {"name": "sessions", "uid": "u", "generation": generation}
+    if deleting:
+        metadata["deletionTimestamp"] = LATER
+    whole = {"clusterRef": {"name": "main"}, "partitions": 16, **spec}
+    return Zone.parse(
+        {"apiVersion": API_VERSION, "kind": "Zone", "metadata": metadata, "spec": whole}
+    )
+
+
+def observed(**changes: Any) -> Observed:
+    whole = {
+        "uid": "u",
+        "name": "sessions",
+        "phase": "Pending",
+        "sentence": "waiting for agents",
+        "partitions": 16,
+        "available": 0,
+        "degraded": 0,
+        "unavailable": 0,
+        "migrations_running": 0,
+        "migrations_queued": 0,
+        "migrations_done": 0,
+        "migrations_failed": 0,
+        "bytes_moved": 0,
+        "full_copies": 0,
+        "ports": {"agent-1": 7000, "agent-9": 7000},
+        "data_nodes": ("agent-1",),
+        "spread_violations": (),
+    }
+    return Observed(**{**whole, **changes})
+
+
+def status(seen: Observed | None, of: Zone | None = None, problem: str = "") -> ZoneStatus:
+    of = of or zone()
+    return zone_status(of, accept(of, True, None), seen, [NODE], problem, LATER)
+
+
+def said(made: ZoneStatus) -> dict[str, str]:
+    return {each.type: each.status for each in made.conditions}
+
+
+@pytest.mark.parametrize(
+    ("seen", "available", "replicated", "rebalancing", "violated"),
+    [
+        ({}, "False", "False", "False", "False"),
+        (SERVING, "True", "True", "False", "False"),
+        ({"available": 10, "degraded": 6}, "True", "False", "False", "False"),
+        ({"available": 15, "unavailable": 1}, "False", "False", "False", "False"),
+        ({**SERVING, "migrations_running": 1}, "True", "True", "True", "False"),
+        ({**SERVING, "migrations_queued": 1}, "True", "True", "True", "False"),
+        ({**SERVING, "spread_violations": (("rack", 3),)}, "True", "True", "False", "True"),
+    ],
+)
+def test_conditions_say_what_is_so(
+    seen: dict[str, Any], available: str, replicated: str, rebalancing: str, violated: str
+) -> None:
+    conditions = said(status(observed(**seen)))
+
+    assert conditions == {
+        "Accepted": "True",
+        "Available": available,
+        "FullyReplicated": replicated,
+        "Rebalancing": rebalancing,
+        "SpreadViolated": violated,
+    }
+
+
+def test_a_status_tells_of_which_generation_it_is() -> None:
+    made = status(observed(**SERVING))
+
+    assert made.observed_generation == 3
+    assert {each.observed_generation for each in made.conditions} == {3}
+
+
+def test_the_reason_of_a_false_condition_is_the_masters_own_sentence() -> None:
+    made = status(observed())
+
+    [available] = [each for each in made.conditions if each.type == "Available"]
+    assert available.message == "waiting for agents"
+
+
+def test_a_conditions_time_changes_with_its_status_only() -> None:
+    before = [
+        Condition(type=kind, status="True", reason="R", message="m", last_transition_time=EARLIER)
+        for kind in ("Available", "FullyReplicated")
+    ]
+    of = zone().model_copy(update={"status": ZoneStatus(conditions=before)})
+
+    made = status(observed(available=10, degraded=6), of)
+
+    times = {each.type: each.last_transition_time for each in made.conditions}
+    assert times["Available"] == EARLIER
+    assert times["FullyReplicated"] == LATER
+
+
+def test_endpoints_are_those_of_registered_agents_on_their_hosts() -> None:
+    assert status(observed(**SERVING)).endpoints == ["127.0.0.1:7000"]
+
+
+def test_missing_copies_are_counted_by_severity() -> None:
+    made = status(observed(available=10, degraded=6, missing_copies={1: 4, 2: 2}))
+
+    assert made.under_replicated == {"1": 4, "2": 2}
+
+
+def test_a_zone_that_is_not_led_says_why_and_pretends_nothing() -> None:
+    made = status(None, problem="the metastore cannot be read")
+
+    assert said(made) == {"Accepted": "True", "Available": "Unknown", "FullyReplicated": "Unknown"}
+    assert "the metastore cannot be read" in made.conditions[1].message
+
+
+def test_a_zone_without_its_cluster_is_not_led() -> None:
+    acceptance = accept(zone(), False, None)
+
+    assert acceptance.record is None
+    assert acceptance.reason == "ClusterNotFound"
+    assert "clusterRef.name is main" in acceptance.message
+
+
+def test_a_mode_that_is_not_supported_yet_is_not_led() -> None:
+    acceptance = accept(zone(consistencyMode="HIGH_AVAILABILITY"), True, None)
+
+    assert acceptance.record is None
+    assert acceptance.reason == "NotSupportedYet"
+
+
+def test_a_led_zone_that_asks_for_too_much_stays_led_as_it_was() -> None:
+    led = ZoneRecord("u", "sessions", 16, 3)
+
+    acceptance = accept(zone(dataNodesAutoAdjustScaleDownSeconds=5, replicas=5), True, led)
+
+    assert acceptance.record == led
+    assert acceptance.reason == "NotSupportedYet"
+
+
+def test_a_zone_that_asks_for_too_much_can_still_be_deleted() -> None:
+    of = zone(deleting=True, dataNodesFilter="$..*")
+
+    acceptance = accept(of, True, None)
+
+    assert acceptance.record is not None
+    assert acceptance.record.deleting
+
+
+def cluster(*addresses: str) -> StorageCluster:
+    return StorageCluster.parse(
+        {
+            "apiVersion": API_VERSION,
+            "kind": "StorageCluster",
+            "metadata": {"name": "main", "generation": 2},
+            "spec": {"addresses": list(addresses)},
+        }
+    )
+
+
+def test_a_cluster_is_ready_when_every_address_has_its_agent() -> None:
+    of = cluster("127.0.0.1:7100", "127.0.0.1:7101")
+    seen = ClusterStatus(4, (NODE,), ())
+
+    missing = cluster_status(of, seen, "me", {"127.0.0.1:7101": "nobody answers there"}, "", LATER)
+    ready = cluster_status(of, seen, "me", {}, "", LATER)
+    unled = cluster_status(of, seen, "me", {}, "starting", LATER)
+
+    assert missing.conditions[0].message == (
+        "1 of 2 agents are online; 127.0.0.1:7101: nobody answers there"
+    )
+    assert [each.conditions[0].status for each in (missing, ready, unled)] == [
+        "False",
+        "True",
+        "False",
+    ]
+    assert ready.master.term == 4
+    assert ready.members[0].address == "127.0.0.1:7100"
+
+
+def test_many_decisions_of_one_reason_become_one_event() -> None:
+    decisions = Decisions()
+    for partition in range(300):
+        decisions.add(Event("u", partition, "RowChanged", "agent-2 left", "Normal"))
+    decisions.add(Event("", None, "NodeLeft", "agent-2 left: its process is gone", "Warning"))
+
+    about, zones = About("StorageCluster", "main", "c"), {"u": About("Zone", "sessions", "u")}
+    bodies = decisions.take(about, zones, "here", LATER)
+
+    assert [(body["involvedObject"]["name"], body["message"]) for body in bodies] == [
+        ("sessions", "partition 0: agent-2 left (and 299 more)"),
+        ("main", "agent-2 left: its process is gone"),
+    ]
+    assert decisions.take(about, zones, "here", LATER) == []
+
+
+def test_an_events_message_is_bounded() -> None:
+    decisions = Decisions()
+    for _ in range(2):
+        decisions.add(Event("", None, "Odd", "x" * 5000))
+
+    [body] = decisions.take(About("StorageCluster", "main", "c"), {}, "here", LATER)
+
+    assert len(body["message"]) == MESSAGE_MAX
+    json.dumps(body)
+
+
+def test_acceptance_is_a_value() -> None:
+    assert accept(zone(), True, None) == Acceptance(
+        ZoneRecord("u", "sessions", 16, 3), "Accepted", "led by the master of main"
+    )
