@@ -124,6 +124,7 @@ class ClientConnection(asyncio.Protocol):
     __slots__ = (
         "backlog",
         "blocked",
+        "ended",
         "endpoint",
         "last_write",
         "out",
@@ -143,6 +144,7 @@ class ClientConnection(asyncio.Protocol):
         self.backlog: deque[tuple[int, list[bytes]]] = deque()
         self.blocked = False
         self.paused = False
+        self.ended = False
         self.last_write: tuple[Primary, int] | None = None
         self.transport: asyncio.Transport
         self.state: Connection
@@ -156,6 +158,8 @@ class ClientConnection(asyncio.Protocol):
         self.endpoint.disconnected(self)
 
     def data_received(self, data: bytes) -> None:
+        if self.state.closing or self.ended:
+            return
         commands = self.parser.feed(data)
         if self.blocked:
             now = boot_ms()
@@ -166,10 +170,27 @@ class ClientConnection(asyncio.Protocol):
         else:
             self.endpoint.run(self, commands)
         if self.parser.error is not None:
-            self.answer(self.parser.error)
-            self.state.closing = True
-        if self.out:
+            self.ended = True
+            self.end_when_done()
+        elif self.out:
             self.write()
+
+    def eof_received(self) -> bool:
+        """The client sends no more: answer what it has sent, then close."""
+        self.ended = True
+        self.end_when_done()
+        return True
+
+    def end_when_done(self) -> None:
+        """Close behind the last reply, once nothing is left to execute."""
+        if self.blocked or self.backlog:
+            return
+        if self.parser.error is not None and not self.state.closing:
+            self.answer(self.parser.error)
+        self.state.closing = True
+        self.drain()
+        if not self.queue:
+            self.transport.close()
 
     def answer(self, reply: bytes) -> None:
         """Queue a reply behind those that still wait."""
@@ -510,6 +531,8 @@ class ZoneEndpoint:
                     client.paused = False
                     client.transport.resume_reading()
                 client.drain()
+                if client.ended and not client.state.closing:
+                    client.end_when_done()
 
     def _end(self, waiter: Waiter, reply: bytes) -> None:
         if isinstance(waiter, Slot):
@@ -599,7 +622,8 @@ class ZoneEndpoint:
             owners += [*row.owners, *row.voter_nodes]
             primaries.append(next((index[node] for node in owners if node in index), mine))
         members = tuple(ClusterNode(name, *nodes[name]) for name in names)
-        return ClusterView(members[mine], members, tuple(primaries), epoch)
+        served = sum(1 for row in self.replicas.table if row is not None and row.owners)
+        return ClusterView(members[mine], members, tuple(primaries), epoch, served << self._shift)
 
     def connections(self) -> list[Connection]:
         """All clients of this zone here."""
