@@ -456,6 +456,7 @@ class ZoneMaster:
         now: Now,
     ) -> None:
         news: list[PartitionRow] = []
+        reasons: dict[str, list[int]] = {}
         for row in rows:
             part = self.parts.get(row.partition)
             if part is not None and part.row == row:
@@ -472,13 +473,15 @@ class ZoneMaster:
             if part is not None and ours:
                 self._count(part.row, row, now)
             if decided is not None and ours and part is not None:
-                reason = decided[1]
-                if reason.endswith(("takes over", "left", "no quorum")) or "failed" in reason:
-                    self._master.event(self.record.uid, row.partition, "RowChanged", reason)
+                reasons.setdefault(decided[1], []).append(row.partition)
             self._dirty.add(row.partition)
             news.append(row)
         if news:
             self._publish(news)
+        for reason, partitions in reasons.items():
+            if not reason.endswith(("started", "committed", "owns again")):
+                which = f"{len(partitions)} partitions from {partitions[0]} on"
+                self._master.event(self.record.uid, None, "OwnersChanged", f"{reason}: {which}")
 
     def _count(self, before: PartitionRow, row: PartitionRow, now: Now) -> None:
         migration = before.active
