@@ -481,7 +481,7 @@ class ZoneMaster:
         for reason, partitions in reasons.items():
             if not reason.endswith(("started", "committed", "owns again")):
                 which = f"{len(partitions)} partitions from {partitions[0]} on"
-                self._master.event(self.record.uid, None, "OwnersChanged", f"{reason}: {which}")
+                self._master.event(self.record.uid, None, "RowChanged", f"{reason}: {which}")
 
     def _count(self, before: PartitionRow, row: PartitionRow, now: Now) -> None:
         migration = before.active
