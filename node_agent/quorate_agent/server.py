@@ -16,7 +16,7 @@ from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent import AgentCore, FromMaster, MembersChanged, ZoneClosed, ZoneOpened
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
 from quorate.protocol.outbox import MASTER
-from quorate.protocol.replicas import Turn
+from quorate.protocol.replicas import Replicas, Turn
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage
 from quorate.wire.frames import encode_frame
@@ -342,7 +342,7 @@ class Agent(BaseHandler):
         for replicas in self.core.zones.values():
             name = replicas.zone.name
             metrics.primaries.labels(name).set(len(replicas.roles))
-            metrics.copies.labels(name).set(len(replicas.copies))
+            metrics.copies.labels(name).set(_copy_count(replicas))
             metrics.delta_copies.labels(name).set(replicas.delta_copies)
             for reason, count in replicas.full_reasons.items():
                 metrics.full_copies.labels(name, reason).set(count)
@@ -428,8 +428,13 @@ class Agent(BaseHandler):
             "Server": {"quorate_node": self.settings.name, "quorate_zone": replicas.zone.name},
             "Replication": {
                 "quorate_primaries": len(replicas.roles),
-                "quorate_copies": len(replicas.copies),
+                "quorate_copies": _copy_count(replicas),
                 "quorate_full_copies": replicas.full_copies,
                 "quorate_delta_copies": replicas.delta_copies,
             },
         }
+
+
+def _copy_count(replicas: Replicas) -> int:
+    """Copies with data; of one that was moved away the promise is kept."""
+    return sum(copy.present for copy in replicas.copies.values())

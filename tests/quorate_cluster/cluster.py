@@ -223,6 +223,8 @@ class Cluster:
             fresh = status.get("observedGeneration", 0) >= found["metadata"]["generation"]
             said = {each["type"]: each["status"] for each in status.get("conditions", [])}
             held = all(said.get(name) == value for name, value in wanted.items())
+            # A zone serves a moment before the last agent has said where it listens for clients.
+            held = held and {*status.get("dataNodes", [])} <= {*status.get("ports", {})}
             return found if fresh and held else None
 
         def seen() -> object:

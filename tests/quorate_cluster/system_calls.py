@@ -49,10 +49,15 @@ def read_calls(lines: Iterable[str]) -> list[Call]:
 
 def _call(name: str, rest: str, start: int, end: int) -> Call:
     target = _TARGET.match(rest)
-    data = b"".join(
-        bytes(int(each, 16) for each in _BYTE.findall(string)) for string in _STRING.findall(rest)
-    )
-    return Call(name, target["target"] if target else "", data, start, end)
+    data = b"".join(_plain(string) for string in _STRING.findall(rest))
+    path = target["target"] if target else ""
+    if path.startswith("\\x"):  # -xx writes paths so as well
+        path = _plain(path).decode(errors="replace")
+    return Call(name, path, data, start, end)
+
+
+def _plain(escaped: str) -> bytes:
+    return bytes(int(each, 16) for each in _BYTE.findall(escaped))
 
 
 def replies_before_durable(

@@ -4,7 +4,8 @@ import pytest
 
 from quorate_cluster.system_calls import read_calls, replies_before_durable
 
-_LOG = "23</data/000012.log>"
+_LOG = "23<" + "".join(f"\\x{each:02x}" for each in b"/data/000012.log") + ">"
+_OTHER_LOG = "24</data/000013.log>"
 _SOCKET = "31<TCP:[127.0.0.1:7000->127.0.0.1:5555]>"
 
 
@@ -55,7 +56,7 @@ def test_two_replies_in_one_write_answer_two_values() -> None:
 
 
 def test_a_sync_of_another_file_does_not_count() -> None:
-    lines = (_write(b"v1"), _SYNC.replace("000012.log", "000013.log"), _REPLY)
+    lines = (_write(b"v1"), _SYNC.replace(_LOG, _OTHER_LOG), _REPLY)
 
     assert _judge(*lines) == ["v1: answered before the log was synced"]
 
