@@ -1,3 +1,9 @@
 """What tests of every level share."""
 
+from hypothesis import settings
+
 pytest_plugins = ["machine_parts", "quorate_control_plane.fixtures", "quorate_cluster.fixtures"]
+
+# A machine that is busy must not fail a test by its speed, and a failure must come back.
+settings.register_profile("quorate", deadline=None, derandomize=True, database=None)
+settings.load_profile("quorate")
