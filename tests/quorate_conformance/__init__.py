@@ -1,0 +1,1 @@
+"""Judges case files: what reference systems do, and what Quorate does in their place."""
