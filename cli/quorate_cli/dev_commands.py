@@ -116,7 +116,7 @@ def remove(
 ) -> None:
     """Move every copy off an agent, then stop it and delete its data; or say why not."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(f"moving copies off {name}", total=None)
         dev_cluster(folder).remove(
             name,

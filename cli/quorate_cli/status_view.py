@@ -44,11 +44,12 @@ class StatusView:
             return []
         most = self._most[zone.uid] = max(self._most.get(zone.uid, 0), left)
         table = Table.grid(padding=(0, 1))
+        for _ in range(3):
+            table.add_column(no_wrap=True)
         table.add_row(
-            f"zone {zone.name}",
-            ProgressBar(total=most, completed=most - left, width=30),
-            f"{most - left} of {most} migrations done, {zone.migrations_running} running,"
-            f" {size(zone.bytes_moved)} moved so far",
+            f"zone {zone.name}: {most - left} of {most} migrations done",
+            ProgressBar(total=most, completed=most - left, width=20),
+            f"{size(zone.bytes_moved)} moved so far",
         )
         for migration in zone.migrations[:MIGRATIONS_SHOWN]:
             table.add_row(*_migration(migration))
@@ -69,10 +70,10 @@ def size(count: int) -> str:
 
 
 def _migration(migration: MigrationStatus) -> tuple[RenderableType, ...]:
-    road = " -> ".join(node for node in (migration.source, migration.destination) if node)
+    road = " > ".join(node for node in (migration.source, migration.destination) if node)
     return (
         f"  partition {migration.partition} {migration.kind} {road}",
-        ProgressBar(total=max(migration.bytes_total, 1), completed=migration.bytes_done, width=30),
+        ProgressBar(total=max(migration.bytes_total, 1), completed=migration.bytes_done, width=20),
         migration.phase,
     )
 
@@ -105,18 +106,19 @@ def _zones(state: ClusterState) -> Table:
     table = Table(title="zones", title_justify="left")
     for heading in ("zone", "phase"):
         table.add_column(heading)
-    for heading in ("partitions", "available", "degraded", "unavailable"):
-        table.add_column(heading, justify="right")
+    for heading in ("serving fully", "degraded", "unavailable"):
+        table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("client ports")
+    known = {node.name for node in state.nodes}
     for zone in state.zones:
+        ports = [port for node, port in sorted(zone.ports.items()) if node in known]
         table.add_row(
             zone.name,
             zone.phase,
-            str(zone.partitions),
-            Text(str(zone.available), GOOD),
+            Text(f"{zone.available} of {zone.partitions}", GOOD),
             Text(str(zone.degraded), BUSY if zone.degraded else QUIET),
             Text(str(zone.unavailable), BAD if zone.unavailable else QUIET),
-            ", ".join(str(port) for _, port in sorted(zone.ports.items())),
+            " ".join(map(str, ports)),
         )
     return table
 

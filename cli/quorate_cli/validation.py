@@ -1,17 +1,11 @@
 """Running the Spark validation of a zone as a process of its own."""
 
-import os
-import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from quorate_cli.problem import Problem
 from quorate_cli.process import identify, python, write_started
-
-JAVA_MIN = 17
 
 
 def validation_command(
@@ -39,7 +33,6 @@ def run_validation(
 ) -> int:
     """Its exit code: 0 agree, 1 differ, 2 could not tell.  Output goes to ours, or to `log`;
     `pid_file` is where others find the process."""
-    check_java()
     if log is None:
         return _wait_for(subprocess.Popen(command))
     with log.open("ab") as file:
@@ -47,27 +40,6 @@ def run_validation(
         if pid_file is not None:
             write_started(pid_file, identify(process.pid, str(pid_file.parent)))
         return _wait_for(process)
-
-
-def check_java() -> None:
-    """Problem, with exit code 2, unless there is a Java that Spark can run on."""
-    home = os.environ.get("JAVA_HOME")
-    program = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    way_out = (
-        f"validation runs on Spark, which needs Java {JAVA_MIN} or later; on Debian and Ubuntu:"
-        " apt-get install openjdk-17-jre-headless.  Everything else works without it"
-    )
-    if program is None:
-        raise Problem(f"no java on PATH: {way_out}", 2)
-    try:
-        said = subprocess.run([program, "-version"], capture_output=True, text=True).stderr
-    except OSError as error:
-        named = " (JAVA_HOME names it)" if home else ""
-        raise Problem(f"{program}{named} cannot be run: {way_out}", 2) from error
-    found = re.search(r'version "(\d+)', said)
-    if found is None or int(found.group(1)) < JAVA_MIN:
-        version = found.group(1) if found else "unknown"
-        raise Problem(f"{program} is of version {version}: {way_out}", 2)
 
 
 def _wait_for(process: subprocess.Popen[bytes]) -> int:

@@ -17,7 +17,6 @@ from quorate_cli.__main__ import main
 from quorate_cli.guard import DEFECT_EXIT_CODE
 from quorate_cli.operator_api import NotReady, NotThere, OperatorApi, parse_server
 from quorate_cli.problem import Problem
-from quorate_cli.validation import check_java
 
 Say = Callable[..., tuple[int, str]]
 
@@ -179,26 +178,3 @@ def test_an_address_may_be_of_ipv6() -> None:
     api = parse_server("[::1]:7600")
 
     assert (api.host, api.port) == ("::1", 7600)
-
-
-def test_without_java_everything_but_spark_works(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-    with pytest.raises(Problem, match=r"no java on PATH: .*Java 17 or later") as raised:
-        check_java()
-
-    assert raised.value.exit_code == 2
-
-
-def test_a_java_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    java = tmp_path / "java"
-    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
-    java.chmod(0o755)
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-
-    with pytest.raises(Problem, match=f"{java} is of version 11: .*needs Java 17"):
-        check_java()

@@ -1,0 +1,163 @@
+"""What `quorate status` shows of agents, zones and migrations."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console, RenderableType
+
+from quorate.protocol.status import MigrationStatus, NodeStatus, ZoneStatus
+from quorate_cli.cluster_state import ClusterState
+from quorate_cli.object_view import print_description, print_list, print_whole, value_at
+from quorate_cli.resources import ZONE, Whole
+from quorate_cli.status_view import StatusView, size
+
+
+def _node(name: str, online: bool = True) -> NodeStatus:
+    state = "Online" if online else "Offline"
+    return NodeStatus(name, "a" * 32, 1, online, state, f"127.0.0.1:710{name[-1]}", "", 21, 64)
+
+
+def _zone(**changes: object) -> ZoneStatus:
+    fields: dict[str, object] = {
+        "uid": "u1",
+        "name": "books",
+        "phase": "Available",
+        "sentence": "nothing to do",
+        "partitions": 64,
+        "available": 64,
+        "degraded": 0,
+        "unavailable": 0,
+        "migrations_running": 0,
+        "migrations_queued": 0,
+        "migrations_done": 0,
+        "migrations_failed": 0,
+        "bytes_moved": 0,
+        "full_copies": 0,
+        "ports": {"agent-1": 7000, "agent-9": 7009},
+        "data_nodes": ("agent-1",),
+        "spread_violations": (),
+    }
+    return ZoneStatus(**{**fields, **changes})  # type: ignore[arg-type]  # fields by name
+
+
+def _state(*zones: ZoneStatus, problem: str = "") -> ClusterState:
+    nodes = (_node("agent-1"), _node("agent-2", online=False))
+    return ClusterState("main", "here/1", problem, 3, nodes, zones)
+
+
+def _text(look: RenderableType) -> str:
+    console = Console(file=StringIO(), width=100, color_system=None)
+    console.print(look)
+    file = console.file
+    assert isinstance(file, StringIO)
+    return file.getvalue()
+
+
+def test_agents_and_zones_are_listed() -> None:
+    text = _text(StatusView().render([_state(_zone())]))
+
+    assert "cluster main: 1 of 2 agents online, master term 3" in text
+    assert "agent-2" in text
+    assert "Offline" in text
+    assert "64 of 64" in text
+    assert "7000" in text
+    assert "7009" not in text  # the port of an agent that is no member any more
+    assert "nothing to do" not in text
+
+
+def test_what_is_waited_for_is_said_while_partitions_are_not_as_declared() -> None:
+    zone = _zone(available=40, degraded=24, sentence="waiting for agent-2 to be back")
+
+    text = _text(StatusView().render([_state(zone)]))
+
+    assert "zone books: waiting for agent-2 to be back" in text
+
+
+def test_a_bar_counts_from_the_most_there_ever_was_to_do() -> None:
+    view = StatusView()
+    move = MigrationStatus(3, "MOVE", "agent-1", "agent-2", "filling", 10, 100)
+    view.render([_state(_zone(migrations_running=8, migrations_queued=40))])
+
+    text = _text(
+        view.render([_state(_zone(migrations_running=8, migrations_queued=4, migrations=(move,)))])
+    )
+
+    assert "zone books: 36 of 48 migrations done" in text
+    assert "partition 3 MOVE agent-1 > agent-2" in text
+    view.render([_state(_zone())])
+    text = _text(view.render([_state(_zone(migrations_running=1))]))
+    assert "0 of 1 migrations done" in text
+
+
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        ([], "no cluster is declared: make one with `quorate dev up`"),
+        ([_state()], "no zone is declared: quorate apply -f examples/zone.yaml"),
+        ([_state(problem="the metastore cannot be read")], "main is not led: the metastore cannot"),
+        ([_state(_zone(spread_violations=(("room-1", 3),)))], "3 partitions have two copies"),
+    ],
+)
+def test_what_a_person_should_do_is_said(states: list[ClusterState], said: str) -> None:
+    assert said in _text(StatusView().render(states))
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 KB"), (123_456, "123 KB"), (2_500_000_000, "2.5 GB")],
+)
+def test_sizes_are_for_people(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+BOOKS: Whole = {
+    "apiVersion": "quorate.io/v1alpha1",
+    "kind": "Zone",
+    "metadata": {"name": "books", "creationTimestamp": "2020-01-01T00:00:00Z"},
+    "spec": {"clusterRef": {"name": "main"}, "partitions": 64, "replicas": 3},
+    "status": {
+        "phase": "Available",
+        "conditions": [
+            {"type": "Accepted", "status": "True", "message": "led by main"},
+            {"type": "Available", "status": "False", "message": "waiting for agents"},
+        ],
+    },
+}
+
+
+def _console() -> tuple[Console, StringIO]:
+    file = StringIO()
+    return Console(file=file, width=120, color_system=None), file
+
+
+def test_a_list_has_the_columns_of_the_kind() -> None:
+    console, file = _console()
+
+    print_list(ZONE, [BOOKS], console)
+
+    heading, line = file.getvalue().splitlines()
+    assert heading.split()[:4] == ["NAME", "CLUSTER", "PARTITIONS", "REPLICAS"]
+    assert line.split()[:4] == ["books", "main", "64", "3"]
+    assert "False" in line
+
+
+def test_an_object_is_printed_whole() -> None:
+    for form, said in (("yaml", "partitions: 64"), ("json", '"partitions": 64')):
+        console, file = _console()
+        print_whole([BOOKS], form, console)
+        assert said in file.getvalue()
+
+
+def test_a_description_ends_with_the_sentences_of_the_conditions() -> None:
+    console, file = _console()
+
+    print_description(ZONE, BOOKS, console)
+
+    assert "Zone books" in file.getvalue()
+    assert "waiting for agents" in file.getvalue()
+
+
+def test_a_path_that_leads_nowhere_finds_nothing() -> None:
+    assert value_at(BOOKS, ".status.conditions[?(@.type=='Available')].status") == "False"
+    assert value_at(BOOKS, ".status.conditions[?(@.type=='Other')].status") is None
+    assert value_at(BOOKS, ".spec.clusterRef.name.more") is None
