@@ -42,6 +42,8 @@ class Clock:
 class AgentProcess:
     """One process incarnation.  A new start is a new object over the same disk."""
 
+    is_master = False
+
     def __init__(self, cluster: Cluster, name: str, disk: Disk, clock: Clock) -> None:
         disk.incarnation += 1
         self.cluster = cluster
@@ -52,7 +54,6 @@ class AgentProcess:
         self.clock = clock
         self.alive = True
         self.frozen = False
-        self.is_old = False
         self.store = SimAgentStore(disk)
         self.core = AgentCore(self.hello(), self.store, cluster.swarm.settings, self.now())
         self.links: dict[str, Link] = {}
@@ -170,7 +171,10 @@ class AgentProcess:
             action()
 
     def _synced(self, uid: str, turn: Turn) -> None:
-        self._send(self.core.synced(uid, turn, self.now()))
+        sends = self.core.synced(uid, turn, self.now())
+        for _, message in sends:
+            self.cluster.checks.sent(self, message)
+        self._send(sends)
         self._finished()
         zone = self.core.zones.get(uid)
         if zone is not None and (zone.wrote or zone.out.at_once or zone.out.after_sync):
@@ -197,6 +201,8 @@ class AgentProcess:
                 link.send(self, message)
 
     def _dial_members(self) -> None:
+        if len(self.links) + len(self._dialing) + 1 >= len(self.core.members):
+            return
         for name, record in self.core.members.items():
             if name != self.name and name not in self.links and name not in self._dialing:
                 self._dial(record)
@@ -237,7 +243,7 @@ class AgentProcess:
     def heard(self, link: Link, message: Message) -> None:
         """A message over a link that we accepted."""
         source = link.source.name
-        if link.source.hello().role == "master":
+        if link.source.is_master:
             if not self.core.receive_from_master(message, self.now()):  # type: ignore[arg-type]
                 self.cluster.network.lose(link)  # only a master's messages come over its link
             return
@@ -290,6 +296,8 @@ class AgentProcess:
     def _finished(self) -> None:
         for zone in self.core.zones.values():
             finished = zone.take_finished()
+            if not any(finished):
+                continue
             for outcome, waiters in (
                 ("ok", finished.answered),
                 ("unknown", finished.unknown),

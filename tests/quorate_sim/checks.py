@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from quorate.facts.errors import InvariantError
 from quorate.facts.keyspace import key_partition
 from quorate.facts.partition_row import PartitionRow, check_row
+from quorate.protocol.messages import FenceAck, Message
 from quorate.protocol.primary import Primary, Stage
 from quorate.protocol.replicas import Turn
 from quorate_sim.linearizability import Call, check_key
@@ -68,21 +69,24 @@ class Checks:
         agent.core.check()
         for uid, zone in agent.core.zones.items():
             for partition, copy in zone.copies.items():
-                key = (uid, zone.me.store, partition)
-                term = copy.promise_term
-                refused = self.cluster.swarm.disk_full > 0
-                if term < self._promises.get(key, 0) and agent.is_old and not refused:
+                claimed = self._promises.get((uid, zone.me.store, partition), 0)
+                if copy.promise_term < claimed:
                     raise InvariantError(
-                        f"I-4: {agent.label} partition {partition}: promise went back to {term}"
+                        f"I-4: {agent.label} partition {partition}: promised {claimed}, then "
+                        f"{copy.promise_term}"
                     )
-                self._promises[key] = term
             for role in zone.roles.values():
                 if role.stage >= Stage.ADOPTING and id(role) not in self._activated:
                     self._activated[id(role)] = role
                     self._check_activation(agent, role)
                 if role.stage is Stage.SERVING:
                     self._check_alone(agent, role)
-        agent.is_old = True
+
+    def sent(self, agent: AgentProcess, message: Message) -> None:
+        """What an agent claims must be so for ever: a promise."""
+        if isinstance(message, FenceAck):
+            key = (message.zone, message.store, message.partition)
+            self._promises[key] = max(message.term, self._promises.get(key, 0))
 
     def _check_activation(self, agent: AgentProcess, role: Primary) -> None:
         """I-5: every counter that was ever answered is here, in the term it was answered in."""

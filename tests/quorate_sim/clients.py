@@ -190,7 +190,8 @@ class Clients:
         op.outcome = outcome
         op.result = result
         op.end_us = self.world.time_us if outcome == "ok" else None
-        self.world.trace(f"client {op.client}", str(op))
+        if self.world.tracing:
+            self.world.trace(f"client {op.client}", str(op))
         if outcome == "ok" or op.kind != "get":
             self.history.append(op)
         self._pause(op)

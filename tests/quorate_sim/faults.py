@@ -100,10 +100,15 @@ class Faults:
             return
         r = self.world.random
         pairs: list[tuple[str, str]]
-        style = r.choice(("one way", "pair", "alone", "halves"))
+        style = r.choice(("one way", "pair", "alone", "halves", "nearly alone"))
         if style in ("one way", "pair"):
             source, target = r.sample(names, 2)
             pairs = [(source, target)] if style == "one way" else [(source, target), (target, source)]
+        elif style == "nearly alone":
+            # One agent still reaches one other: it may go on being granted leases by that one.
+            one, friend = r.sample(names, 2)
+            others = [name for name in names if name not in (one, friend)]
+            pairs = [pair for other in others for pair in ((one, other), (other, one))]
         else:
             side = r.sample(names, 1 if style == "alone" else r.randrange(1, len(names)))
             pairs = [

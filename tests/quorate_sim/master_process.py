@@ -25,6 +25,8 @@ REDIAL_US = 200 * MS
 class MasterProcess:
     """One holder of the mastership; several may live at once, only the newest is obeyed."""
 
+    is_master = True
+
     def __init__(self, cluster: Cluster, name: str, clock: Clock) -> None:
         self.cluster = cluster
         self.world = cluster.world

@@ -16,6 +16,7 @@ class Process(Protocol):
 
     name: str
     alive: bool
+    is_master: bool
 
     def hello(self) -> Hello:
         """How it greets."""

@@ -12,7 +12,6 @@ from quorate.facts.intervals import IntervalSet
 from quorate.facts.lineage import Lineage
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, NodeRecord
-from quorate.protocol import migration_commit
 from quorate.protocol.copy import Copy
 from quorate.protocol.fill import Fill
 from quorate.protocol.leases import Leases
@@ -129,15 +128,6 @@ def vote_twice_for_a_term() -> AbstractContextManager[None]:
     return _changed(Copy, "promise", promise)
 
 
-def new_process_is_not_noticed() -> AbstractContextManager[None]:
-    """The master takes a restarted primary for the one before it: nobody activates it anew."""
-
-    def primary_lost(row: PartitionRow, nodes: migration_commit.Nodes) -> bool:
-        return row.primary is None or nodes.gone(row.primary.node, row.primary.store)
-
-    return _changed(migration_commit, "_primary_lost", primary_lost)
-
-
 DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "acknowledge-before-majority": acknowledge_before_majority,
     "skip-the-lease-wait": skip_the_lease_wait,
@@ -146,5 +136,4 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "same-term-twice": same_term_twice,
     "answered-above-a-hole": answer_above_a_hole,
     "vote-twice-for-a-term": vote_twice_for_a_term,
-    "new-process-is-not-noticed": new_process_is_not_noticed,
 }

@@ -237,7 +237,8 @@ def _decide_migration(
     leaver = migration.source
     others = left - {leaver} if leaver is not None else left
     if others:
-        return Decision(ownership.without_owners(row, left), f"{', '.join(sorted(left))} left")
+        after = ownership.without_owners(row, left, new_term=part.freeze_ms >= 0)
+        return Decision(after, f"{', '.join(sorted(left))} left")
     if not part.caught_up:
         return NOTHING
     if changes_primary and not part.frozen:

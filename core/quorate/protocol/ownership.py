@@ -23,11 +23,16 @@ def _step(row: PartitionRow) -> int:
     return 1 if row.active is None else 2
 
 
-def without_owners(row: PartitionRow, left: frozenset[str]) -> PartitionRow:
-    """Owners that left become null at once; they stay voters.  An active migration is given up."""
+def without_owners(
+    row: PartitionRow, left: frozenset[str], new_term: bool = False
+) -> PartitionRow:
+    """Owners that left become null at once; they stay voters.  An active migration is given up;
+    past a Freeze the primary needs a new term to serve again."""
     version = row.version + _step(row)
     replicas = tuple(None if node in left else node for node in row.replicas)
     after = msgspec.structs.replace(row, version=version, replicas=replicas, active=None)
+    if new_term:
+        after = msgspec.structs.replace(after, term=version)
     return _checked(row, after)
 
 

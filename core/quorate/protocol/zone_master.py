@@ -172,7 +172,10 @@ class ZoneMaster:
         part = self._of_term(node, trouble.partition, trouble.term)
         if part is None or trouble.since_ms < self._master.settings.lease_ms:
             return
-        if trouble.kind == "no-role" or (part.activated and trouble.kind == "no-quorum"):
+        # Frozen for a migration that was given up: only a new term lets it serve again.
+        forgotten = trouble.kind == "frozen" and part.freeze_ms < 0
+        no_quorum = part.activated and trouble.kind == "no-quorum"
+        if trouble.kind == "no-role" or forgotten or no_quorum:
             self._note(trouble.partition, stuck=trouble.kind, activated=True)
 
     def progress(self, node: str, message: TransferProgress) -> None:
