@@ -1,0 +1,214 @@
+"""`quorate dev` and the demo with real processes, as a user runs them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from redis import RedisCluster
+
+from quorate_cli import resources
+from quorate_cli.cluster_folder import OPERATOR, ClusterFolder
+from quorate_cli.dev_cluster import DevCluster
+from quorate_cli.keeper import end_all
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "zone.yaml"
+PATH = os.pathsep.join(path for path in sys.path if path)
+
+Quorate = Callable[..., str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A cluster's folder; what runs in it is ended at last."""
+    yield tmp_path / ".quorate"
+    end_all(tmp_path / ".quorate", 0)
+
+
+@pytest.fixture
+def quorate(folder: Path) -> Quorate:
+    """The command; its output."""
+
+    def run(*arguments: str, code: int = 0) -> str:
+        ran = subprocess.run(
+            [sys.executable, "-m", "quorate_cli", *arguments],
+            env={**os.environ, "PYTHONPATH": PATH, "QUORATE_FOLDER": str(folder), "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+        )
+        assert ran.returncode == code, ran.stdout + ran.stderr
+        return ran.stdout + ran.stderr
+
+    return run
+
+
+@pytest.fixture
+def cluster(folder: Path) -> DevCluster:
+    """The same cluster for what a test asks itself."""
+    return DevCluster(ClusterFolder(folder), print)
+
+
+def _client(cluster: DevCluster) -> RedisCluster:
+    (found,) = resources.fetch_all(cluster.api(), resources.ZONE)
+    host, _, port = resources.zone(found).status.endpoints[0].rpartition(":")
+    return RedisCluster(host=host, port=int(port), decode_responses=True)
+
+
+def _running_in(folder: Path) -> list[str]:
+    """Command lines of processes that have to do with `folder`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if str(folder) in command and "pytest" not in command:
+                found.append(command)
+    return found
+
+
+def test_a_cluster_stops_and_starts_with_its_data(
+    quorate: Quorate, cluster: DevCluster, folder: Path
+) -> None:
+    assert "next: quorate apply" in quorate("dev", "up")
+    assert "already up" in quorate("dev", "up")
+    assert "created" in quorate("apply", "-f", str(EXAMPLE), "--wait", "60")
+    assert "unchanged" in quorate("apply", "-f", str(EXAMPLE))
+    client = _client(cluster)
+    client.set("greeting", "hello")
+    client.close()
+
+    quorate("dev", "down")
+    assert _running_in(folder) == []
+    said = quorate("status", code=1)
+    assert "is not running: start it with `quorate dev up`" in " ".join(said.split())
+    quorate("dev", "up")
+
+    client = _client(cluster)
+    assert client.get("greeting") == "hello"
+    client.close()
+    assert "library" in quorate("get", "zones")
+    assert "deleted" in quorate("delete", "zone", "library")
+    quorate("dev", "down", "--delete-data")
+    assert not folder.exists()
+
+
+def test_an_agent_is_killed_and_comes_back(quorate: Quorate, cluster: DevCluster) -> None:
+    quorate("dev", "up")
+    quorate("apply", "-f", str(EXAMPLE), "--wait", "60")
+    first = cluster.folder.process("agent-1")
+
+    quorate("dev", "kill", "agent-1")
+
+    assert "agent-1 is not running" in quorate("dev", "kill", "agent-1", code=1)
+    assert "not running" in quorate("dev", "status")
+    quorate("dev", "start", "agent-1")
+    second = cluster.folder.process("agent-1")
+    assert first is not None
+    assert second is not None
+    assert first.pid != second.pid
+    assert "listens on" in quorate("dev", "logs", "agent-1")
+    assert "every partition has a serving primary" in quorate("describe", "zone", "library")
+
+
+def test_the_operator_is_killed_and_agents_go_on_serving(
+    quorate: Quorate, cluster: DevCluster
+) -> None:
+    quorate("dev", "up")
+    quorate("apply", "-f", str(EXAMPLE), "--wait", "60")
+    client = _client(cluster)
+
+    quorate("dev", "kill", OPERATOR)
+
+    client.set("greeting", "hello")
+    assert client.get("greeting") == "hello"
+    client.close()
+    quorate("dev", "start", OPERATOR)
+    quorate("apply", "-f", str(EXAMPLE), "--wait", "60")
+
+
+def test_agents_are_added_and_removed_or_it_is_said_why_not(
+    quorate: Quorate, cluster: DevCluster, folder: Path
+) -> None:
+    quorate("dev", "up")
+    quorate("apply", "-f", str(EXAMPLE), "--wait", "60")
+    client = _client(cluster)
+    for number in range(200):
+        client.set(f"key-{number}", str(number))
+
+    said = quorate("dev", "remove", "agent-1", code=1)
+    assert "needs 3 agents and 2 would remain; add an agent first" in " ".join(said.split())
+    assert "agent-4 is a member" in quorate("dev", "add")
+    assert "removed with its data" in quorate("dev", "remove", "agent-1")
+
+    assert not (folder / "agents" / "agent-1").exists()
+    assert {node.name for node in cluster.state().nodes} == {"agent-2", "agent-3", "agent-4"}
+    for number in range(200):
+        assert client.get(f"key-{number}") == str(number)
+    client.close()
+
+
+def _demo(folder: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "quorate_cli.demo", "--folder", str(folder), *arguments]
+
+
+@pytest.mark.spark
+def test_the_demo_checks_every_step_and_leaves_nothing(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        _demo(tmp_path / "around" / "demo", "--megabytes", "3"),
+        env={**os.environ, "PYTHONPATH": PATH},
+        capture_output=True,
+        text=True,
+    )
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count("checked") == 8
+    assert "all 8 steps hold" in ran.stdout
+    assert not (tmp_path / "around").exists()
+    assert _running_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["SIGKILL", "SIGINT"])
+def test_a_demo_that_is_ended_half_way_leaves_nothing(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    folder = tmp_path / "demo"
+    with subprocess.Popen(
+        _demo(folder, "--megabytes", "1"),
+        env={**os.environ, "PYTHONPATH": PATH},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as demo:
+        assert demo.stdout is not None
+        for line in demo.stdout:
+            if line.startswith("3/8"):
+                break
+        demo.send_signal(number)
+        rest = demo.stdout.read()
+
+    assert demo.returncode != 0
+    assert "Traceback" not in rest
+    deadline = time.monotonic() + 30
+    while folder.exists() or _running_in(folder):
+        assert time.monotonic() < deadline, (list(tmp_path.iterdir()), _running_in(folder))
+        time.sleep(0.05)
+
+
+def test_a_demo_empties_no_folder_that_is_not_its_own(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+
+    ran = subprocess.run(
+        _demo(tmp_path), env={**os.environ, "PYTHONPATH": PATH}, capture_output=True, text=True
+    )
+
+    assert ran.returncode == 1
+    assert "is not a demo's and not empty (it holds thesis.txt)" in " ".join(ran.stderr.split())
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
