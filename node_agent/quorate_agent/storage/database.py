@@ -20,6 +20,7 @@ from typing import Final
 
 from rocksdict import (
     AccessType,
+    BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
     DBCompressionType,
@@ -40,7 +41,7 @@ RESERVE_BYTES: Final = 32 << 20
 """Kept free on the disk: commands are refused before the engine itself runs out of room."""
 WRITE_BUFFER_BYTES: Final = 16 << 20
 ALL_WRITE_BUFFERS_BYTES: Final = 64 << 20
-BLOCK_CACHE_BYTES: Final = 32 << 20
+BLOCK_CACHE_BYTES: Final = 96 << 20
 PROBE_SECONDS: Final = 0.5
 _NO_ROOM: Final = ("No space left", "Disk quota exceeded", "File too large")
 _WAY_OUT: Final = (
@@ -70,6 +71,9 @@ def _options() -> Options:
     options.set_max_write_buffer_number(3)
     options.set_write_buffer_manager(_shared_buffers())
     options.set_max_total_wal_size(4 * WRITE_BUFFER_BYTES)
+    # A filter over the newest rows: most keys looked up are in older tables, or new.
+    options.set_memtable_prefix_bloom_ratio(0.05)
+    options.set_memtable_whole_key_filtering(True)
     options.set_max_background_jobs(2)
     options.set_max_open_files(256)
     options.set_level_compaction_dynamic_level_bytes(True)
@@ -87,8 +91,14 @@ def _options() -> Options:
     table.set_block_cache(_shared_cache())
     table.set_cache_index_and_filter_blocks(True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    # Index and filter in pieces: a table's whole filter is larger than a shard of the cache, would
+    # never be kept in it, and be read from the file for every key that is looked up.
+    table.set_index_type(BlockBasedIndexType.two_level_index_search())
+    table.set_partition_filters(True)
+    table.set_metadata_block_size(4 * 1024)
+    table.set_pin_top_level_index_and_filter(True)
     table.set_bloom_filter(10, False)
-    table.set_block_size(8 * 1024)
+    table.set_block_size(4 * 1024)
     options.set_block_based_table_factory(table)
     return options
 
