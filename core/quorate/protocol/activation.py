@@ -13,7 +13,6 @@ from quorate.facts.time import Now
 from quorate.protocol.messages import (
     Activated,
     ActivationBlocked,
-    Append,
     CaughtUp,
     CopyReady,
     Fence,
@@ -229,20 +228,22 @@ def peer_restarted(role: Primary, node: str) -> None:
 def tick(replicas: Replicas, role: Primary, now: Now) -> None:
     """Repeat what was not answered; tell copies that are behind where we stand."""
     settings = replicas.settings
-    step(replicas, role, now)
+    if not role.is_quiet():
+        step(replicas, role, now)
     if not role.persisted:
         return
     copy = role.copy
-    copy.settled = max(copy.settled, role.settled())
     idle = "announce"
-    announce = now.boot_ms - role.asked.get(idle, 0) >= settings.announce_ms
-    news = announce and (copy.majority, copy.settled) != role.announced
+    news = False
+    if now.boot_ms - role.asked.get(idle, 0) >= settings.announce_ms:
+        copy.settled = max(copy.settled, role.settled())
+        news = (copy.majority, copy.settled) != role.announced
     for node, peer in role.peers.items():
         if not peer.adopted:
             continue
         behind = peer.lwm < copy.lwm and now.boot_ms - peer.progress_ms >= settings.repair_ms
         if news or (behind and _due(replicas, role, "behind " + node, now)):
-            replicas.out.send(node, Append(replicas.uid, (batch_of(role, []),)))
+            replicas.announce(node, batch_of(role, []))
     if news:
         role.asked[idle] = now.boot_ms
         role.announced = (copy.majority, copy.settled)

@@ -4,8 +4,8 @@ Source: Hazelcast "Avoid Data Loss on Migration", section 2; docs/protocol.md, s
 Level-triggered and pure: `decide` looks at everything known of one partition and answers one new
 row to write, or messages to send, or nothing; the caller asks again after every event.
 
-    active --CaughtUp--> [Freeze --Frozen-->] PreparedRow --Prepared--> committed  version + 1
-       |  destination or primary left, refused, too long                           FAILED version + 2
+    active --CaughtUp--> [Freeze --Frozen-->] PreparedRow --Prepared--> commit: version + 1
+       |  destination or primary left, refused, too long                         FAILED: version + 2
 """
 
 from typing import NamedTuple, Protocol
@@ -113,9 +113,10 @@ def decide(
         return _decide_migration(part, nodes, zone, master_term, settings, now_ms, left)
     if _primary_lost(row, nodes):
         return _decide_primary(part, nodes, left, "the primary has left")
-    if row.primary is not None and row.replicas[0] is None and row.primary.node not in left:
-        if nodes.holder(row.primary.node) == row.primary:
-            return Decision(ownership.with_owner(row, row.primary.node), "the primary is back")
+    primary = row.primary
+    unseated = primary is not None and row.replicas[0] is None and primary.node not in left
+    if primary is not None and unseated and nodes.holder(primary.node) == primary:
+        return Decision(ownership.with_owner(row, primary.node), "the primary is back")
     if not part.activated:
         return _decide_activation(part, nodes, settings, now_ms, left)
     if part.stuck:

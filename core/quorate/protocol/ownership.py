@@ -23,9 +23,7 @@ def _step(row: PartitionRow) -> int:
     return 1 if row.active is None else 2
 
 
-def without_owners(
-    row: PartitionRow, left: frozenset[str], new_term: bool = False
-) -> PartitionRow:
+def without_owners(row: PartitionRow, left: frozenset[str], new_term: bool = False) -> PartitionRow:
     """Owners that left become null at once; they stay voters.  An active migration is given up;
     past a Freeze the primary needs a new term to serve again."""
     version = row.version + _step(row)

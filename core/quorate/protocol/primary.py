@@ -185,6 +185,14 @@ class Primary:
         value[self.holder.node] = 1 << 62
         self.serving_until = self._quorum(value) if self.stage is Stage.SERVING else 0
 
+    def is_quiet(self) -> bool:
+        """Whether only an event can give the role something to do."""
+        if self.stage is not Stage.SERVING or self.row.active is not None:
+            return False
+        return "Activated" in self.asked and all(
+            peer.adopted and peer.ready for peer in self.peers.values()
+        )
+
     def serves(self, now_ms: int) -> bool:
         """Whether commands may be answered now."""
         return self.serving_until > now_ms and not self.frozen

@@ -113,6 +113,7 @@ class Replicas:
         self.stores: dict[str, str] = {}
         self.incarnations: dict[str, int] = {}
         self.dirty: dict[int, Primary] = {}
+        self.announcements: dict[str, list[Batch]] = {}
         self.touched: dict[int, Copy] = {}
         self.adopting: list[Primary] = []
         self.ack_due: dict[int, tuple[str, Copy, int]] = {}
@@ -556,6 +557,10 @@ class Replicas:
                 self._refuse_turn()
         if self.dirty:
             self._send_appends()
+        if self.announcements:
+            for node, batches in self.announcements.items():
+                self.out.send(node, Append(self.uid, tuple(batches)))
+            self.announcements = {}
         turn = Turn(
             self.out.at_once,
             self.out.after_sync,
@@ -570,6 +575,10 @@ class Replicas:
         self.adopting = []
         self.wrote = False
         return turn
+
+    def announce(self, node: str, batch: Batch) -> None:
+        """Tell `node` where a role stands, with all other such news of the turn."""
+        self.announcements.setdefault(node, []).append(batch)
 
     def _send_appends(self) -> None:
         groups: dict[tuple[str, ...], list[Batch]] = {}
