@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Coroutine
-from typing import get_args
+from typing import Any, get_args
 
 from quorate.facts.errors import QuorateError
 from quorate.facts.time import Now
@@ -78,6 +78,7 @@ class Agent(BaseHandler):
     async def start(self) -> None:
         """Listen; take part when a master has registered us."""
         settings = self.settings
+        self._loop.set_exception_handler(self._unhandled)
         self.peer_port = await self.links.listen(settings.peer_host, settings.peer_port)
         self.core = AgentCore(self._hello(), self, self._protocol, now())
         self._admin = await start_admin(
@@ -143,6 +144,14 @@ class Agent(BaseHandler):
         self.failure = self.failure or why
         _log.error("agent %s stops: %s", self.settings.name, why)
         self.stopped.set()
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A zone's database that is refused or broken, an invariant: whoever's message or command
+        met it, it is not their connection alone that must end."""
+        loop.default_exception_handler(context)
+        error = context.get("exception")
+        if isinstance(error, QuorateError):
+            self._fail(str(error))
 
     def _ready(self) -> tuple[bool, str]:
         if not self.core.registered:
@@ -226,13 +235,6 @@ class Agent(BaseHandler):
         self._table_changed()
 
     def on_message(self, link: Link, message: Message) -> None:
-        try:
-            self._receive(link, message)
-        except QuorateError as error:
-            # A zone's database that is refused or broken, an invariant: nobody's connection to end.
-            self._fail(str(error))
-
-    def _receive(self, link: Link, message: Message) -> None:
         hello = link.peer_hello
         if hello is None:
             return

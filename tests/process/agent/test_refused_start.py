@@ -1,11 +1,13 @@
 """An agent that cannot trust its folder, or may not have it, says so and ends."""
 
 import subprocess
+from contextlib import suppress
 
 import pytest
+import redis
 
 from quorate_cluster.cluster import Cluster
-from quorate_cluster.fixtures import StartCluster
+from quorate_cluster.fixtures import Measured, StartCluster
 from quorate_cluster.processes import Agent, environment, python
 from quorate_cluster.waiting import wait_until
 
@@ -60,3 +62,68 @@ def test_an_agent_whose_database_is_damaged_ends_and_names_the_file(
     said = agent.log_tail()
     assert "rocksdb: cannot be opened (Corruption: " in said
     assert "Way out: move the agent's whole data folder away" in said
+
+
+def test_a_folder_of_another_format_version_is_refused(start_cluster: StartCluster) -> None:
+    _, agent = _with_data(start_cluster)
+    agent.terminate()
+    file = agent.data / "folder.json"
+    text = file.read_text()
+    changed = text.replace('"format": 1', '"format": 2').replace('"format":1', '"format":2')
+    assert changed != text
+    file.write_text(changed)
+
+    with pytest.raises(RuntimeError, match="ended while it started"):
+        agent.start()
+
+    said = agent.log_tail(3)
+    assert "folder.json" in said
+    assert "format" in said
+    assert "Way out" in said
+    assert "Traceback" not in said
+
+
+def test_an_agent_of_another_cluster_is_refused(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(agents=1)
+    stranger = Agent(
+        "agent-2", cluster.folder, "another", cluster.agents["agent-1"].peer_port + 2, 31_990
+    )
+    cluster.agents["agent-2"] = stranger
+    stranger.start()
+    with pytest.raises(TimeoutError):
+        cluster.declare(timeout_s=3)
+
+    said = str(cluster.api.get("storageclusters", "main")["status"])
+    assert "another" in said
+
+
+def test_an_agent_without_data_is_small(start_cluster: StartCluster, measured: Measured) -> None:
+    cluster = start_cluster(agents=1)
+    agent = cluster.agents["agent-1"]
+    empty = agent.rss_bytes()
+    cluster.apply_zone("z", partitions=256)
+
+    measured(
+        "memory of an agent",
+        f"empty {empty / 1e6:.0f} MB, with an empty zone of 256 partitions"
+        f" {agent.rss_bytes() / 1e6:.0f} MB",
+    )
+    assert empty < 60 * 1024 * 1024
+
+
+def test_an_agent_that_reads_a_damaged_table_ends_and_names_it(start_cluster: StartCluster) -> None:
+    cluster, agent = _with_data(start_cluster)
+    agent.terminate()
+    for table in agent.data.glob("zones/*/rocksdb/*.sst"):
+        damaged = bytearray(table.read_bytes())
+        middle = len(damaged) // 2  # rows stand behind records and updates
+        damaged[middle : middle + 100] = bytes(100)
+        table.write_bytes(damaged)
+
+    agent.start()
+    with suppress(redis.RedisError, redis.exceptions.RedisClusterException):
+        for number in range(200):
+            cluster.client("z").get(f"key-{number}")
+    wait_until(lambda: not agent.is_alive(), "the agent's end", 30)
+
+    assert "rocksdb: cannot read: Corruption: " in agent.log_tail(100)
