@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from quorate.protocol.storage import Row, Storage
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
+from quorate_sim.disk import Image, SimStorage
 
 EVERYTHING = 1 << 30
 
@@ -21,7 +22,8 @@ class Engine:
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
-        self.durable = name == "rocks"
+        self.durable = name in ("rocks", "simulated")
+        self._image = Image()
         self._folder = folder
         self._opened: list[Storage] = []
 
@@ -30,6 +32,7 @@ class Engine:
             "memory": MemoryStorage,
             "memory with a bound": lambda: MemoryStorage(1 << 40),
             "rocks": lambda: RocksStorage(self._folder / "zone"),
+            "simulated": lambda: SimStorage(self._image),
         }
         storage = made[self.name]()
         self._opened.append(storage)
@@ -39,6 +42,7 @@ class Engine:
         """The same data after close and open; for memory the very same storage."""
         if not self.durable:
             return storage
+        storage.sync()
         storage.close()
         return self.open()
 
@@ -47,7 +51,7 @@ class Engine:
             storage.close()
 
 
-@pytest.fixture(params=["memory", "memory with a bound", "rocks"])
+@pytest.fixture(params=["memory", "memory with a bound", "rocks", "simulated"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     engine = Engine(request.param, tmp_path)
     yield engine
