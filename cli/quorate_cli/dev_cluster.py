@@ -183,10 +183,6 @@ class DevCluster:
                 )
             time.sleep(POLL_S * 4)
 
-    def signal(self, name: str, number: signal.Signals) -> None:
-        """Send any signal (tests freeze agents with SIGSTOP)."""
-        send(self._running(name), number)
-
     # --- what is there ---------------------------------------------------------------------------
 
     def states(self) -> list[ProcessState]:

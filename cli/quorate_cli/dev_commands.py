@@ -1,6 +1,5 @@
 """`quorate dev …`: a whole cluster of real processes on this machine, without Kubernetes."""
 
-import signal
 import time
 from pathlib import Path
 from typing import Annotated
@@ -176,8 +175,3 @@ def _print_states(cluster: DevCluster) -> None:
         pid = Text("not running", "red") if state.pid is None else Text(str(state.pid), "green")
         table.add_row(state.name, pid, state.listens, str(log))
     console.print(table)
-
-
-def freeze(cluster: DevCluster, name: str, frozen: bool) -> None:
-    """Stop a process in its tracks, or let it go on (SIGSTOP, SIGCONT)."""
-    cluster.signal(name, signal.SIGSTOP if frozen else signal.SIGCONT)
