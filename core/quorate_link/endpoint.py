@@ -31,10 +31,6 @@ class Peer:
         self._taking = False
         self._task = endpoint.loop.create_task(self._keep_dialing())
 
-    def redial_now(self) -> None:
-        """Do not wait for the next attempt."""
-        self._wake.set()
-
     def move(self, host: str, port: int) -> None:
         """The peer is elsewhere now: a link to the old address is closed."""
         if (host, port) == self.address:
