@@ -13,7 +13,6 @@ from quorate_differential.raw_replies import reply_end
 Allows = Callable[[bytes, bytes], bool]
 
 CLOCK_SLACK_MS = 2_000
-_CONTAINERS = (b"client", b"cluster", b"command", b"config")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ ZERO = b":0\r\n"
 ONE = b":1\r\n"
 NULL2 = b"$-1\r\n"
 NULL3 = b"_\r\n"
-EMPTY_ARRAY = b"*0\r\n"
 
 NOT_AN_INTEGER = b"-ERR value is not an integer or out of range\r\n"
 SYNTAX_ERROR = b"-ERR syntax error\r\n"

@@ -1,6 +1,7 @@
 """Values that come in several reads of the socket."""
 
 import pytest
+
 from quorate_agent.resp.connection import CommandParser
 
 
