@@ -114,7 +114,12 @@ async def _run_embedded(folder: Path, host: str, port: int) -> None:
         api_port = web_runner.addresses[0][1]
         _announce(folder / "operator.json", {"pid": os.getpid(), "api_port": api_port})
         _log.info("embedded operator: API on %s:%d, data in %s", host, api_port, folder)
-        await stop.wait()
+        waited_for = [asyncio.create_task(each) for each in (stop.wait(), embedded.wait_failed())]
+        ended, waiting = await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+        for task in ended:
+            task.result()
     finally:
         await web_runner.cleanup()
         await embedded.close()

@@ -55,6 +55,11 @@ class Embedded:
         self.metrics.is_master.set(1)
         self._loop_task = asyncio.get_running_loop().create_task(self._keep_reconciling())
 
+    async def wait_failed(self) -> None:
+        """Ends only with the error by which reconciling has ended: then this process must end."""
+        if self._loop_task is not None:
+            await asyncio.shield(self._loop_task)
+
     async def close(self) -> None:
         """Stop leading; nothing declared is lost."""
         if self._loop_task is not None:

@@ -109,6 +109,7 @@ class Runner(BaseHandler):
     def start(self) -> None:
         """Begin to lead, as soon as the metastore can be read."""
         self._starting = asyncio.get_running_loop().create_task(self._start())
+        self._starting.add_done_callback(self._task_ended)
 
     async def stop(self) -> None:
         """Write and send nothing more.  Idempotent."""
@@ -238,6 +239,13 @@ class Runner(BaseHandler):
         _log.error("cluster %s: %s", self.cluster, error, exc_info=error)
         self._end(f"stopped by a state that must not exist: {error}")
 
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """A task that failed by what nobody foresaw must not leave a master that seems to lead."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("cluster %s: %r", self.cluster, error, exc_info=error)
+            self._end(f"stopped by a defect: {type(error).__name__}: {error}")
+
     # --- turns ------------------------------------------------------------------------------------
 
     def _step(self, act: Callable[[Master], object]) -> None:
@@ -271,6 +279,7 @@ class Runner(BaseHandler):
             task = asyncio.get_running_loop().create_task(self._write(key, value))
             self._writes.add(task)
             task.add_done_callback(self._writes.discard)
+            task.add_done_callback(self._task_ended)
         self._send(outputs.sends)
         for event in outputs.events:
             self._metrics.events.labels(event.reason).inc()

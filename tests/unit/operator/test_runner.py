@@ -392,6 +392,28 @@ async def test_a_lost_metastore_is_waited_for(world: World) -> None:
     await until(lambda: is_available(runner), "available in the end")
 
 
+async def test_a_defect_while_starting_is_told_and_not_led_over(world: World) -> None:
+    class Broken(MemoryMetastore):
+        async def load(self) -> dict[Key, Stored]:
+            raise ValueError("not as it was written")
+
+    runner = await world.lead(metastore=Broken())
+
+    await until(lambda: "ValueError: not as it was written" in runner.problem, "says so")
+    assert not runner.is_leading
+
+
+async def test_a_defect_in_a_write_ends_leading(world: World) -> None:
+    class Broken(MemoryMetastore):
+        async def write(self, key: Key, value: Value | None, expected: Revision | None) -> Revision:
+            raise ValueError("cannot be encoded")
+
+    runner = await world.lead(metastore=Broken())
+
+    await until(lambda: "ValueError: cannot be encoded" in runner.problem, "says so")
+    assert not runner.is_leading
+
+
 async def test_rows_whose_zone_record_is_gone_are_taken_over_not_overwritten(world: World) -> None:
     first = await world.lead()
     await until(lambda: is_available(first), "available")
