@@ -259,6 +259,7 @@ class ZoneEndpoint:
         self._cluster: ClusterView | None = None
         self._server: asyncio.Server | None = None
         self.scan_positions = ScanPositions()
+        self.host = ""
         self.port = 0
 
     # --- listening -------------------------------------------------------------------------------
@@ -275,7 +276,7 @@ class ZoneEndpoint:
             except OSError as problem:
                 error = problem
                 continue
-            self.port = self._server.sockets[0].getsockname()[1]
+            self.host, self.port = host, self._server.sockets[0].getsockname()[1]
             return self.port
         raise error or OSError("no port to try")
 
@@ -607,7 +608,7 @@ class ZoneEndpoint:
         nodes = self._nodes()
         names = sorted(nodes)
         if self.node not in nodes:
-            nodes = {**nodes, self.node: ("127.0.0.1", self.port)}
+            nodes = {**nodes, self.node: (self.host, self.port)}
             names = sorted(nodes)
         index = {name: at for at, name in enumerate(names)}
         mine = index[self.node]

@@ -71,7 +71,6 @@ class Agent(BaseHandler):
         self._background: set[asyncio.Task[None]] = set()
         self._protocol = protocol
         self.core: AgentCore
-        self._nodes_cache: dict[str, dict[str, tuple[str, int]]] = {}
 
     # --- life ------------------------------------------------------------------------------------
 
