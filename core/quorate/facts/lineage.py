@@ -39,10 +39,6 @@ class Lineage(msgspec.Struct, frozen=True, array_like=True):
         """First counter of the last entry."""
         return self.entries[-1].first if self.entries else self.base_counter + 1
 
-    def has_term(self, term: int) -> bool:
-        """Whether `term` is one of the lineage's."""
-        return term == self.base_term or any(entry.term == term for entry in self.entries)
-
     def term_at(self, counter: int) -> int | None:
         """The term whose update `counter` must be; None below the base, where it is forgotten."""
         for entry in reversed(self.entries):
