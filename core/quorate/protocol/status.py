@@ -51,6 +51,7 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     data_nodes: tuple[str, ...]
     spread_violations: tuple[tuple[str, int], ...]
     migrations: tuple[MigrationStatus, ...] = ()
+    unavailable_partitions: tuple[int, ...] = ()
     missing_copies: dict[int, int] = {}
     """How many copies are missing -> of how many partitions; those that miss none are left out."""
 
