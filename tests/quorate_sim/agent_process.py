@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from quorate.facts.keyspace import key_partition
 from quorate.facts.time import Now
@@ -138,7 +139,7 @@ class AgentProcess:
             if persistent and turn.wrote:
                 self._sync_free_us = at
             if delay:
-                self.world.at(at, lambda uid=uid, turn=turn: self._sync_done(uid, turn))
+                self.world.at(at, partial(self._sync_done, uid, turn))
             else:
                 self._sync_done(uid, turn)
         self._send(flushed.sends)
@@ -162,7 +163,7 @@ class AgentProcess:
             storage = self.store.storages.get(uid)
             if storage is not None:
                 storage.sync_upto(batches)
-            self._after_sync(lambda each=each: self._synced(uid, each))
+            self._after_sync(partial(self._synced, uid, each))
 
     def _after_sync(self, action: Action) -> None:
         if self.frozen:
@@ -305,5 +306,5 @@ class AgentProcess:
                 ("refused", finished.refused),
             ):
                 for waiter in waiters:
-                    op, result = waiter.cargo  # type: ignore[misc]  # what _execute put there
+                    op, result = cast("tuple[Op, bytes | None]", waiter.cargo)
                     self.cluster.clients.answer(self, op, outcome, result)

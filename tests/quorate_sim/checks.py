@@ -65,7 +65,7 @@ class Checks:
                 raise InvariantError(f"I-3: {agent.label} deleted a copy that {row} names")
 
     def agent_step(self, agent: AgentProcess) -> None:
-        """I-2 and I-4 in one process; promises never go back; activations keep what was answered."""
+        """I-2 and I-4 in one process; promises stay; activations keep what was answered."""
         agent.core.check()
         for uid, zone in agent.core.zones.items():
             for partition, copy in zone.copies.items():
@@ -96,7 +96,7 @@ class Checks:
             if counter > copy.lwm or (at is not None and at != term):
                 raise InvariantError(
                     f"I-5: {agent.label} activates term {role.term} of partition {copy.partition} "
-                    f"at {copy.lwm} {copy.lineage}: lost {counter} of term {term}, which was answered"
+                    f"at {copy.lwm} {copy.lineage}: lost ({term}, {counter}), answered"
                 )
 
     def _check_alone(self, agent: AgentProcess, role: Primary) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from quorate.facts.errors import InvariantError
@@ -72,7 +73,8 @@ class Op:
                 return ((self.key, after, 0),), after
             case "flush":
                 return ((None, None, 0),), b"OK"
-        raise ValueError(self.kind)
+            case other:
+                raise ValueError(other)
 
     def __repr__(self) -> str:
         value = self.value[:12] if self.kind == "set" else b""
@@ -104,7 +106,7 @@ class Clients:
     def start(self) -> None:
         """All clients begin."""
         for client in range(self.cluster.swarm.clients):
-            self.world.after(client * 7 * MS, lambda client=client: self._next(client))
+            self.world.after(client * 7 * MS, partial(self._next, client))
 
     def _next(self, client: int) -> None:
         if self.stopped:

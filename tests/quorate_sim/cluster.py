@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from quorate.facts.errors import InvariantError
 from quorate.facts.keyspace import key_partition
 from quorate.facts.partition_row import PartitionRow, majority
@@ -92,9 +94,7 @@ class Cluster:
 
     def start_agent(self, name: str) -> None:
         """Start the process of this machine."""
-        agent = self.agents[name] = AgentProcess(
-            self, name, self.disks[name], self.clocks[name]
-        )
+        agent = self.agents[name] = AgentProcess(self, name, self.disks[name], self.clocks[name])
         self.world.trace(agent.label, f"starts with store {agent.disk.store}")
 
     def stop_agent(self, name: str, machine_too: bool, refused: bool) -> None:
@@ -102,11 +102,10 @@ class Cluster:
         agent = self.agents[name]
         self.world.trace(agent.label, "its machine dies" if machine_too else "dies")
         agent.die(machine_too)
-        for link in [k for k in self.network.links if agent in (k.source, k.target)]:
+        for link in [k for k in self.network.links if k.source is agent or k.target is agent]:
             late = self.world.random.choice((0, 0, 30, 300)) * MS
-            self.world.after(
-                late, lambda link=link: self.network.lose(link, refused and link.target is agent)
-            )
+            gone = refused and link.target is agent
+            self.world.after(late, partial(self.network.lose, link, gone))
         if machine_too:
             self.clocks[name] = self._new_clock()
 
@@ -201,9 +200,7 @@ class Cluster:
     def finish(self) -> None:
         """After the faults: everything comes to rest, and the history holds."""
         self.clients.stopped = True
-        if not self.world.run_until(
-            self.world.time_us + REST_MS * MS, lambda: not self.rest()
-        ):
+        if not self.world.run_until(self.world.time_us + REST_MS * MS, lambda: not self.rest()):
             raise InvariantError("not at rest: " + "; ".join(self.rest()))
         reads = [
             self.clients.send(-1, "get", b"%s%d" % (b"n" if n % 4 == 3 else b"s", n), 30_000)

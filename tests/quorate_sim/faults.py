@@ -100,10 +100,12 @@ class Faults:
             return
         r = self.world.random
         pairs: list[tuple[str, str]]
-        style = r.choice(("one way", "pair", "alone", "halves", "nearly alone"))
+        style = r.choice(self.cluster.swarm.cut_styles)
         if style in ("one way", "pair"):
             source, target = r.sample(names, 2)
-            pairs = [(source, target)] if style == "one way" else [(source, target), (target, source)]
+            pairs = (
+                [(source, target)] if style == "one way" else [(source, target), (target, source)]
+            )
         elif style == "nearly alone":
             # One agent still reaches one other: it may go on being granted leases by that one.
             one, friend = r.sample(names, 2)

@@ -37,7 +37,8 @@ def _effect(call: Call, state: bytes | None) -> tuple[bool, bytes | None]:
             return (not known or call.result == after), after
         case "flush":
             return True, None
-    raise ValueError(call.kind)
+        case other:
+            raise ValueError(other)
 
 
 class TooHard(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from quorate.protocol.messages import Hello, Message
@@ -30,7 +31,7 @@ class Process(Protocol):
     def heard(self, link: Link, message: Message) -> None:
         """A message over `link`."""
 
-    def run(self, action: object) -> None:
+    def run(self, action: Callable[[], None]) -> None:
         """Do something in this process's turn."""
 
 

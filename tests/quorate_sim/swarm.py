@@ -30,6 +30,7 @@ class Swarm(msgspec.Struct, frozen=True):
     crashes: float
     freezes: float
     cuts: float
+    cut_styles: tuple[str, ...]
     breaks: float
     wipes: float
     disk_full: float
@@ -67,7 +68,12 @@ def draw(seed: int) -> Swarm:
         log_bytes_max=r.choice((0, 1 << 20)),
         transfer_chunk_bytes=r.choice((100, 1000, 100_000)),
     )
-    return Swarm(
+    # One seed in six is about isolation alone: who is cut off must stop in time, by lease.
+    isolation = r.random() < 1 / 6
+    if isolation:
+        agents = replicas = 3
+        settings = msgspec.structs.replace(settings, failure_detection_ms=800)
+    swarm = Swarm(
         agents=agents,
         spares=0,
         partitions=r.choice((1, 2, 4)),
@@ -88,6 +94,7 @@ def draw(seed: int) -> Swarm:
         crashes=some(0.7, 0.05, 0.6),
         freezes=some(0.4, 0.05, 0.3),
         cuts=some(0.6, 0.1, 0.7),
+        cut_styles=("one way", "pair", "alone", "halves", "nearly alone"),
         breaks=some(0.4, 0.1, 2.0),
         wipes=some(0.3, 0.1, 0.6),
         disk_full=some(0.15, 0.002, 0.02),
@@ -98,3 +105,13 @@ def draw(seed: int) -> Swarm:
         metastore_trouble=some(0.4, 0.02, 0.2),
         settings=settings,
     )
+    if isolation:
+        swarm = msgspec.structs.replace(
+            swarm,
+            cuts=1.0,
+            cut_styles=("nearly alone", "alone"),
+            clients=5,
+            breaks=0.0,
+            crashes=0.0,
+        )
+    return swarm

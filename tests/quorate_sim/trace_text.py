@@ -62,4 +62,5 @@ def message_text(message: Message) -> str:
             )
         case SnapshotChunk():
             return f"SnapshotChunk p{message.partition} {message.after!r}..{message.next!r}"
-    return str(message)
+        case _:
+            return str(message)
