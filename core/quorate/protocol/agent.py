@@ -175,8 +175,11 @@ class AgentCore:
         return True
 
     def receive(self, node: str, message: Message, now: Now) -> None:
-        """One message of another agent, over a link for which `peer_up` was true."""
-        if not self.registered:
+        """One message of another agent, over a link for which `peer_up` was true.
+
+        Of one that no master has registered nothing is believed.
+        """
+        if not self.registered or node not in self.members:
             return  # it is asked again when it did not get an answer
         if isinstance(message, Heartbeat):
             self._sends.append((node, self.leases.answer(node, message, now)))
