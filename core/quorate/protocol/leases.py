@@ -10,6 +10,9 @@ from quorate.facts.time import Now
 from quorate.protocol.messages import Heartbeat, HeartbeatAck
 from quorate.protocol.settings import ProtocolSettings
 
+ASKED_MAX = 32
+"""Heartbeats to one agent whose answers still count: later than that a lease is over anyway."""
+
 
 class Leases:
     """Both sides of the leases of one agent, all zones together.  Boot milliseconds throughout."""
@@ -19,6 +22,7 @@ class Leases:
         self._started_ms = started_ms
         self._granted_until: dict[str, int] = {}
         self._held_until: dict[str, int] = {}
+        self._asked: dict[str, list[int]] = {}
         self._exceptions: dict[str, dict[tuple[str, int], tuple[int, int]]] = {}
         self._sequence = incarnation << 32
         self._seen: dict[str, int] = {}
@@ -58,10 +62,18 @@ class Leases:
 
     def heartbeat(self, node: str, now: Now) -> Heartbeat:
         """Ask `node` for its lease."""
+        asked = self._asked.setdefault(node, [])
+        asked.append(now.boot_ms)
+        del asked[:-ASKED_MAX]
         return Heartbeat(now.boot_ms, self._seen.get(node, 0))
 
     def granted(self, node: str, ack: HeartbeatAck) -> None:
-        """Take in an answer; its exceptions are applied by the caller before leases are used."""
+        """Take in an answer; its exceptions are applied by the caller before leases are used.
+
+        One to a process before us gives no lease: its clock may have been another.
+        """
+        if ack.sent_ms not in self._asked.get(node, ()):
+            return
         until = ack.sent_ms + ack.lease_ms - self._settings.lease_margin_ms
         if until > self._held_until.get(node, 0):
             self._held_until[node] = until
