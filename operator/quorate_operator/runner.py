@@ -17,7 +17,7 @@ from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import check_row
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.master import Event, Master
+from quorate.protocol.master import STALL_MS, Event, Master
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
 from quorate.protocol.metastore import (
     Conflict,
@@ -94,6 +94,7 @@ class Runner(BaseHandler):
         self._peers: dict[str, Peer] = {}
         self._links: dict[str, Link] = {}
         self._heard_ms: dict[str, int] = {}
+        self._ticked_ms = 0
         self._refusals: dict[str, str] = {}
         self._zones: dict[str, ZoneRecord] = {}
         self._revisions: dict[Key, Revision] = {}
@@ -297,6 +298,10 @@ class Runner(BaseHandler):
 
     def _tick(self) -> None:
         now = self._clock.now()
+        if now.boot_ms - self._ticked_ms > STALL_MS:
+            # It was this process that did not run: what the agents said is still unread.
+            self._heard_ms = dict.fromkeys(self._heard_ms, now.boot_ms)
+        self._ticked_ms = now.boot_ms
         for node, link in list(self._links.items()):
             silent_ms = now.boot_ms - self._heard_ms[node]
             if silent_ms > 2 * self._settings.failure_detection_ms:

@@ -43,6 +43,7 @@ from quorate.protocol.status import ClusterStatus, NodeStatus
 from quorate.protocol.zone_master import ZoneMaster
 
 PING_MS = 500
+STALL_MS = 1000
 
 
 class Event(NamedTuple):
@@ -72,6 +73,7 @@ class Master:
         self.agents: dict[str, Agent] = {}
         self.zones: dict[str, ZoneMaster] = {}
         self.started_ms = now.boot_ms
+        self._judged_ms = now.boot_ms
         self.next_deadline_ms = now.boot_ms
         self._sends: list[tuple[str, Message]] = []
         self._events: list[Event] = []
@@ -162,6 +164,10 @@ class Master:
     def _judge(self, now: Now) -> None:
         """Who has been silent for too long; who is back."""
         silence = self.settings.failure_detection_ms
+        if now.boot_ms - self._judged_ms > STALL_MS:
+            # It was this process that did not run: what the agents said meanwhile is still unread.
+            self.started_ms = now.boot_ms
+        self._judged_ms = now.boot_ms
         for node in sorted(self.agents):
             agent = self.agents[node]
             if agent.record is None:

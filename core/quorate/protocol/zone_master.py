@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 FULL_PASS_MS = 500
 RESEND_MS = 1000
 BACKOFF_MS_MAX = 30_000
+STARTS_LOOKED_AT_PER_MS = 50
 
 
 class ZoneMaster:
@@ -62,6 +63,10 @@ class ZoneMaster:
         self._signature: object = None
         self._unplanned = True
         self._off_target: list[int] = []
+        self._steps: dict[int, tuple[PartitionRow, PlannedMigration | None]] = {}
+        self._started_ms = -(1 << 40)
+        self._start_due = False
+        self._all_placed = False
         self._backoff: dict[int, tuple[int, int]] = {}
         self._unacked: dict[str, dict[int, int]] = {}
         self._resent_ms = 0
@@ -105,6 +110,7 @@ class ZoneMaster:
 
     def topology_changed(self) -> None:
         """Somebody came, left or is leaving: look at every partition again."""
+        self._steps.clear()
         self._pass_ms = -(1 << 40)
 
     # --- what agents say -------------------------------------------------------------------------
@@ -218,7 +224,7 @@ class ZoneMaster:
             return
         if not self._stored:
             return
-        if len(self.parts) < self.record.partitions:
+        if not self._all_placed:
             self._place_first(now)
         if not self.parts:
             return
@@ -234,7 +240,12 @@ class ZoneMaster:
         for partition in partitions:
             if not self._is_busy(partition):
                 self._decide_part(partition, now)
-        if whole or partitions:
+        self._start_due = self._start_due or whole or bool(partitions)
+        # The longer the queue, the rarer it is gone through: losing a node of a large zone touches
+        # hundreds of shards, and each write of one of them comes by here.
+        pause_ms = len(self._off_target) // STARTS_LOOKED_AT_PER_MS
+        if self._start_due and now.boot_ms - self._started_ms >= pause_ms:
+            self._start_due, self._started_ms = False, now.boot_ms
             self._start_migrations(now)
 
     def _is_busy(self, partition: int) -> bool:
@@ -262,6 +273,7 @@ class ZoneMaster:
             p for p in range(self.record.partitions) if p not in self.parts and not self._is_busy(p)
         ]
         if not missing:
+            self._all_placed = True
             return
         data_nodes = self._data_nodes(now)
         online = [node for node in data_nodes if node.online]
@@ -332,6 +344,7 @@ class ZoneMaster:
             placed_voters(self.parts[p].row.replicas, self.parts[p].row.voter_nodes)
             for p in sorted(self.parts)
         ]
+        self._steps.clear()
         self._target = distribute_partitions(current, nodes, self.record.replicas)
         self._off_target = sorted(self.parts)
 
@@ -362,6 +375,13 @@ class ZoneMaster:
             return None  # a lost voter stays one until the node that is to replace it is there
         return steps[0]
 
+    def _planned_step(self, row: PartitionRow) -> PlannedMigration | None:
+        """`_next_step`, computed once for a row, a target and a topology."""
+        known = self._steps.get(row.partition)
+        if known is None or known[0] is not row:
+            known = self._steps[row.partition] = (row, self._next_step(row))
+        return known[1]
+
     def _start_migrations(self, now: Now) -> None:
         if self._target is None or not self._off_target:
             return
@@ -378,7 +398,7 @@ class ZoneMaster:
             if self._is_busy(partition) or part.row.active is not None or not part.activated:
                 left.append(partition)
                 continue
-            step = self._next_step(part.row)
+            step = self._planned_step(part.row)
             if step is None:
                 if any(part.row.replicas[i] is None for i in range(len(part.row.replicas))):
                     left.append(partition)  # somebody is waited for
@@ -449,6 +469,7 @@ class ZoneMaster:
 
     def rows_reloaded(self, key: ShardKey, rows: tuple[PartitionRow, ...], now: Now) -> None:
         """Another wrote, or the outcome was unknown: what is stored is the truth."""
+        self._all_placed = False
         changed = self._writing.pop(key.shard, {})
         self._take_changed(rows, changed, now)
 
