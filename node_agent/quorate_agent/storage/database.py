@@ -12,7 +12,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,7 @@ from rocksdict import (
     ReadOptions,
     WriteBatch,
     WriteBufferManager,
+    WriteOptions,
 )
 
 from quorate.protocol.storage import StorageFull
@@ -43,11 +44,23 @@ WRITE_BUFFER_BYTES: Final = 16 << 20
 ALL_WRITE_BUFFERS_BYTES: Final = 64 << 20
 BLOCK_CACHE_BYTES: Final = 96 << 20
 PROBE_SECONDS: Final = 0.5
+STALL_POLL_SECONDS: Final = 0.005
+_STALLED: Final = "Write stall"
 _NO_ROOM: Final = ("No space left", "Disk quota exceeded", "File too large")
 _WAY_OUT: Final = (
     "Way out: move the agent's whole data folder away (not this zone alone: what the node promised"
     " would be forgotten unnoticed) and start with an empty one; the other owners refill it"
 )
+
+
+def _at_once() -> WriteOptions:
+    options = WriteOptions()
+    options.no_slowdown = True
+    return options
+
+
+_AT_ONCE: Final = _at_once()
+_MAY_WAIT: Final = WriteOptions()
 
 
 @cache
@@ -146,19 +159,45 @@ class Database:
         except Exception as error:
             raise self._broken("read", error) from error
 
-    def write(self, batch: WriteBatch) -> None:
-        """Write a batch, unsynced.  StorageFull: it is not in the database."""
+    def write(self, batch: Callable[[], WriteBatch]) -> None:
+        """Write a batch, unsynced.  StorageFull: it is not in the database.
+
+        `batch` makes it, anew for each attempt.
+        """
         if self._no_room.is_set() and not self._reopen():
             raise StorageFull(self._no_room_text)
-        try:
-            self._db.write(batch)
-        except Exception as error:
-            if not _is_no_room(error):
-                raise self._broken("write", error) from error
-            self._no_room_text = f"{self._path}: {error}"
-            self._probed = float("-inf")
-            self._no_room.set()
-            raise StorageFull(self._no_room_text) from error
+        waits = False
+        while True:
+            try:
+                self._db.write(batch(), _MAY_WAIT if waits else _AT_ONCE)
+            except Exception as error:
+                if not waits and _STALLED in str(error):
+                    waits = self._wait_for_flush(error)
+                    continue
+                if not _is_no_room(error):
+                    raise self._broken("write", error) from error
+                raise self._without_room(error) from error
+            else:
+                return
+
+    def _wait_for_flush(self, error: Exception) -> bool:
+        """The engine wants to make us wait: whether it may, else wait a moment here.
+
+        It would wait with the GIL, and for ever if its flush finds no room: then it is full.
+        """
+        if not self._db.property_int_value("rocksdb.is-write-stopped"):
+            return True  # it only slows us down
+        failed = self._db.property_int_value("rocksdb.background-errors")
+        if failed or self._free_bytes() <= self._reserve_bytes:
+            raise self._without_room(error) from error
+        time.sleep(STALL_POLL_SECONDS)
+        return False
+
+    def _without_room(self, error: Exception) -> StorageFull:
+        self._no_room_text = f"{self._path}: {error}"
+        self._probed = float("-inf")
+        self._no_room.set()
+        return StorageFull(self._no_room_text)
 
     def sync(self) -> None:
         """Make every batch durable that was written before the call."""

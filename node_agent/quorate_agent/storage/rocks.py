@@ -432,6 +432,15 @@ class RocksStorage:
         """Write the turn's batch (unsynced).  StorageFull: nothing was written; it is gone."""
         if not (self.touched_spaces or self.touched_logs or self._records):
             return
+        try:
+            self.database.write(self._batch)
+        except StorageFull:
+            self._end_turn(committed=False)
+            raise
+        self._end_turn(committed=True)
+
+    def _batch(self) -> WriteBatch:
+        """What the turn wrote; the engine consumes it."""
         batch = WriteBatch(raw_mode=True)
         for space in self.touched_spaces:
             space.write_to(batch)
@@ -442,12 +451,7 @@ class RocksStorage:
                 batch.delete(b"c" + name)
             else:
                 batch.put(b"c" + name, data)
-        try:
-            self.database.write(batch)
-        except StorageFull:
-            self._end_turn(committed=False)
-            raise
-        self._end_turn(committed=True)
+        return batch
 
     def sync(self) -> None:
         """Make every committed batch durable.  From any thread; blocks."""
