@@ -73,7 +73,8 @@ class Cluster:
                 self.define_agent().start(wait=False)
             for process in self.processes:
                 process.wait_listening()
-            self.declare()
+            if self.agents:
+                self.declare()
         except BaseException:
             self.stop()
             raise

@@ -1,0 +1,144 @@
+"""Bytes that no honest client or peer sends: random, and valid ones with something changed."""
+
+import random
+from collections.abc import Sequence
+
+import msgspec
+
+from quorate.facts.lineage import Lineage
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.topology import Holder, Voter
+from quorate.protocol import messages as m
+from quorate.wire.frames import encode_frame
+
+_WORDS: Sequence[Sequence[bytes]] = (
+    (b"SET", b"key", b"value"),
+    (b"GET", b"key"),
+    (b"SET", b"key", b"value", b"PX", b"100", b"NX", b"GET"),
+    (b"MSET", b"{t}a", b"1", b"{t}b", b"2"),
+    (b"INCRBY", b"counter", b"-1"),
+    (b"HELLO", b"3"),
+    (b"CLUSTER", b"SLOTS"),
+    (b"CLIENT", b"SETINFO", b"LIB-NAME", b"x"),
+    (b"SCAN", b"0", b"MATCH", b"*", b"COUNT", b"10"),
+    (b"WAIT", b"1", b"10"),
+    (b"COMMAND", b"DOCS", b"get"),
+    (b"EXPIRE", b"key", b"10", b"GT"),
+)
+_NASTY = (
+    b"*-1\r\n",
+    b"*0\r\n",
+    b"*1048577\r\n",
+    b"*1000000\r\n",
+    b"*1\r\n$-1\r\n",
+    b"*1\r\n$67108865\r\n",
+    b"*1\r\n$99999999999999999999\r\n",
+    b"*1\r\n:1\r\n",
+    b"*1\r\n*1\r\n*1\r\n*1\r\n$4\r\nPING\r\n",
+    b"*" + b"9" * 40 + b"\r\n",
+    b"$5\r\nhello\r\n",
+    b"%1\r\n+a\r\n+b\r\n",
+    b"\r\n\r\n\r\n",
+    b'SET key "unbalanced\r\n',
+    b"A" * 70_000,
+    b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$60000000\r\nshort",
+    b"GET / HTTP/1.1\r\nHost: here\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+)
+
+
+def client_bytes(chance: random.Random) -> bytes:
+    """What one bad client sends."""
+    kind = chance.random()
+    if kind < 0.2:
+        return chance.randbytes(chance.randrange(1, 400))
+    if kind < 0.3:
+        return chance.choice(_NASTY)
+    commands = b"".join(
+        _command(chance.choice(_WORDS)) for _ in range(chance.choice((1, 1, 2, 5, 40)))
+    )
+    return _mutated(commands, chance)
+
+
+def peer_bytes(chance: random.Random, hello: m.Hello, zones: Sequence[str]) -> bytes:
+    """What one bad peer sends; mostly after a greeting that is to be believed."""
+    kind = chance.random()
+    if kind < 0.15:
+        return chance.randbytes(chance.randrange(1, 400))
+    greeting = encode_frame(hello)
+    if kind < 0.3:
+        return _mutated(greeting, chance)
+    if kind < 0.35:
+        return greeting + chance.randrange(1 << 32).to_bytes(4, "big") + chance.randbytes(64)
+    frames = b"".join(encode_frame(each) for each in _messages(chance, chance.choice(zones)))
+    return greeting + (frames if kind < 0.5 else _mutated(frames, chance))
+
+
+def _command(words: Sequence[bytes]) -> bytes:
+    parts = [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
+    return b"*%d\r\n" % len(words) + b"".join(parts)
+
+
+def _mutated(data: bytes, chance: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(chance.choice((1, 1, 2, 8))):
+        at = chance.randrange(len(changed) + 1)
+        how = chance.random()
+        if how < 0.4 and at < len(changed):
+            changed[at] = chance.randrange(256)
+        elif how < 0.6:
+            changed[at:at] = chance.randbytes(chance.randrange(1, 9))
+        elif how < 0.8:
+            del changed[at : at + chance.randrange(1, 9)]
+        else:
+            del changed[at:]
+    return bytes(changed)
+
+
+def _messages(chance: random.Random, zone: str) -> list[m.Message]:
+    """Valid messages with numbers from everywhere."""
+
+    def number() -> int:
+        top = chance.choice((1, 15, 16, 255, 1 << 31, (1 << 63) - 1))
+        return chance.choice((-1, 1)) * chance.randrange(top + 1)
+
+    def data() -> bytes:
+        return chance.randbytes(chance.randrange(20))
+
+    holder = Holder("ghost", "store", 1)
+    lineage = Lineage()
+    row = PartitionRow(number(), number(), number(), holder, ("ghost",), (Voter("ghost", "s"),))
+    partition, term = chance.choice((0, 1, number())), number()
+    update = msgspec.Raw(
+        msgspec.msgpack.encode(m.Update(number(), term, ((data(), data(), number()),)))
+    )
+    ranges = ((number(), number()), (1, (1 << 63) - 1))
+    rows = ((data(), number(), number(), number(), data()),)
+    everything: list[m.Message] = [
+        m.Fence(zone, partition, term, holder),
+        m.FenceAck(zone, partition, term, "s", lineage, number(), ((term, ranges),), 1, True),
+        m.FenceRefused(zone, partition, term, number()),
+        m.Sync(zone, partition, term, lineage, number(), ("ghost", "agent-1")),
+        m.Append(zone, (m.Batch(partition, term, number(), number(), number(), (update,)),)),
+        m.Append(zone, (m.Batch(partition, term, 1, 1, 1, (msgspec.Raw(data() or b"x"),)),)),
+        m.Acks(zone, ((partition, term, number()),)),
+        m.Rejected(zone, partition, term, number()),
+        m.FetchUpdates(zone, partition, term, ranges),
+        m.Updates(zone, partition, term, (update,), number()),
+        m.FetchKeys(zone, partition, term, (data(),)),
+        m.KeyRows(zone, partition, term, number(), rows),
+        m.FetchSnapshot(zone, partition, term, data(), number()),
+        m.SnapshotChunk(zone, partition, term, None, data(), 1, 0, rows, number()),
+        m.Unavailable(zone, partition, term),
+        m.Heartbeat(number(), number()),
+        m.HeartbeatAck(number(), number(), number(), ((zone, partition, term),)),
+        m.AskCopies("z"),
+        m.AskRows("z", partition, data(), number()),
+        m.Damage("z", data(), data()),
+        m.MasterPing(number(), number()),
+        m.ZoneGone(number(), zone),
+        m.PreparedRow(number(), zone, "id", row),
+        m.Freeze(number(), zone, partition, "id", term),
+        m.Inventory(zone, ()),
+    ]
+    return [chance.choice(everything) for _ in range(chance.randrange(1, 6))]
