@@ -87,13 +87,19 @@ class Fill:
         self._full_done = False
         self.undo: set[bytes] = set()
         self.undo_rows: dict[bytes, Row | None] = {}
-        prefix = self._agreed()
-        if copy.lwm > prefix:
-            touched = copy.touched_keys(prefix + 1, copy.lwm)
-            if touched is None:
-                self._go_full(FullReason.DIVERGENT)
-            else:
-                self.undo = touched
+        self._note_undone()
+
+    def _note_undone(self) -> None:
+        """Which keys own divergent updates touched.  Looked at again whenever updates came: one
+        that closes a gap also lets those held behind it be applied, divergent or not."""
+        copy, prefix = self.copy, self._agreed()
+        if self.is_full or copy.lwm <= prefix:
+            return
+        touched = copy.touched_keys(prefix + 1, copy.lwm)
+        if touched is None:
+            self._go_full(FullReason.DIVERGENT)
+        else:
+            self.undo |= touched
 
     @property
     def is_full(self) -> bool:
@@ -178,6 +184,7 @@ class Fill:
         if answer.updates:
             self.answered()
             self.bytes_done += sum(len(bytes(raw)) for raw in answer.updates)
+        self._note_undone()
         missing = self.missing()
         if answer.reaches_from == TOO_MUCH:
             self._go_full(FullReason.TOO_MUCH)
@@ -196,6 +203,8 @@ class Fill:
         """One piece of the snapshot; late or repeated pieces are ignored."""
         if self._space is None or self._full_done or chunk.after != self._after:
             return
+        if chunk.lwm < self._chunk_floor:
+            return  # asked for before the copying began again: older than its first piece
         self.answered()
         if self._chunk_floor < 0:
             self._chunk_floor = chunk.lwm
