@@ -40,8 +40,9 @@ JOINT_LAG_MAX = 1000
 def step(replicas: Replicas, role: Primary, now: Now) -> None:
     """Do everything the role can do now."""
     _fence(replicas, role, now)
-    if role.stage is Stage.FENCING and role.has_majority_promised():
-        role.stage = Stage.GATHERING
+    if role.stage <= Stage.GATHERING:
+        # Again and again: a voter whose new process has still to answer takes its report with it.
+        role.stage = Stage.GATHERING if role.has_majority_promised() else Stage.FENCING
     if role.stage is Stage.GATHERING:
         _gather(replicas, role, now)
     if not role.persisted:
@@ -85,7 +86,10 @@ def _fence(replicas: Replicas, role: Primary, now: Now) -> None:
 
 
 def _gather(replicas: Replicas, role: Primary, now: Now) -> None:
-    plan = role.plan = role.gather()
+    before, plan = role.plan, role.gather()
+    if before is not None and before.lineage.last_term != plan.lineage.last_term:
+        role.fetched_rows.clear()  # rows of a history that is not the chosen one any more
+    role.plan = plan
     copy = role.copy
     if plan.undo is None or role.blocked:
         message = ActivationBlocked(replicas.uid, copy.partition, role.term, plan.supplier)
@@ -103,6 +107,7 @@ def _gather(replicas: Replicas, role: Primary, now: Now) -> None:
         return
     role.adopt_own(plan)
     role.stage = Stage.ADOPTING
+    replicas.give_up(role.take_undone(plan.prefix))
     replicas.touch(copy)
     replicas.adopting.append(role)
 
@@ -118,9 +123,9 @@ def updates_came(replicas: Replicas, role: Primary, node: str, reaches_from: int
     step(replicas, role, replicas.now)
 
 
-def keys_came(replicas: Replicas, role: Primary, answer: KeyRows) -> None:
+def keys_came(replicas: Replicas, role: Primary, node: str, answer: KeyRows) -> None:
     """Rows that replace what our own divergent updates touched."""
-    if role.stage is not Stage.GATHERING:
+    if role.stage is not Stage.GATHERING or role.plan is None or node != role.plan.supplier:
         return
     for key, counter, term, expires_at, value in answer.rows:
         role.fetched_rows[key] = Row(counter, term, expires_at, value) if counter else None

@@ -137,7 +137,10 @@ class Copy:
         all there was applied in the batch that logged it.
         """
         promise = self.storage.record_get(promise_name(self.partition))
-        if promise is not None:
+        if promise is None:
+            self.promise_term, self.promise_holder = 0, None
+            self.version, self.generation = 0, 0
+        else:
             kept = _decode_promise(promise)
             self.promise_term, self.promise_holder = kept.term, kept.holder
             self.version, self.generation = kept.version, kept.generation

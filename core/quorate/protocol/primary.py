@@ -219,6 +219,15 @@ class Primary:
         """Whether an answer about `key` must wait (with a Waiter): its row may yet be lost."""
         return key in self.pending or self.flushed > self.acked
 
+    def take_undone(self, prefix: int) -> list[Waiter]:
+        """Waiters carried over from an earlier term whose updates above `prefix` another term has
+        replaced meanwhile, or that saw such an update: nobody may be told that they happened."""
+        undone = [waiter for waiter in self.waiters if waiter.counter > prefix]
+        if undone:
+            self.waiters = deque(w for w in self.waiters if w.counter <= prefix)
+            self.pending = {key: at for key, at in self.pending.items() if at <= prefix}
+        return undone
+
     def advance(self) -> list[Waiter]:
         """Recount acknowledgements; the waiters that may be answered, in counter order."""
         acked = self.acknowledged()

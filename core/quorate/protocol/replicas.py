@@ -114,6 +114,8 @@ class Replicas:
         self.incarnations: dict[str, int] = {}
         self.dirty: dict[int, Primary] = {}
         self.announcements: dict[str, list[Batch]] = {}
+        self.refused_rows: dict[int, PartitionRow] = {}
+        self._refused_ms = 0
         self.touched: dict[int, Copy] = {}
         self.adopting: list[Primary] = []
         self.ack_due: dict[int, tuple[str, Copy, int]] = {}
@@ -248,11 +250,15 @@ class Replicas:
             del self.roles[partition]
             self.primaries[partition] = None
         self.dirty.pop(partition, None)
-        for waiter in role.waiters:
-            (self.finished.unknown if waiter.keys else self.finished.again).append(waiter)
+        self.give_up(role.waiters)
         role.waiters.clear()
         role.pending.clear()
         role.serving_until = 0
+
+    def give_up(self, waiters: Iterable[Waiter]) -> None:
+        """Nobody knows whether these writes will last; reads that saw them are tried again."""
+        for waiter in waiters:
+            (self.finished.unknown if waiter.keys else self.finished.again).append(waiter)
 
     def _promise_moved(self, copy: Copy, earlier: Holder | None, holder: Holder) -> None:
         if earlier is None or earlier.node == holder.node:
@@ -298,7 +304,7 @@ class Replicas:
             case Updates():
                 self._take_updates(node, message)
             case KeyRows():
-                self._take_keys(message)
+                self._take_keys(node, message)
             case SnapshotChunk():
                 fill = self.fills.get(message.partition)
                 if fill is not None and fill.term == message.term:
@@ -475,14 +481,14 @@ class Replicas:
         elif role is not None:
             activation.updates_came(self, role, node, answer.reaches_from)
 
-    def _take_keys(self, answer: KeyRows) -> None:
+    def _take_keys(self, node: str, answer: KeyRows) -> None:
         fill = self.fills.get(answer.partition)
         role = self.roles.get(answer.partition)
         if fill is not None and fill.term == answer.term:
             fill.take_keys(answer)
             self._step_fill(fill)
         elif role is not None and role.term == answer.term:
-            activation.keys_came(self, role, answer)
+            activation.keys_came(self, role, node, answer)
 
     def _prepare(self, message: PreparedRow) -> None:
         row = message.row
@@ -524,12 +530,17 @@ class Replicas:
         """`node` has promised this partition to another holder, in a higher term."""
         role = self.roles.get(partition)
         if role is not None and role.term < term and node in role.peers:
-            role.peers[node].promised = False
-            role.peers[node].adopted = False
+            # For good, and said only until we have confirmed it: a FenceAck that was held up by a
+            # slow disk must not make that voter's lease count again.
+            self.end_role(role)
 
     def tick(self, now: Now) -> None:
         """Everything that is due by time: retries, repairs, expiry, log bounds."""
         self.now = now
+        if self.refused_rows and now.boot_ms - self._refused_ms >= self.settings.retry_ms:
+            self._refused_ms = now.boot_ms
+            rows, self.refused_rows = list(self.refused_rows.values()), {}
+            self.set_rows(rows, now)
         self.upkeep.tick(now)
         for role in list(self.roles.values()):
             activation.tick(self, role, now)
@@ -565,7 +576,8 @@ class Replicas:
             self.out.at_once,
             self.out.after_sync,
             [(copy, copy.last_term, copy.lwm) for copy in self.touched.values()],
-            list(self.ack_due.values()),
+            # Of copies that have adopted by now: what adopts later is durable only with its turn.
+            [due for due in self.ack_due.values() if due[1].last_term == due[2]],
             self.adopting,
             self.wrote,
         )
@@ -600,12 +612,26 @@ class Replicas:
     def _refuse_turn(self) -> None:
         """The batch was not written: go back to what the storage holds."""
         for copy in self.touched.values():
-            lwm = copy.lwm
+            lwm, durable_lwm = copy.lwm, copy.durable_lwm
             copy.recover()
+            copy.durable_lwm = min(durable_lwm, copy.lwm)  # earlier turns may still be synced
+            row = self.table[copy.partition]
+            if (
+                row is not None
+                and row.version > copy.version
+                and (copy.present or self._names_me(row))
+            ):
+                self.refused_rows[copy.partition] = row
+                self.table[copy.partition] = copy.row
             role = self.roles.get(copy.partition)
             if role is None:
                 continue
+            if copy.promise_term != role.term:
+                self.end_role(role)  # it began in this turn: our own promise was not kept
+                continue
             role.turn = []
+            role.flushed = min(role.flushed, copy.lwm)
+            role.joint_hwm = min(role.joint_hwm, copy.lwm)
             while role.waiters and role.waiters[-1].counter > copy.lwm:
                 self.finished.refused.append(role.waiters.pop())
             role.pending = {k: c for k, c in role.pending.items() if c <= copy.lwm}
@@ -620,7 +646,10 @@ class Replicas:
         self.touched = {}
         self.ack_due = {}
         self.adopting = []
-        self.out.after_sync = []
+        # Not even what needs no sync: rows and updates of this turn, whose counters are given out
+        # again, may have been read for a transfer.  Whatever is lost is asked for again.
+        self.announcements = {}
+        self.out = Outbox()
 
     def synced(self, turn: Turn, now: Now) -> list[tuple[str, Message]]:
         """The turn's batch is durable: what may be claimed now."""
