@@ -153,8 +153,9 @@ def why_not_comparable(partition: int, copies: Sequence[CopySeen]) -> str | None
     indices = [copy.state.replica_index for copy in copies]
     if indices != list(range(len(copies))):
         return (
-            f"partition {partition}: the agents asked hold replica indices"
-            f" {', '.join(map(str, indices))}: an owner is missing, name every agent"
+            f"partition {partition}: of the agents asked, some own replica indices"
+            f" {', '.join(map(str, indices))} and none those between: an owner is away, or was not"
+            " named"
         )
     return None
 

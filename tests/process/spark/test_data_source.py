@@ -17,7 +17,8 @@ from quorate_spark_fixtures.scripted_zone import QUICK, PlainRowScan, ScriptedZo
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameReader, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.process]
+# Spark takes its time on a busy machine.
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.timeout(300)]
 
 # The first query of a session starts its Python workers, which takes long on a busy machine.
 PATIENT = Settings(2.0, 30.0, 0.3, 0.01, 64)

@@ -27,7 +27,8 @@ from quorate_spark.verdict import Outcome, Verdict
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.process]
+# Spark takes its time on a busy machine.
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.timeout(300)]
 
 PARTITIONS = 8
 KEY_COUNT = 400

@@ -66,21 +66,23 @@ class Model:
         self.copies = [ModelCopy(node) for node in NODES]
         self.updates: list[tuple[bytes | None, bytes | None]] = []
 
-    def step(self, draw: st.DrawFn) -> None:
+    def step(self, data: st.DataObject) -> None:
         """Something happens, or nothing."""
-        match draw(st.sampled_from(["nothing", "write", "arrive", "arrive", "purge"])):
+        match data.draw(st.sampled_from(["nothing", "write", "arrive", "arrive", "purge"])):
             case "write":
-                key = draw(st.sampled_from([*KEYS, None]))
-                value = draw(st.sampled_from([b"x", b"y", None])) if key else None
+                key = data.draw(st.sampled_from([*KEYS, None]))
+                value = data.draw(st.sampled_from([b"x", b"y", None])) if key else None
                 self.updates.append((key, value))
                 self.deliver(self.copies[0], len(self.updates))
             case "arrive":
-                copy = draw(st.sampled_from(self.copies[1:]))
+                copy = data.draw(st.sampled_from(self.copies[1:]))
                 missing = [c for c in range(1, len(self.updates) + 1) if c not in copy.held]
                 if missing:
-                    self.deliver(copy, draw(st.sampled_from(missing)))
+                    self.deliver(copy, data.draw(st.sampled_from(missing)))
             case "purge":
-                draw(st.sampled_from(self.copies)).purge(self.settled)
+                data.draw(st.sampled_from(self.copies)).purge(self.settled)
+            case _:
+                pass
 
     def deliver(self, copy: ModelCopy, counter: int) -> None:
         copy.apply(counter, *self.updates[counter - 1])
@@ -97,20 +99,20 @@ class Model:
     def baseline(self) -> Baseline:
         return Baseline(0, NODES, self.settled)
 
-    def read(self, draw: st.DrawFn, keys: tuple[bytes, ...]) -> dict[bytes, list[RowSeen]]:
+    def read(self, data: st.DataObject, keys: tuple[bytes, ...]) -> dict[bytes, list[RowSeen]]:
         """Every copy's row of every key, with something happening between any two of them."""
         seen: dict[bytes, list[RowSeen]] = {key: [] for key in keys}
         places = [(copy, key) for copy in self.copies for key in keys]
-        for copy, key in draw(st.permutations(places)):
+        for copy, key in data.draw(st.permutations(places)):
             seen[key] += copy.row(key)
-            self.step(draw)
+            self.step(data)
         return seen
 
 
-def validated(model: Model, draw: st.DrawFn) -> list[Candidate]:
+def validated(model: Model, data: st.DataObject) -> list[Candidate]:
     """The keys that a validation reports as differing, in its own steps."""
     tally = PartitionTally(model.baseline())
-    for key, rows in model.read(draw, KEYS).items():
+    for key, rows in model.read(data, KEYS).items():
         tally.count(key, rows, 100)
     known = len(model.updates)
     assert tally.settled + tally.unsettled + tally.differing == len(KEYS)
@@ -125,7 +127,7 @@ def validated(model: Model, draw: st.DrawFn) -> list[Candidate]:
     for candidate in candidates:
         later = model.baseline()
         assert later.settled_upto >= known
-        rows = model.read(draw, (candidate.key,))[candidate.key]
+        rows = model.read(data, (candidate.key,))[candidate.key]
         if judge_again(candidate, rows, later)[0] is Again.CONFIRMED:
             confirmed.append(candidate)
     return confirmed
@@ -135,16 +137,16 @@ def validated(model: Model, draw: st.DrawFn) -> list[Candidate]:
 def test_what_is_in_flight_is_never_called_damage(data: st.DataObject) -> None:
     model = Model()
     for _ in range(data.draw(st.integers(0, 12))):
-        model.step(data.draw)
+        model.step(data)
 
-    assert validated(model, data.draw) == []
+    assert validated(model, data) == []
 
 
 @given(st.data())
 def test_a_damaged_row_that_stays_is_always_found(data: st.DataObject) -> None:
     model = Model()
     for _ in range(data.draw(st.integers(0, 8))):
-        model.step(data.draw)
+        model.step(data)
     model.updates.append((b"k0", b"x"))
     model.deliver_all()
     copy = data.draw(st.sampled_from(model.copies))
@@ -158,11 +160,11 @@ def test_a_damaged_row_that_stays_is_always_found(data: st.DataObject) -> None:
             copy.rows[b"k0"] = (counter, None)
         case "older":
             copy.rows[b"k0"] = (counter - 1, b"x")
-        case "newer":
+        case _:
             copy.rows[b"k0"] = (10_000, b"x")
     before = len(model.updates)
 
-    found = validated(model, data.draw)
+    found = validated(model, data)
 
     # Unless it was overwritten, deleted or flushed meanwhile, which heals it.
     touched = any(key in (b"k0", None) for key, _ in model.updates[before:])
