@@ -198,7 +198,8 @@ class ZoneMaster:
     def rows_stored(self, node: str, message: RowsStored) -> None:
         """The agent has these rows durably (for a deleted zone: its data is gone)."""
         if self.record.deleting:
-            self._gone_acked.add(node)
+            if not message.versions:  # else it speaks of rows sent before
+                self._gone_acked.add(node)
             return
         waiting = self._unacked.get(node)
         if waiting:
