@@ -9,6 +9,8 @@ covers c (starts at or below it, or closed it) is not t's.
 
 import msgspec
 
+from quorate.facts.errors import InvariantError
+
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
     """Term `term` wrote the counters from `first` on and closed the listed ones as no-ops."""
@@ -75,7 +77,7 @@ class Lineage(msgspec.Struct, frozen=True, array_like=True):
     def appended(self, entry: Entry) -> "Lineage":
         """This lineage with one more, later, entry."""
         if entry.term <= self.last_term and self.entries:
-            raise ValueError(f"term {entry.term} is not above {self.last_term}")
+            raise InvariantError(f"term {entry.term} is not above {self.last_term}")
         return Lineage(self.base_term, self.base_counter, (*self.entries, entry))
 
     def folded(self, counter: int) -> "Lineage":

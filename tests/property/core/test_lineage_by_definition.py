@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quorate.facts.errors import InvariantError
 from quorate.facts.lineage import EMPTY_LINEAGE, Entry, Lineage
 
 TOP = 14
@@ -114,7 +115,7 @@ def test_folding_keeps_the_term_of_the_base_when_a_later_one_left_nothing() -> N
 def test_terms_only_rise() -> None:
     lineage = EMPTY_LINEAGE.appended(Entry(4, 1))
 
-    with pytest.raises(ValueError, match="term 4 is not above 4"):
+    with pytest.raises(InvariantError, match="term 4 is not above 4"):
         lineage.appended(Entry(4, 9))
 
 
