@@ -238,7 +238,10 @@ class Agent(BaseHandler):
         if hello is None:
             return
         if hello.role == "agent":
-            self.core.receive(hello.node, message, now())
+            member = self.core.members.get(hello.node)
+            # A namesake over another store must neither get its leases nor speak for it.
+            if member is not None and member.store == hello.store:
+                self.core.receive(hello.node, message, now())
         elif hello.role == "master":
             if isinstance(message, _FROM_MASTER):
                 if not self.core.receive_from_master(message, now()):
@@ -299,6 +302,13 @@ class Agent(BaseHandler):
             runtime.endpoint.settle()
 
     def _synced(self, uid: str, turn: Turn) -> None:
+        try:
+            self._say_durable(uid, turn)
+        except Exception as error:  # called by the loop, which would only log it and go on
+            _log.exception("the turn failed")
+            self._fail(f"{type(error).__name__}: {error}")
+
+    def _say_durable(self, uid: str, turn: Turn) -> None:
         self.metrics.syncs.inc()
         self._send(self.core.synced(uid, turn, now()))
         runtime = self._runtimes.get(uid)
