@@ -131,6 +131,8 @@ class Demo:
     def load_library(self) -> None:
         """Store every file, read every file."""
         self._pass_over_library("stored", self.library.store)
+        if self.library.repeated:
+            self._say(f"{self.library.repeated} commands had to be sent again")
         self._check_library()
 
     def _check_library(self) -> None:
@@ -149,12 +151,13 @@ class Demo:
             transient=True,
             disable=self._plain,
         ) as bar:
-            task = bar.add_task(what, total=self.library.bytes)
+            task = bar.add_task(what, total=self.library.byte_count)
             work(self.endpoints, lambda count: bar.advance(task, count))
         seconds = time.monotonic() - since
+        count = self.library.byte_count
         self._say(
-            f"{len(self.library.files)} files, {size(self.library.bytes)} {what} in {seconds:.1f} s"
-            f" ({size(int(self.library.bytes / seconds))}/s)"
+            f"{len(self.library.files)} files, {size(count)} {what} in {seconds:.1f} s"
+            f" ({size(int(count / seconds))}/s)"
         )
 
     # --- 4: a loss -------------------------------------------------------------------------------

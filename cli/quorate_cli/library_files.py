@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 from redis.asyncio.cluster import RedisCluster
 
-from quorate_cli.acknowledged_writes import redis_cluster
+from quorate_cli.acknowledged_writes import REFUSALS, ask, redis_cluster
 from quorate_cli.problem import Problem
 
 VALUE_BYTES_MAX = 64 * 1024 * 1024
 AT_ONCE = 16
 """Commands under way at a time: enough to keep every agent busy."""
+ATTEMPTS = 5
 BYTES_AT_ONCE = 16 * 1024 * 1024
 """Of values under way at a time: some files are large."""
 
@@ -52,14 +53,15 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 class Library:
     """Stores files and proves that they are there.  `digests[key]` is what was stored: files may
-    change on the disk meanwhile (a .pyc may be compiled anew)."""
+    change on the disk meanwhile (a .pyc may be compiled anew).  `repeated`: commands sent again."""
 
     def __init__(self, files: Sequence[LibraryFile]) -> None:
         self.files = files
         self.digests: dict[str, bytes] = {}
+        self.repeated = 0
 
     @property
-    def bytes(self) -> int:
+    def byte_count(self) -> int:
         """All of them together."""
         return sum(file.bytes for file in self.files)
 
@@ -69,7 +71,7 @@ class Library:
         async def store_one(client: RedisCluster, file: LibraryFile) -> None:
             data = file.path.read_bytes()
             self.digests[file.key] = hashlib.sha256(data).digest()
-            await client.set(file.key, data)
+            await self._ask(client, "SET", file.key, data)
             progress(file.bytes)
 
         asyncio.run(self._each(endpoints, store_one))
@@ -79,7 +81,7 @@ class Library:
         wrong: list[str] = []
 
         async def check_one(client: RedisCluster, file: LibraryFile) -> None:
-            found = await client.get(file.key)
+            found = await self._ask(client, "GET", file.key)
             if not isinstance(found, bytes):
                 wrong.append(f"{file.key} is not there")
             elif hashlib.sha256(found).digest() != self.digests[file.key]:
@@ -89,6 +91,17 @@ class Library:
         asyncio.run(self._each(endpoints, check_one))
         if wrong:
             raise Problem(f"{len(wrong)} of {len(self.files)} files are wrong: {sorted(wrong)[0]}")
+
+    async def _ask(self, client: RedisCluster, *command: str | bytes) -> object:
+        """One command, sent again when nobody knows what became of it: here it does no harm."""
+        for attempt in range(ATTEMPTS):
+            try:
+                return await ask(client, *command)
+            except REFUSALS as error:
+                self.repeated += 1
+                if attempt == ATTEMPTS - 1:
+                    raise Problem(f"{command[0]!s} {command[1]!s}: {error}") from error
+        raise AssertionError
 
     async def _each(
         self,
