@@ -29,6 +29,8 @@ from quorate.protocol.storage import Row, Space
 from quorate.protocol.supply import TOO_MUCH
 
 RANGES_PER_ASK = 200
+PATIENCE_MS_MAX = 8_000
+"""How long an answer is waited for at most: a supplier that is gone ends the term anyway."""
 
 
 class FullReason(enum.StrEnum):
@@ -50,6 +52,7 @@ class Fill:
         "_full_done",
         "_need",
         "_need_first",
+        "_patience_ms",
         "_settings",
         "_space",
         "bytes_done",
@@ -74,6 +77,7 @@ class Fill:
         self.supplier = supplier
         self._settings = settings
         self._asked_ms = -(1 << 40)
+        self._patience_ms = settings.retry_ms
         self._need = need
         self._need_first = need
         self.full_reason = ""
@@ -163,8 +167,12 @@ class Fill:
 
     def ask(self, zone: str, now_ms: int) -> list[tuple[str, Message]]:
         """What to ask next; nothing while an answer is awaited."""
-        if now_ms - self._asked_ms < self._settings.retry_ms or self.is_complete():
+        if now_ms - self._asked_ms < self._patience_ms or self.is_complete():
             return []
+        if self._asked_ms >= 0:
+            # A row may be so large that it is still on its way: asked for at a steady pace it would
+            # be sent again and again, and arrive later each time.
+            self._patience_ms = min(2 * self._patience_ms, PATIENCE_MS_MAX)
         self._asked_ms = now_ms
         partition, size = self.copy.partition, self._settings.transfer_chunk_bytes
         if self.is_full and not self._full_done:
@@ -178,6 +186,7 @@ class Fill:
     def answered(self) -> None:
         """An answer came: the next question may go out at once."""
         self._asked_ms = -(1 << 40)
+        self._patience_ms = self._settings.retry_ms
 
     def take_updates(self, answer: Updates) -> None:
         """Updates were held already; see whether the supplier's log reaches far enough."""
