@@ -30,6 +30,7 @@ from quorate.protocol.messages import (
     FetchSnapshot,
     FetchUpdates,
     Freeze,
+    Inventory,
     KeyRows,
     Message,
     Prepared,
@@ -648,8 +649,11 @@ class Replicas:
         self.adopting = []
         # Not even what needs no sync: rows and updates of this turn, whose counters are given out
         # again, may have been read for a transfer.  Whatever is lost is asked for again.
+        asked = any(isinstance(message, Inventory) for _, message in self.out.after_sync)
         self.announcements = {}
         self.out = Outbox()
+        if asked:  # but this the master asks for once only
+            self.out.send_durable(MASTER, Inventory(self.uid, self.inventory(), last=False))
 
     def synced(self, turn: Turn, now: Now) -> list[tuple[str, Message]]:
         """The turn's batch is durable: what may be claimed now."""

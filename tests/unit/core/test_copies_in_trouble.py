@@ -20,6 +20,7 @@ from quorate.protocol.messages import (
     FetchSnapshot,
     FetchUpdates,
     HeartbeatAck,
+    Inventory,
     KeyRows,
     Message,
     SnapshotChunk,
@@ -246,6 +247,15 @@ def test_a_refused_turn_leaves_no_promise_and_no_role_behind() -> None:
     agent.wait(600)  # the row is taken once there is room
     assert copy.promise_term == 3
     assert agent.replicas.roles[0].term == 3
+
+
+def test_a_refused_turn_still_tells_the_master_what_is_there() -> None:
+    agent = Agent("a")
+    replicas = agent.replicas
+    replicas.set_rows([_row(3, "a")], agent.now)
+    replicas.out.send_durable("", Inventory("uid-1", replicas.inventory(), last=False))
+    agent.storage.refuse = True
+    assert agent.end() == [("", Inventory("uid-1", (), last=False))]
 
 
 def test_nothing_of_a_refused_turn_is_supplied_to_others() -> None:
