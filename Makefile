@@ -44,7 +44,7 @@ control-plane: setup ## find or build etcd, kube-apiserver, kube-controller-mana
 	PYTHONPATH=tests $(PY) -m quorate_control_plane
 
 bench: setup ## measure beside redis-server; figures go to docs/benchmarks.md
-	$(PY) benchmarks/run.py
+	PYTHONPATH=tests $(PY) benchmarks/run.py $(BENCH)
 
 UV_COMPILE = $(VENV)/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
   --no-annotate --custom-compile-command "make constraints"

@@ -1,0 +1,37 @@
+"""One stock Redis Cluster client that writes and reads by turns until its input closes."""
+
+import json
+import sys
+import threading
+import time
+
+from redis.cluster import ClusterNode, RedisCluster
+
+KEYS = 1000
+VALUE = b"v" * 100
+
+
+def main() -> None:
+    nodes = [ClusterNode(host, port) for host, port in json.loads(sys.argv[1])]
+    client = RedisCluster(startup_nodes=nodes, socket_timeout=8)
+    stop = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
+    for number in range(KEYS):
+        client.set(f"loop:{number}", VALUE)
+    print("runs", flush=True)
+    took: list[tuple[float, float]] = []
+    number = 0
+    while not stop.is_set():
+        number += 1
+        began = time.monotonic()
+        if number % 2:
+            client.set(f"loop:{number % KEYS}", VALUE)
+        else:
+            client.get(f"loop:{number % KEYS}")
+        ended = time.monotonic()
+        took.append((ended, (ended - began) * 1000))
+    print(json.dumps(took))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""What drives the servers: redis-benchmark, a raw loader, a closed loop that notes latencies."""
+
+import csv
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+CLIENTS = 50
+VALUE_BYTES = 100
+KEYS = 100_000
+_CHUNK = 1000
+
+
+def redis_benchmark(
+    port: int, command: str, requests: int, *, pipeline: int = 1, cluster: bool = False
+) -> float:
+    """Operations per second of one run over random keys."""
+    words = ["redis-benchmark", "-h", "127.0.0.1", "-p", str(port), "-t", command.lower()]
+    words += ["-c", str(CLIENTS), "-n", str(requests), "-d", str(VALUE_BYTES), "-r", str(KEYS)]
+    words += ["-P", str(pipeline), "--csv", *(["--cluster"] if cluster else [])]
+    said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=600).stdout
+    for line in csv.reader(said.splitlines()):
+        if line and line[0] == command.upper():
+            return float(line[1])
+    raise RuntimeError(f"{' '.join(words)} said no figure: {said[-300:]}")
+
+
+def cpu_s(pids: Sequence[int]) -> float:
+    """CPU seconds, user and system, that the processes have used so far."""
+    total = 0.0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
+def load(port: int, count: int, value_bytes: int, prefix: str = "key") -> None:
+    """Write `count` keys to the one server that has all slots, pipelined."""
+    value = os.urandom(value_bytes)
+    with socket.create_connection(("127.0.0.1", port), 60) as connection:
+        for start in range(0, count, _CHUNK):
+            keys = [
+                f"{prefix}:{number:012d}".encode()
+                for number in range(start, min(start + _CHUNK, count))
+            ]
+            connection.sendall(b"".join(_set(key, value) for key in keys))
+            missing = 5 * len(keys)  # of "+OK" and its line end
+            while missing:
+                answer = connection.recv(missing)
+                if not answer or b"-" in answer:
+                    raise RuntimeError(f"loading: {answer[:100]!r}")
+                missing -= len(answer)
+
+
+def _set(key: bytes, value: bytes) -> bytes:
+    sizes = len(key), key, len(value), value
+    return b"*3\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % sizes
+
+
+class ClosedLoop:
+    """One stock client in a process of its own: SET and GET by turns, each waited for.
+
+    `stop` answers its latencies in milliseconds with the time (monotonic) at which each ended.
+    """
+
+    def __init__(self, endpoints: Sequence[tuple[str, int]]) -> None:
+        script = str(Path(__file__).with_name("closed_loop.py"))
+        self._process = subprocess.Popen(
+            [sys.executable, script, json.dumps([*endpoints])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self._process.stdout.readline()  # it runs
+
+    def stop(self) -> list[tuple[float, float]]:
+        said, _ = self._process.communicate("stop\n", timeout=60)
+        found: list[Any] = json.loads(said)
+        return [(float(at), float(took)) for at, took in found]
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that so many percent do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+
+def median(values: Sequence[float]) -> float:
+    return statistics.median(values)
