@@ -1,7 +1,8 @@
 """How the operator becomes and remains master: a coordination.k8s.io Lease, on the boot clock.
 
 It is the Mandate of everything that writes.  The master's term does not come from the Lease, which
-anybody may delete; its transitions are for display only.
+anybody may delete: then whoever writes next has it, the holder too, and terms and compare-and-set
+keep the two apart until the other one's renewal is refused.  Its transitions are for display only.
 """
 
 import asyncio
@@ -111,10 +112,7 @@ class Elector:
             else:
                 written = await self._api.create(self._collection, body, self._timeout_s())
         except ApiRefused as refused:
-            if was_holder and refused.status == 404:
-                # Deleted: whoever sees that first takes it, so it is ours no longer.
-                self._election = saw(self._election, SeenLease("", "", 0), boot_ms())
-            elif refused.status in (404, 409):
+            if refused.status in (404, 409):
                 await self._look()
             else:
                 await self._pause(refused)
