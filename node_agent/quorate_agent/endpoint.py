@@ -360,7 +360,7 @@ class ZoneEndpoint:
                 return
             command = resolved
         if command.scope is not Scope.KEYED:
-            self._execute_other(client, command, args, now)
+            self._execute_other(client, command, args, now, slot)
             return
         if command.single_key:
             key = args[1]
@@ -452,6 +452,17 @@ class ZoneEndpoint:
             self._metrics.moved.inc()
             self._fulfil(client, slot, self.cluster().moved(number))
             return
+        self._park(client, command, args, now, slot)
+
+    def _park(
+        self,
+        client: ClientConnection,
+        command: Command,
+        args: list[bytes],
+        now: int,
+        slot: Slot | None,
+    ) -> None:
+        """Try the command again until a primary serves, or its bound is over."""
         deadline = self._arrived_ms + self.replicas.settings.park_bound_ms
         if slot is None:
             if deadline <= now:
@@ -467,15 +478,28 @@ class ZoneEndpoint:
         self._parked.append(slot)
 
     def _execute_other(
-        self, client: ClientConnection, command: Command, args: list[bytes], now: int
+        self,
+        client: ClientConnection,
+        command: Command,
+        args: list[bytes],
+        now: int,
+        slot: Slot | None,
     ) -> None:
         answer = command.handler(client.session, args)
         if isinstance(answer, bytes):
             self._view.resp3 = client.state.resp3
             client.answer(answer)
             return
-        slot = Slot(client, command, args, replies.OK, (), now)
-        client.queue.append(slot)
+        roles = list(self.replicas.roles.values())
+        if answer is None and not all(role.serves(now) for role in roles):
+            self._park(client, command, args, now, slot)  # all of this agent's keys, or an error
+            return
+        if slot is None:
+            slot = Slot(client, command, args, replies.OK, (), now)
+            client.queue.append(slot)
+        else:
+            slot.reply = replies.OK
+            self._unblock(slot)
         if isinstance(answer, WaitRequest):
             slot.wait = answer
             slot.deadline_ms = now + answer.timeout_ms if answer.timeout_ms else 1 << 62
@@ -483,7 +507,6 @@ class ZoneEndpoint:
             self._waits.append(slot)
             self._turn()
             return
-        roles = [r for r in self.replicas.roles.values() if r.serves(now)]
         slot.left = len(roles)
         slot.done = not roles
         for role in roles:
