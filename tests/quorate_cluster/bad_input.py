@@ -118,7 +118,7 @@ def _messages(chance: random.Random, zone: str) -> list[m.Message]:
         m.Fence(zone, partition, term, holder),
         m.FenceAck(zone, partition, term, "s", lineage, number(), ((term, ranges),), 1, True),
         m.FenceRefused(zone, partition, term, number()),
-        m.Sync(zone, partition, term, lineage, number(), ("ghost", "agent-1")),
+        m.Sync(zone, partition, term, lineage, number()),
         m.Append(zone, (m.Batch(partition, term, number(), number(), number(), (update,)),)),
         m.Append(zone, (m.Batch(partition, term, 1, 1, 1, (msgspec.Raw(data() or b"x"),)),)),
         m.Acks(zone, ((partition, term, number()),)),

@@ -143,9 +143,7 @@ def _sync(replicas: Replicas, role: Primary, now: Now) -> None:
         if now.boot_ms - peer.asked_ms < replicas.settings.retry_ms and peer.asked_ms >= 0:
             continue
         peer.asked_ms = now.boot_ms
-        message = Sync(
-            replicas.uid, role.copy.partition, role.term, lineage, role.copy.lwm, role.row.owners
-        )
+        message = Sync(replicas.uid, role.copy.partition, role.term, lineage, role.copy.lwm)
         replicas.out.send(node, message)
 
 

@@ -83,7 +83,6 @@ class Master:
         self._node_writes: dict[str, NodeRecord | None] = {}
         self._zone_writes: dict[str, ZoneRecord | None] = {}
         self._members_changed = False
-        self._decided_ms = -(1 << 40)
 
     def load(self, snapshot: dict[Key, Value], now: Now) -> None:
         """Take what the metastore holds; nothing is published before the agents have reported."""

@@ -308,7 +308,6 @@ class Sync(msgspec.Struct, frozen=True, array_like=True, tag=45):
     term: int
     lineage: Lineage
     hwm: int
-    suppliers: tuple[str, ...]
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):

@@ -61,7 +61,6 @@ class ZoneMaster:
         self._pass_ms = -(1 << 40)
         self._target: Distribution | None = None
         self._signature: object = None
-        self._unplanned = True
         self._off_target: list[int] = []
         self._steps: dict[int, tuple[PartitionRow, PlannedMigration | None]] = {}
         self._started_ms = -(1 << 40)
@@ -636,26 +635,28 @@ class ZoneMaster:
                 )
         phase, sentence = self._phase(available, degraded, len(unavailable), len(migrations))
         return ZoneStatus(
-            self.record.uid,
-            self.record.name,
-            phase,
-            sentence,
-            self.record.partitions,
-            available,
-            degraded,
-            len(unavailable),
-            len(migrations),
-            max(len(self._off_target) - len(migrations), 0),
-            self.migrations_done,
-            self.migrations_failed,
-            self.bytes_moved,
-            self.full_copies,
-            dict(self.record.ports),
-            tuple(load.name for load in self._target.report.loads) if self._target else (),
-            self._target.report.shared_domains if self._target else (),
-            tuple(migrations),
-            tuple(unavailable[:100]),
-            dict(sorted(missing.items())),
+            uid=self.record.uid,
+            name=self.record.name,
+            phase=phase,
+            sentence=sentence,
+            partitions=self.record.partitions,
+            available=available,
+            degraded=degraded,
+            unavailable=len(unavailable),
+            migrations_running=len(migrations),
+            migrations_queued=max(len(self._off_target) - len(migrations), 0),
+            migrations_done=self.migrations_done,
+            migrations_failed=self.migrations_failed,
+            bytes_moved=self.bytes_moved,
+            full_copies=self.full_copies,
+            ports=dict(self.record.ports),
+            data_nodes=tuple(load.name for load in self._target.report.loads)
+            if self._target
+            else (),
+            spread_violations=self._target.report.shared_domains if self._target else (),
+            migrations=tuple(migrations),
+            unavailable_partitions=tuple(unavailable[:100]),
+            missing_copies=dict(sorted(missing.items())),
         )
 
     def _missing(self) -> list[str]:

@@ -115,7 +115,7 @@ def _backup_with(agent: Agent, *updates: msgspec.Raw) -> None:
     """The copy has adopted term 3 of primary "c" and was sent `updates` of it."""
     agent.take(_row(3, "c"))
     agent.hear("c", Fence("uid-1", 0, 3, _holder("c")))
-    agent.hear("c", Sync("uid-1", 0, 3, OLD, 0, ()))
+    agent.hear("c", Sync("uid-1", 0, 3, OLD, 0))
     agent.hear("c", Append("uid-1", (Batch(0, 3, 0, 0, 0, updates),)))
 
 
@@ -165,7 +165,7 @@ def test_a_divergent_update_applied_while_filling_is_undone_as_well() -> None:
     _backup_with(agent, _update(3, 1, b"k", b"1"), _update(3, 3, b"k", b"divergent"))
     new = Lineage(0, 0, (Entry(3, 1), Entry(5, 3)))
     agent.hear("b", Fence("uid-1", 0, 5, _holder("b")))
-    agent.hear("b", Sync("uid-1", 0, 5, new, 2, ()))
+    agent.hear("b", Sync("uid-1", 0, 5, new, 2))
     asked = agent.hear("b", Updates("uid-1", 0, 5, (_update(3, 2, b"j", b"2"),), 0))
 
     assert ("b", FetchKeys("uid-1", 0, 5, (b"k",))) in asked
@@ -180,7 +180,7 @@ def test_a_late_piece_of_an_earlier_full_copy_is_not_mixed_in() -> None:
     agent = Agent("a")
     agent.take(_row(5, "b"))
     agent.hear("b", Fence("uid-1", 0, 5, _holder("b")))
-    agent.hear("b", Sync("uid-1", 0, 5, Lineage(0, 0, (Entry(5, 9),)), 20, ()))
+    agent.hear("b", Sync("uid-1", 0, 5, Lineage(0, 0, (Entry(5, 9),)), 20))
     asked = agent.hear("b", Updates("uid-1", 0, 5, (), 8))
     assert any(isinstance(message, FetchSnapshot) for _, message in asked)
     agent.hear("b", SnapshotChunk("uid-1", 0, 5, None, b"m", 20, 0, ((b"m", 7, 5, 0, b""),), 1))
@@ -297,7 +297,7 @@ def test_an_adoption_is_not_acknowledged_by_the_turn_before_it() -> None:
     replicas.receive("b", append, agent.now)
     before = replicas.flush(agent.now)
     five = Lineage(0, 0, (Entry(3, 1), Entry(5, 2)))
-    replicas.receive("b", Sync("uid-1", 0, 5, five, 2, ()), agent.now)
+    replicas.receive("b", Sync("uid-1", 0, 5, five, 2), agent.now)
     adopting = replicas.flush(agent.now)
     assert not any(isinstance(m, Acks) for _, m in replicas.synced(before, agent.now))
     assert any(isinstance(m, Acks) for _, m in replicas.synced(adopting, agent.now))

@@ -41,7 +41,7 @@ SAMPLES: list[Message] = [
     messages.Append("uid", (messages.Batch(3, 7, 5, 4, 3, (_update, _update)),)),
     messages.Acks("uid", ((3, 7, 5),)),
     messages.FenceAck("uid", 3, 7, "store", _lineage, 5, ((7, ((8, 9),)),), 100, True),
-    messages.Sync("uid", 3, 7, _lineage, 5, ("agent-2",)),
+    messages.Sync("uid", 3, 7, _lineage, 5),
     messages.SnapshotChunk("uid", 3, 7, None, b"next", 5, 0, _rows, 100),
     messages.HeartbeatAck(5, 2000, 1, (("uid", 3, 7),)),
     messages.CopyRows("zone", 3, None, 5, _rows),
