@@ -182,6 +182,7 @@ class Checks:
         for agent in cluster.living():
             zone = agent.core.zones.get(uid)
             if zone is None:
+                found.append(f"{agent.label} has not heard of the zone")
                 continue
             role = zone.primaries[partition]
             if role is not None and role.serves(agent.now().boot_ms) and role.term == row.term:
@@ -197,6 +198,8 @@ class Checks:
             if not present or copy is None or not copy.adopted or copy.above:
                 found.append(f"I-7: {agent.label} lacks partition {partition}")
                 continue
+            if partition in zone.fills:
+                found.append(f"partition {partition}: {agent.label} is still filling")
             if agent.name not in row.replicas:
                 found.append(f"partition {partition}: {agent.name} is back and does not own")
             live = [(key, each) for key, each in rows if each.value is not None]

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 PATIENCE_MS = 4000
 """How long a client waits for one answer before it counts the outcome as unknown."""
 
+ONCE = -2
+"""The client number of a command that is not sent again by itself."""
+
 
 class Op:
     """One command of one client, from its (last) sending to its answer.
@@ -130,6 +133,16 @@ class Clients:
         self._try(op, self.world.time_us + asked_for * MS)
         return op
 
+    def send_to(self, agent: AgentProcess, kind: str, key: bytes, value: bytes = b"") -> Op:
+        """One new command to this agent, now and only once; its outcome may be `elsewhere`."""
+        self._number += 1
+        op = Op(self._number, ONCE, self.cluster.zone.uid, kind, key, value)
+        op.start_us = self.world.time_us
+        op.outcome = "open"
+        self._open[op.number] = (op, agent)
+        agent.run(lambda: agent.command(op))
+        return op
+
     def _try(self, op: Op, until_us: int) -> None:
         if self.world.time_us > until_us:
             self.given_up += 1
@@ -175,7 +188,9 @@ class Clients:
         if outcome in ("elsewhere", "refused"):
             op.answers = 0
             op.wrote = None
-            if op.outcome == "open":
+            if op.client == ONCE:
+                op.outcome = outcome
+            elif op.outcome == "open":
                 op.outcome = "sent again"
                 self._again(op, self.world.time_us + PATIENCE_MS // 2 * MS)
             return

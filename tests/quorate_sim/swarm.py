@@ -97,7 +97,7 @@ def draw(seed: int) -> Swarm:
         cut_styles=("one way", "pair", "alone", "halves", "nearly alone"),
         breaks=some(0.4, 0.1, 2.0),
         wipes=some(0.3, 0.1, 0.6),
-        disk_full=some(0.15, 0.002, 0.02),
+        disk_full=some(0.2, 0.2, 3.0),
         master_crashes=some(0.4, 0.05, 0.3),
         second_masters=some(0.3, 0.05, 0.3),
         joins=r.choice((0, 0, 1, 2)),

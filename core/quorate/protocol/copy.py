@@ -404,6 +404,7 @@ class Copy:
         if full is not None:
             self.storage.log_cut(self.partition, prefix)
         self._advance(compare=True)
+        self.known_hwm = self.lwm  # what an earlier term announced may never have been
         if self.lwm < lineage.last_first - 1:
             raise InvariantError(
                 f"partition {self.partition}: adopting {lineage} with LWM {self.lwm}"

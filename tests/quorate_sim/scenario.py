@@ -1,0 +1,167 @@
+"""A cluster without chance faults, for stories told step by step."""
+
+from collections.abc import Callable
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.protocol.primary import Primary
+from quorate.protocol.settings import ProtocolSettings
+from quorate_sim.agent_process import AgentProcess
+from quorate_sim.clients import Op
+from quorate_sim.cluster import Cluster
+from quorate_sim.swarm import Swarm
+from quorate_sim.world import MS
+
+SETTINGS = ProtocolSettings(
+    lease_ms=1000,
+    lease_margin_ms=60,
+    heartbeat_ms=200,
+    retry_ms=150,
+    repair_ms=150,
+    announce_ms=200,
+    failure_detection_ms=800,
+    replacement_delay_ms=500,
+    migration_bound_ms=4000,
+    activation_bound_ms=1200,
+)
+
+
+def quiet(agents: int = 3, replicas: int = 3, in_memory: bool = False) -> Swarm:
+    """One partition, no faults, quick links and disks."""
+    return Swarm(
+        agents=agents,
+        spares=0,
+        partitions=1,
+        replicas=replicas,
+        in_memory=in_memory,
+        clients=0,
+        keys=0,
+        value_bytes=0,
+        flushes=0.0,
+        safety_ms=0,
+        delay_us=(100, 400),
+        slow_delay=0.0,
+        harsh=False,
+        duplicates=0.0,
+        tick_ms=20,
+        drift=0.0,
+        sync_us=(50, 500),
+        crashes=0.0,
+        freezes=0.0,
+        cuts=0.0,
+        cut_styles=(),
+        breaks=0.0,
+        wipes=0.0,
+        disk_full=0.0,
+        master_crashes=0.0,
+        second_masters=0.0,
+        joins=0,
+        leaves=0.0,
+        metastore_trouble=0.0,
+        settings=SETTINGS,
+    )
+
+
+class Scenario:
+    """A cluster of one zone with one partition, and words to tell a story with."""
+
+    def __init__(self, agents: int = 3, replicas: int = 3, in_memory: bool = False) -> None:
+        self.cluster = Cluster(1, trace=True, swarm=quiet(agents, replicas, in_memory))
+        self.world = self.cluster.world
+        self.cluster.lost_answers = 0.0
+        self.wait(lambda: not self.cluster.rest(), "the zone is placed and serves")
+
+    def run(self, ms: int) -> None:
+        """Let time pass."""
+        self.world.run_until(self.world.time_us + ms * MS)
+
+    def wait(self, is_so: Callable[[], bool], what: str, ms: int = 20_000) -> None:
+        """Let time pass until something is so."""
+        end_us = self.world.time_us + ms * MS
+        while not is_so():
+            if self.world.time_us >= end_us:
+                story = "\n".join(self.world.lines[-60:])
+                raise AssertionError(f"not within {ms} ms: {what}\n{story}")
+            self.world.run_until(self.world.time_us + 5 * MS)
+
+    @property
+    def row(self) -> PartitionRow:
+        """The committed row."""
+        row = self.cluster.committed_row(0)
+        assert row is not None
+        return row
+
+    def agent(self, name: str) -> AgentProcess:
+        """The living process of that name."""
+        return self.cluster.agents[name]
+
+    def role(self, name: str) -> Primary | None:
+        """The agent's role as primary."""
+        zone = self.agent(name).core.zones.get("zone")
+        return zone.primaries[0] if zone is not None else None
+
+    def serves(self, name: str) -> bool:
+        """Whether the agent takes commands."""
+        role = self.role(name)
+        return role is not None and role.serves(self.agent(name).now().boot_ms)
+
+    @property
+    def primary(self) -> str:
+        """Who serves; empty when nobody does."""
+        names = [name for name in self.cluster.agents if self.agent(name).alive]
+        return next((name for name in names if self.serves(name)), "")
+
+    def wait_for_primary(self, *others: str) -> str:
+        """Until an agent serves that is none of `others`; its name."""
+        self.wait(
+            lambda: any(self.serves(n) for n in self.cluster.agents if n not in others),
+            f"somebody other than {others} serves",
+        )
+        return next(n for n in self.cluster.agents if n not in others and self.serves(n))
+
+    def backups(self) -> list[str]:
+        """The other owners, hottest first."""
+        return [node for node in self.row.replicas[1:] if node is not None]
+
+    def write(self, name: str, key: bytes, value: bytes) -> Op:
+        """SET at this agent; not yet answered."""
+        return self.cluster.clients.send_to(self.agent(name), "set", key, value)
+
+    def written(self, name: str, key: bytes, value: bytes) -> Op:
+        """SET at this agent, answered."""
+        op = self.write(name, key, value)
+        self.wait(lambda: op.outcome == "ok", f"{op} is answered")
+        return op
+
+    def read(self, name: str, key: bytes) -> bytes | None:
+        """GET at this agent, answered."""
+        op = self.cluster.clients.send_to(self.agent(name), "get", key)
+        self.wait(lambda: op.outcome == "ok", f"{op} is answered")
+        return op.result
+
+    def cut(self, *names: str, off: tuple[str, ...] | None = None) -> None:
+        """Nothing passes between `names` and `off` (None: everybody else, masters too)."""
+        everybody = [*self.cluster.agents, *(m.name for m in self.cluster.masters if m.alive)]
+        for other in off if off is not None else everybody:
+            for name in names:
+                if other not in names:
+                    self.cluster.network.cut(name, other)
+                    self.cluster.network.cut(other, name)
+
+    def heal(self) -> None:
+        """Everything passes again."""
+        for one in [*self.cluster.agents, *(m.name for m in self.cluster.masters)]:
+            for other in [*self.cluster.agents, *(m.name for m in self.cluster.masters)]:
+                self.cluster.network.heal(one, other)
+
+    def crash(self, name: str, machine_too: bool = False) -> None:
+        """Kill a process at once; its host refuses new connections."""
+        self.cluster.stop_agent(name, machine_too, refused=True)
+
+    def start(self, name: str) -> None:
+        """Start it again."""
+        self.cluster.start_agent(name)
+
+    def come_to_rest(self) -> None:
+        """Until every invariant of a quiet cluster holds; then the history must be explainable."""
+        self.wait(lambda: not self.cluster.rest(), "the cluster comes to rest", 60_000)
+        self.cluster.checks.check_history(self.cluster.clients.history)

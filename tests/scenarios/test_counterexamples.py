@@ -1,0 +1,269 @@
+"""The stories that each rule of the protocol was paid for with, told with the rule on."""
+
+import pytest
+
+from quorate.facts.errors import InvariantError
+from quorate.facts.topology import Holder
+from quorate.protocol.copy import Copy
+from quorate_sim.disk import SimStorage
+from quorate_sim.planted import lineage_before_data, skip_the_lease_wait
+from quorate_sim.scenario import Scenario
+
+pytestmark = pytest.mark.simulation
+
+
+def test_lineage_before_data_a_rejoining_primary_gives_its_unanswered_updates_up() -> None:
+    story = Scenario()
+    old = story.primary
+    story.written(old, b"x", b"0")
+    story.cut(old)
+    lost = story.write(old, b"x", b"never answered")
+    new = story.wait_for_primary(old)
+    story.written(new, b"y", b"1")
+    story.heal()
+    story.come_to_rest()
+    assert lost.outcome == "unknown"
+    story.crash(new)
+    last = story.wait_for_primary(new)
+    assert story.read(last, b"y") == b"1"
+    assert story.read(last, b"x") == b"0"
+
+
+def test_lineage_before_data_is_noticed_when_the_rule_is_off() -> None:
+    with lineage_before_data(), pytest.raises((InvariantError, AssertionError)):
+        test_lineage_before_data_a_rejoining_primary_gives_its_unanswered_updates_up()
+
+
+def test_stale_noop_wins_an_activation_that_nobody_heard_of_changes_nothing() -> None:
+    story = Scenario()
+    first = story.primary
+    second, third = story.backups()
+    story.written(first, b"x", b"0")
+    story.cut(first)
+    story.write(first, b"x", b"u")  # on the first alone
+    story.wait(lambda: story.row.primary is not None and story.row.primary.node == second, "moved")
+    story.wait(lambda: story.role(second) is not None, "the second activates")
+    story.wait(lambda: story.role(second).persisted, "its entry is durable")
+    story.crash(second)
+    story.run(50)
+    story.heal()
+    now = story.wait_for_primary(first, second)
+    story.written(now, b"y", b"1")
+    story.start(second)
+    story.come_to_rest()
+    story.crash(now)
+    last = story.wait_for_primary(now)
+    assert story.read(last, b"y") == b"1"
+    story.start(now)
+    story.come_to_rest()
+
+
+def test_same_term_twice_a_primary_that_restarts_at_once_gets_a_new_term() -> None:
+    story = Scenario()
+    old = story.primary
+    story.written(old, b"x", b"0")
+    before = story.row
+    story.cut(old, off=tuple(story.backups()[1:]))
+    story.write(old, b"x", b"u")
+    story.run(2)  # the update is on its way to one backup; its own disk has not synced it
+    story.crash(old, machine_too=True)
+    story.run(20)
+    story.start(old)
+    story.heal()
+    now = story.wait_for_primary()
+    assert story.row.term > before.term
+    story.written(now, b"y", b"w")
+    story.come_to_rest()
+    story.crash(now)
+    last = story.wait_for_primary(now)
+    assert story.read(last, b"y") == b"w"
+    assert story.read(last, b"x") in (b"0", b"u")
+
+
+def test_lease_forgotten_a_restarted_voter_waits_before_another_may_serve() -> None:
+    story = Scenario()
+    old = story.primary
+    voter, other = story.backups()
+    story.written(old, b"x", b"1")
+    # The old primary is heard by one voter alone; that voter restarts and forgets what it granted.
+    master = story.cluster.masters[-1].name
+    story.cut(old, off=(other, master))
+    story.run(700)
+    story.crash(voter)
+    story.run(20)
+    story.start(voter)
+    until = story.world.time_ms + 5000
+    while not any(story.serves(n) for n in (voter, other)):
+        story.run(5)
+        if story.serves(old):
+            assert story.read(old, b"x") == b"1"  # the checks see when another serves meanwhile
+        assert story.world.time_ms < until
+    assert not story.serves(old)
+    story.heal()
+    story.come_to_rest()
+
+
+def _isolated_primary_is_read_while_another_is_activated() -> None:
+    story = Scenario()
+    old = story.primary
+    other, friend = story.backups()
+    story.written(old, b"x", b"1")
+    # All but one friend are cut off: the friend goes on granting until it is asked by the next one.
+    story.cut(old, off=(other, story.cluster.masters[-1].name))
+    for _ in range(1200):
+        story.run(2)
+        if story.serves(old):
+            story.cluster.clients.send_to(story.agent(old), "get", b"x")
+    assert story.primary in (friend, other)
+
+
+def test_leases_are_waited_out_before_another_serves() -> None:
+    _isolated_primary_is_read_while_another_is_activated()
+
+
+def test_leases_not_waited_out_are_noticed() -> None:
+    with skip_the_lease_wait(), pytest.raises(InvariantError, match="I-4"):
+        _isolated_primary_is_read_while_another_is_activated()
+
+
+def test_answered_above_a_hole_an_answer_waits_for_all_counters_below_it() -> None:
+    story = Scenario()
+    primary = story.primary
+    story.written(primary, b"a", b"0")
+    links = [story.agent(primary).links[name] for name in story.backups()]
+    first = story.write(primary, b"x", b"1")
+    story.agent(primary)._flush()
+    for link in links:
+        story.cluster.network.lose(link)  # the first update is lost on its way
+    story.run(120)
+    assert first.outcome == "open"
+    second = story.write(primary, b"y", b"2")
+    story.wait(lambda: second.outcome == "ok", "the second is answered")
+    assert first.outcome == "ok"
+    assert first.end_us is not None
+    assert second.end_us is not None
+    story.come_to_rest()
+
+
+def test_nobody_left_but_stuck_another_voter_takes_over() -> None:
+    story = Scenario()
+    old = story.primary
+    story.written(old, b"x", b"1")
+    story.cut(old, off=tuple(story.backups()))  # the master still hears it
+    new = story.wait_for_primary(old)
+    assert story.read(new, b"x") == b"1"
+    story.heal()
+    story.come_to_rest()
+
+
+def test_list_forgotten_a_source_that_was_away_deletes_when_it_is_back() -> None:
+    story = Scenario()
+    story.written(story.primary, b"x", b"1")
+    away = story.backups()[-1]
+    story.crash(away)
+    story.cluster.add_agent("a4")
+    story.wait(lambda: "a4" in story.row.replicas, "the spare took its place")
+    story.wait(lambda: away not in story.row.voter_nodes, "the lost node votes no more")
+    story.start(away)
+    story.come_to_rest()  # I-7: nothing of the partition is left there
+    copy = story.agent(away).core.zones["zone"].copies.get(0)
+    assert copy is None or not copy.present
+
+
+def test_destination_lost_its_store_an_empty_one_is_not_taken_for_it() -> None:
+    story = Scenario(in_memory=True)
+    for number in range(30):
+        story.written(story.primary, b"k%d" % number, b"%d" % number)
+    story.crash(story.backups()[-1])
+    story.cluster.add_agent("a4")
+    story.wait(
+        lambda: (
+            (active := story.row.active) is not None
+            and active.destination is not None
+            and active.destination.node == "a4"
+        ),
+        "the spare is being filled",
+    )
+    story.wait(
+        lambda: (
+            (zone := story.agent("a4").core.zones.get("zone")) is not None
+            and 0 in zone.copies
+            and zone.copies[0].adopted
+        ),
+        "it has caught up",
+    )
+    story.crash("a4")
+    story.start("a4")
+    story.come_to_rest()
+    primary = story.primary
+    for number in range(30):
+        assert story.read(primary, b"k%d" % number) == b"%d" % number
+
+
+def test_eager_new_master_nobody_is_judged_before_one_detection_time() -> None:
+    story = Scenario()
+    story.written(story.primary, b"x", b"1")
+    before = story.row
+    story.cluster.masters[-1].die()
+    story.run(5000)
+    story.cut(*story.cluster.agents, off=())  # nothing is cut between agents
+    for name in story.cluster.agents:
+        story.cluster.network.cut(name, "m2")
+        story.cluster.network.cut("m2", name)
+    story.cluster.add_master()
+    story.run(600)
+    assert story.row == before
+    story.heal()
+    story.come_to_rest()
+    assert story.row == before
+
+
+def test_two_removals_a_joint_majority_of_both_sides_is_needed() -> None:
+    story = Scenario()
+    primary = story.primary
+    story.written(primary, b"x", b"1")
+    story.cluster.add_agent("a4")
+    leaver = story.backups()[-1]
+    story.crash(leaver)
+    story.wait(lambda: story.row.active is not None, "a replacement begins")
+    role = story.role(primary)
+    assert role is not None
+    story.wait(lambda: role.joint is not None, "joint mode")
+    story.cut("a4", off=(primary,))
+    story.run(10)
+    op = story.write(primary, b"x", b"2")
+    story.run(100)
+    if role.joint is not None:
+        assert op.outcome == "open"  # a majority of the old voters alone does not answer
+    story.heal()
+    story.wait(lambda: op.outcome == "ok", "answered")
+    story.come_to_rest()
+
+
+def test_promise_forgotten_it_outlives_the_copy() -> None:
+    story = Scenario()
+    story.written(story.primary, b"x", b"1")
+    away = story.backups()[-1]
+    zone = story.agent(away).core.zones["zone"]
+    term = zone.copies[0].promise_term
+    story.cut(away)
+    story.cluster.add_agent("a4")
+    story.wait(lambda: away not in story.row.voter_nodes, "another took its place")
+    story.heal()
+    story.come_to_rest()
+    copy = zone.copies[0]
+    assert not copy.present
+    assert copy.promise_term >= term
+    again = Copy(0, SimStorage(story.agent(away).disk.images["zone"]))
+    again.recover()
+    assert (again.promise_term, again.promise_holder) == (copy.promise_term, copy.promise_holder)
+
+
+def test_reserved_number_an_equal_term_of_another_holder_is_refused() -> None:
+    story = Scenario()
+    copy = story.agent(story.primary).core.zones["zone"].copies[0]
+    holder = copy.promise_holder
+    assert holder is not None
+    assert copy.promise(copy.promise_term, holder)
+    assert not copy.promise(copy.promise_term, Holder(holder.node, holder.store, 99))
+    assert not copy.promise(copy.promise_term, Holder("a9", "s9", 1))
