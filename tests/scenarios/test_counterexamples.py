@@ -37,7 +37,7 @@ def test_lineage_before_data_is_noticed_when_the_rule_is_off() -> None:
 def test_stale_noop_wins_an_activation_that_nobody_heard_of_changes_nothing() -> None:
     story = Scenario()
     first = story.primary
-    second, third = story.backups()
+    second = story.backups()[0]
     story.written(first, b"x", b"0")
     story.cut(first)
     story.write(first, b"x", b"u")  # on the first alone

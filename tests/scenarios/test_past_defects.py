@@ -1,0 +1,99 @@
+"""Stories that once went wrong, found by seeds; each is told here without chance."""
+
+import pytest
+
+from quorate_sim.scenario import Scenario
+
+pytestmark = pytest.mark.simulation
+
+
+def test_index_0_waits_for_its_primary_when_a_backup_is_back_first() -> None:
+    story = Scenario(agents=2, replicas=2)
+    primary, backup = story.primary, story.backups()[0]
+    story.written(primary, b"x", b"1")
+    master = story.cluster.masters[-1].name
+    story.cut(primary, backup, off=(master,))
+    story.wait(lambda: story.row.owners == (), "both have left")
+    for pair in ((backup, master), (master, backup)):
+        story.cluster.network.heal(*pair)
+    story.run(1000)
+    assert story.row.replicas[0] is None
+    story.heal()
+    story.come_to_rest()
+    assert story.row.replicas[0] == primary
+
+
+def test_a_delta_larger_than_one_answer_is_asked_for_piece_by_piece() -> None:
+    story = Scenario()
+    primary, away = story.primary, story.backups()[-1]
+    story.cut(away, off=(primary,))
+    for number in range(12):
+        story.written(primary, b"k%d" % number, b"v" * 200_000)
+    story.heal()
+    story.come_to_rest()
+
+
+def test_a_primary_frozen_for_a_hand_over_that_was_given_up_serves_again() -> None:
+    story = Scenario()
+    primary = story.primary
+    story.written(primary, b"x", b"1")
+    agent = story.agent(primary)
+    agent.run(lambda: agent.core.leave(agent.now()))
+    story.wait(
+        lambda: (role := story.role(primary)) is not None and bool(role.frozen),
+        "it is frozen",
+        5000,
+    )
+    story.cut(*story.cluster.agents, off=(story.cluster.masters[-1].name,))
+    story.run(1500)  # everybody has left, as the master sees it
+    story.heal()
+    story.come_to_rest()
+    assert story.read(story.wait_for_primary(), b"x") == b"1"
+
+
+def test_answers_that_joint_mode_releases_are_given() -> None:
+    story = Scenario()
+    primary = story.primary
+    story.crash(story.backups()[-1])
+    story.cluster.add_agent("a4")
+    story.wait(lambda: story.row.active is not None, "a replacement begins")
+    ops = []
+    for number in range(200):
+        ops.append(story.write(primary, b"k%d" % number, b"v"))
+        story.run(1)
+    story.wait(lambda: all(op.outcome == "ok" for op in ops), "all are answered")
+    story.come_to_rest()
+
+
+def test_a_copy_that_left_is_not_filled_again_by_what_was_on_its_way() -> None:
+    story = Scenario()
+    primary, leaver = story.primary, story.backups()[-1]
+    story.written(primary, b"x", b"1")
+    # What the primary sends the leaver stands still while another takes its place.
+    story.cut(leaver, off=(primary, story.cluster.masters[-1].name))
+    story.written(primary, b"x", b"2")
+    story.cluster.add_agent("a4")
+    story.wait(lambda: leaver not in story.row.voter_nodes, "another took its place")
+    master = story.cluster.masters[-1].name
+    for pair in ((leaver, master), (master, leaver)):
+        story.cluster.network.heal(*pair)
+    story.run(300)  # the leaver hears of the row first, then what the primary had sent
+    story.heal()
+    story.come_to_rest()
+
+
+def test_an_adopting_copy_forgets_what_an_earlier_term_announced() -> None:
+    story = Scenario()
+    old = story.primary
+    story.written(old, b"x", b"0")
+    story.cut(old)
+    for number in range(5):
+        story.write(old, b"k%d" % number, b"lost")
+    new = story.wait_for_primary(old)
+    story.heal()
+    story.wait(lambda: old in story.row.replicas, "it owns again")
+    story.run(1000)
+    zone = story.agent(old).core.zones["zone"]
+    assert zone.copies[0].known_hwm == zone.copies[0].lwm
+    assert not zone.fills
+    assert story.read(new, b"x") == b"0"
