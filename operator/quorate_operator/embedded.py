@@ -181,6 +181,9 @@ class Embedded:
         if now - self._observed_at < OBSERVE_S:
             return
         self._observed_at = now
+        declared = [made["metadata"]["uid"] for made in self.objects.list(CLUSTERS)]
+        declared += [made["metadata"]["uid"] for made in self.objects.list(ZONES)]
+        self._conditions = {uid: self._conditions.get(uid, []) for uid in declared}
         for plural in (CLUSTERS, ZONES):
             for made in self.objects.list(plural):
                 self.with_status(made)

@@ -23,10 +23,10 @@ class Observed(Protocol):
 
 
 def add_health(app: web.Application, observed: Observed) -> None:
-    """Add the three to `app`."""
+    """Add the three to `app`.  Once per process."""
+    observed.metrics.observe(observed.clusters)
 
     async def metrics(request: web.Request) -> web.Response:
-        observed.metrics.observe(observed.clusters())
         body = generate_latest(observed.metrics.registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 

@@ -19,19 +19,22 @@ from aiohttp import web
 from quorate.facts.errors import QuorateError
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
+from quorate.wire.crds import KINDS
+from quorate.wire.resource import API_VERSION, GROUP
 from quorate_operator.controller import Controller
 from quorate_operator.election import ElectionSettings
 from quorate_operator.elector import Elector
 from quorate_operator.handlers import make_registry, make_settings
 from quorate_operator.health import add_health
 from quorate_operator.kube_access import KubeAccess
-from quorate_operator.kube_api import KubeApi
+from quorate_operator.kube_api import ApiRefused, ApiUnclear, KubeApi
 from quorate_operator.metrics import Metrics
 
 _log = logging.getLogger("quorate.kubernetes")
 
 EXIT_LOST = 3
 STOP_BOUND_S = 10.0
+KINDS_S = 2.0
 
 
 class WatchesEnded(QuorateError):
@@ -56,6 +59,7 @@ class KubernetesOperator:
         self._elector = Elector(self._election_api, namespace, self.identity, election)
         self._api = KubeApi(access, self._elector)
         self._controller: Controller | None = None
+        self._waits_for = ""
 
     def clusters(self) -> list[tuple[str, ClusterStatus]]:
         """See Observed."""
@@ -63,28 +67,54 @@ class KubernetesOperator:
 
     def not_ready(self) -> str:
         """See Observed.  A standby is ready: it does all it should."""
-        return "; ".join(self._controller.problems()) if self._controller is not None else ""
+        problems = self._controller.problems() if self._controller is not None else []
+        return "; ".join([self._waits_for, *problems] if self._waits_for else problems)
 
     async def run(self, stop: asyncio.Event, health: tuple[str, int] | None) -> int:
         """Until `stop` or the loss of the lease; the exit code."""
         web_runner = await self._serve_health(*health) if health is not None else None
-        election = asyncio.create_task(self._elector.run())
         stopping = asyncio.create_task(stop.wait())
-        acquired = asyncio.create_task(self._elector.acquired.wait())
+        waiting = asyncio.create_task(self._wait_for_kinds())
         try:
-            await _first_of(election, stopping, acquired)
-            if acquired.done() and not stopping.done():
-                await self._lead(election, stopping)
+            await _first_of(waiting, stopping)
+            if not stopping.done():
+                await self._stand(stopping)
         finally:
-            for task in (election, stopping, acquired):
-                task.cancel()
-            await asyncio.gather(election, stopping, acquired, return_exceptions=True)
+            await _cancel(waiting, stopping)
             await self._elector.release()
             if web_runner is not None:
                 await web_runner.cleanup()
             await self._api.close()
             await self._election_api.close()
         return EXIT_LOST if self._elector.lost_reason else 0
+
+    async def _stand(self, stopping: asyncio.Task[bool]) -> None:
+        election = asyncio.create_task(self._elector.run())
+        acquired = asyncio.create_task(self._elector.acquired.wait())
+        try:
+            await _first_of(election, stopping, acquired)
+            if acquired.done() and not stopping.done():
+                await self._lead(election, stopping)
+        finally:
+            await _cancel(election, acquired)
+
+    async def _wait_for_kinds(self) -> None:
+        """Whoever stands for election must be able to lead: without its kinds it could not."""
+        while True:
+            try:
+                found = await self._election_api.get(f"/apis/{API_VERSION}")
+                known = {each["name"] for each in found["resources"]}
+                missing = [kind.plural for kind in KINDS if kind.plural not in known]
+                self._waits_for = f"the API server does not know {', '.join(missing)} of {GROUP}"
+                if not missing:
+                    break
+            except ApiRefused as refused:
+                self._waits_for = f"the API server does not know {GROUP}: {refused}"
+            except ApiUnclear as unclear:
+                self._waits_for = str(unclear)
+            _log.warning("%s: kubectl apply --filename crds/", self._waits_for)
+            await asyncio.sleep(KINDS_S)
+        self._waits_for = ""
 
     async def _lead(self, election: asyncio.Task[None], stopping: asyncio.Task[bool]) -> None:
         self.metrics.is_master.set(1)
@@ -132,3 +162,9 @@ class KubernetesOperator:
 
 async def _first_of(*tasks: asyncio.Task[None] | asyncio.Task[bool]) -> None:
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def _cancel(*tasks: asyncio.Task[None] | asyncio.Task[bool]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

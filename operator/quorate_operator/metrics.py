@@ -1,11 +1,15 @@
 """What the operator counts, for Prometheus.  No per-partition labels: sizes must stay bounded."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-from quorate.protocol.status import ClusterStatus
+from quorate.protocol.status import ClusterStatus, ZoneStatus
 from quorate_operator import names
+
+Clusters = Callable[[], Iterable[tuple[str, ClusterStatus]]]
 
 
 class Metrics:
@@ -38,57 +42,61 @@ class Metrics:
             "States that must not exist; a cluster stops being led after one",
             registry=self.registry,
         )
-        self._term = Gauge(
-            names.METRIC_MASTER_TERM, "Term of the master", ["cluster"], registry=self.registry
-        )
-        self._nodes = Gauge(
-            names.METRIC_NODES, "Agents by state", ["cluster", "state"], registry=self.registry
-        )
-        self._partitions = Gauge(
-            names.METRIC_PARTITIONS,
-            "Partitions by state",
-            ["cluster", "zone", "state"],
-            registry=self.registry,
-        )
-        self._migrations = Gauge(
-            names.METRIC_MIGRATIONS,
-            "Migrations by state",
-            ["cluster", "zone", "state"],
-            registry=self.registry,
-        )
-        self._done = Gauge(
-            names.METRIC_MIGRATIONS_DONE,
-            "Migrations since this master began, by outcome",
-            ["cluster", "zone", "outcome"],
-            registry=self.registry,
-        )
-        self._bytes = Gauge(
-            names.METRIC_BYTES_MOVED,
-            "Bytes moved since this master began",
-            ["cluster", "zone"],
-            registry=self.registry,
-        )
 
-    def observe(self, clusters: Iterable[tuple[str, ClusterStatus]]) -> None:
-        """Set everything that is a state; called before a scrape is answered."""
-        for gauge in (self._term, self._nodes, self._partitions, self._migrations, self._done):
-            gauge.clear()
-        self._bytes.clear()
-        for cluster, status in clusters:
-            self._term.labels(cluster).set(status.master_term)
-            for state in sorted({node.state for node in status.nodes}):
-                count = sum(node.state == state for node in status.nodes)
-                self._nodes.labels(cluster, state).set(count)
+    def observe(self, clusters: Clusters) -> None:
+        """From now on every scrape also tells of what `clusters` answers then."""
+        self.registry.register(_Observed(clusters))
+
+
+class _Observed(Collector):
+    """States and counts that the masters keep themselves."""
+
+    def __init__(self, clusters: Clusters) -> None:
+        self._clusters = clusters
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: asking needs masters, and there are none yet when this is registered."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        """All families, with one sample per cluster, zone and state."""
+        in_zone = ["cluster", "zone"]
+        term = GaugeMetricFamily(names.METRIC_MASTER_TERM, "Term of the master", labels=["cluster"])
+        nodes = GaugeMetricFamily(names.METRIC_NODES, "Agents", labels=["cluster", "state"])
+        partitions = GaugeMetricFamily(
+            names.METRIC_PARTITIONS, "Partitions", labels=[*in_zone, "state"]
+        )
+        migrations = GaugeMetricFamily(
+            names.METRIC_MIGRATIONS, "Migrations under way", labels=[*in_zone, "state"]
+        )
+        ended = CounterMetricFamily(
+            names.METRIC_MIGRATIONS_ENDED,
+            "Migrations since this master began",
+            labels=[*in_zone, "outcome"],
+        )
+        moved = CounterMetricFamily(
+            names.METRIC_BYTES_MOVED, "Bytes moved since this master began", labels=in_zone
+        )
+        for cluster, status in self._clusters():
+            term.add_metric([cluster], status.master_term)
+            states = [node.state for node in status.nodes]
+            for state in sorted(set(states)):
+                nodes.add_metric([cluster, state], states.count(state))
             for zone in status.zones:
-                states = {
-                    "available": zone.available,
-                    "degraded": zone.degraded,
-                    "unavailable": zone.unavailable,
-                }
-                for state, count in states.items():
-                    self._partitions.labels(cluster, zone.name, state).set(count)
-                self._migrations.labels(cluster, zone.name, "running").set(zone.migrations_running)
-                self._migrations.labels(cluster, zone.name, "queued").set(zone.migrations_queued)
-                self._done.labels(cluster, zone.name, "done").set(zone.migrations_done)
-                self._done.labels(cluster, zone.name, "failed").set(zone.migrations_failed)
-                self._bytes.labels(cluster, zone.name).set(zone.bytes_moved)
+                place = [cluster, zone.name]
+                for state, count in _partition_states(zone):
+                    partitions.add_metric([*place, state], count)
+                migrations.add_metric([*place, "running"], zone.migrations_running)
+                migrations.add_metric([*place, "queued"], zone.migrations_queued)
+                ended.add_metric([*place, "done"], zone.migrations_done)
+                ended.add_metric([*place, "failed"], zone.migrations_failed)
+                moved.add_metric(place, zone.bytes_moved)
+        return [term, nodes, partitions, migrations, ended, moved]
+
+
+def _partition_states(zone: ZoneStatus) -> list[tuple[str, int]]:
+    return [
+        ("available", zone.available),
+        ("degraded", zone.degraded),
+        ("unavailable", zone.unavailable),
+    ]
