@@ -578,13 +578,17 @@ class ZoneEndpoint:
     def _retry_parked(self, now: int) -> None:
         parked, self._parked = self._parked, []
         self._view.now_ms = time.time_ns() // 1_000_000
+        bound = self.replicas.settings.park_bound_ms
         for slot in parked:
+            since = slot.deadline_ms - bound
             if slot.deadline_ms and slot.deadline_ms <= now:
                 self._metrics.clusterdown.inc()
                 self._fulfil(slot.connection, slot, replies.CLUSTERDOWN)
-                continue
-            self._view.resp3 = slot.connection.state.resp3
-            self._execute(slot.connection, slot.args, now, slot)
+            else:
+                self._view.resp3 = slot.connection.state.resp3
+                self._execute(slot.connection, slot.args, now, slot)
+            if not slot.deadline_ms:
+                self._metrics.parked_seconds.observe((now - since) / 1000)
 
     def _check_waits(self, now: int) -> None:
         waiting: list[Slot] = []

@@ -1,6 +1,8 @@
 """What an agent counts: the only place its metric names are spelled."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+PARKED_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class AgentMetrics:
@@ -16,6 +18,12 @@ class AgentMetrics:
         )
         self.parked = Counter(
             "quorate_commands_parked", "Commands that waited for a primary", registry=self.registry
+        )
+        self.parked_seconds = Histogram(
+            "quorate_command_parked_seconds",
+            "How long a command waited for a primary",
+            buckets=PARKED_BUCKETS_S,
+            registry=self.registry,
         )
         self.clusterdown = Counter(
             "quorate_commands_clusterdown",
