@@ -2,6 +2,7 @@
 
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +26,7 @@ from quorate_cli.acknowledged_writes import (
     percentile,
     primary_ports,
 )
+from quorate_cli.agent_metrics import longest_parked, parked_by_duration
 from quorate_cli.cluster_folder import ClusterFolder
 from quorate_cli.damage import damage_copy
 from quorate_cli.dev_cluster import DevCluster
@@ -204,6 +206,7 @@ class Demo:
     def add_agent(self) -> None:
         """A fourth agent takes its share while the writer goes on."""
         moved = self._zone().bytes_moved
+        parked = self._parked()
         since = time.monotonic()
         name = self.cluster.add()
         nodes = self._nodes()
@@ -222,8 +225,23 @@ class Demo:
             f"{self._node(name).owners} copies moved onto {name}: {size(moved)} in"
             f" {until - since:.1f} s ({size(int(moved / (until - since)))}/s)"
         )
+        count, longest = longest_parked(parked, self._parked())
+        self._say(
+            f"hand-overs made {count} commands wait, none longer than {1000 * longest:.0f} ms"
+            if count
+            else "no command had to wait for a hand-over"
+        )
         self._say_longest_wait(since, until)
         self._check_writes(since)
+
+    def _parked(self) -> dict[float, int]:
+        """Commands that waited for a primary, by how long, of all agents."""
+        total: Counter[float] = Counter()
+        for agent in self.cluster.folder.read().agents:
+            address = self.cluster.folder.agent_address(agent.name)
+            if address is not None:
+                total.update(parked_by_duration(address.host, address.admin_port))
+        return dict(total)
 
     # --- 6, 7: restarts --------------------------------------------------------------------------
 
