@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from quorate.facts.partition_row import Migration, PartitionRow
+from quorate.facts.partition_row import Migration, PartitionRow, check_row
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.zone import ZoneRecord
@@ -85,6 +85,7 @@ class ZoneMaster:
     def take_rows(self, rows: tuple[PartitionRow, ...], now: Now) -> None:
         """Rows read from the metastore."""
         for row in rows:
+            check_row(row)
             self.parts[row.partition] = Part(row, now.boot_ms, resolved=row.active is None)
         self._stored = True
 
