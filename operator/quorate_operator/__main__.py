@@ -11,7 +11,6 @@ import ipaddress
 import json
 import logging
 import os
-import signal
 from pathlib import Path
 
 import uvloop
@@ -24,6 +23,7 @@ from quorate_operator.election import ElectionSettings, scaled
 from quorate_operator.embedded import Embedded
 from quorate_operator.embedded_store import EmbeddedStore
 from quorate_operator.logs import start_logging
+from quorate_operator.stopping import Stopping
 
 _log = logging.getLogger("quorate.operator")
 
@@ -94,16 +94,9 @@ def _loopback_address(text: str) -> tuple[str, int]:
     return host, port
 
 
-def _stop_event() -> asyncio.Event:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    return stop
-
-
 async def _run_embedded(folder: Path, host: str, port: int) -> None:
-    stop = _stop_event()
+    stop = Stopping()
+    stop.listen()
     embedded = Embedded(EmbeddedStore.open(folder), DEFAULTS)
     await embedded.start()
     web_runner = web.AppRunner(make_app(embedded), access_log=None)
@@ -135,7 +128,9 @@ async def _run_kubernetes(arguments: argparse.Namespace) -> int:
     election = scaled(arguments.lease_seconds * 1000)
     operator = KubernetesOperator(access, namespace, DEFAULTS, election)
     _log.info("operator %s in namespace %s", operator.identity, namespace)
-    return await operator.run(_stop_event(), arguments.health)
+    stop = Stopping()
+    stop.listen()
+    return await operator.run(stop, arguments.health)
 
 
 def _announce(path: Path, content: dict[str, int]) -> None:

@@ -67,6 +67,8 @@ class Controller:
         self._led: dict[str, LedCluster] = {}
         self._zones: dict[str, About] = {}
         self._closed = False
+        self.failed = asyncio.Event()
+        """Set when a task ended by what nobody foresaw: then this process must end."""
 
     # --- clusters --------------------------------------------------------------------------------
 
@@ -101,6 +103,7 @@ class Controller:
             led = self._led[name] = LedCluster(cluster, runner, decisions)
             runner.start()
             led.task = asyncio.get_running_loop().create_task(self._keep_telling(led))
+            led.task.add_done_callback(self._task_ended)
         led.cluster = cluster
         led.runner.set_addresses(cluster.spec.addresses)
 
@@ -141,6 +144,12 @@ class Controller:
                     await self._delete_undeclared(led)
             except (ApiRefused, ApiUnclear, MandateLost) as error:
                 _log.warning("cluster %s: %s; again soon", led.cluster.metadata.name, error)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("a defect: %r", error, exc_info=error)
+            self.failed.set()
 
     async def _tell_cluster(self, led: LedCluster) -> None:
         status = cluster_status(

@@ -66,7 +66,7 @@ def make_settings() -> kopf.OperatorSettings:
     settings.watching.client_timeout = 70
     settings.background.cancellation_polling = 1
     settings.background.instant_exit_timeout = 2
-    settings.process.ultimate_exiting_timeout = 5
+    settings.process.ultimate_exiting_timeout = None  # our own end is bounded already
     return settings
 
 

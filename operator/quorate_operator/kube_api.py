@@ -125,19 +125,23 @@ class KubeApi:
                 params=parameters,
                 timeout=aiohttp.ClientTimeout(total=timeout_s),
             ) as answer:
-                content = await answer.json(content_type=None)
+                text = await answer.text()
                 status = answer.status
         except aiohttp.ClientConnectorError as error:
             raise ApiUnclear(f"{about}: the API server cannot be reached: {error}") from error
-        except (aiohttp.ClientError, TimeoutError, OSError, json.JSONDecodeError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, UnicodeDecodeError) as error:
             what = str(error) or type(error).__name__
             raise ApiUnclear(f"{about}: no clear answer in {timeout_s:g} s: {what}") from error
-        if status < 300:
-            answered: Json = content
-            return answered
-        message = content.get("message", "") if isinstance(content, dict) else ""
-        reason = content.get("reason", "") if isinstance(content, dict) else ""
-        if status >= 500:
+        try:
+            content = json.loads(text)
+        except json.JSONDecodeError:
+            content = None
+        if status < 300 and isinstance(content, dict):
+            return content
+        if not isinstance(content, dict):  # a path that it does not know, or something in between
+            content = {"message": text.strip()[:200]}
+        reason, message = content.get("reason", ""), content.get("message", "")
+        if status >= 500 or status < 300:
             raise ApiUnclear(f"{about}: {status} {reason}: {message}")
         raise ApiRefused(status, reason, f"{about}: {status} {reason}: {message}")
 

@@ -29,6 +29,7 @@ from quorate_operator.health import add_health
 from quorate_operator.kube_access import KubeAccess
 from quorate_operator.kube_api import ApiRefused, ApiUnclear, KubeApi
 from quorate_operator.metrics import Metrics
+from quorate_operator.stopping import Stopping
 
 _log = logging.getLogger("quorate.kubernetes")
 
@@ -37,8 +38,8 @@ STOP_BOUND_S = 10.0
 KINDS_S = 2.0
 
 
-class WatchesEnded(QuorateError):
-    """kopf gave up: without its watches this process sees nothing and must not stay master."""
+class CannotLead(QuorateError):
+    """What a master needs has ended in this process: it must not stay one that seems to lead."""
 
 
 class KubernetesOperator:
@@ -70,7 +71,7 @@ class KubernetesOperator:
         problems = self._controller.problems() if self._controller is not None else []
         return "; ".join([self._waits_for, *problems] if self._waits_for else problems)
 
-    async def run(self, stop: asyncio.Event, health: tuple[str, int] | None) -> int:
+    async def run(self, stop: Stopping, health: tuple[str, int] | None) -> int:
         """Until `stop` or the loss of the lease; the exit code."""
         web_runner = await self._serve_health(*health) if health is not None else None
         stopping = asyncio.create_task(stop.wait())
@@ -78,7 +79,7 @@ class KubernetesOperator:
         try:
             await _first_of(waiting, stopping)
             if not stopping.done():
-                await self._stand(stopping)
+                await self._stand(stop, stopping)
         finally:
             await _cancel(waiting, stopping)
             await self._elector.release()
@@ -88,13 +89,13 @@ class KubernetesOperator:
             await self._election_api.close()
         return EXIT_LOST if self._elector.lost_reason else 0
 
-    async def _stand(self, stopping: asyncio.Task[bool]) -> None:
+    async def _stand(self, stop: Stopping, stopping: asyncio.Task[bool]) -> None:
         election = asyncio.create_task(self._elector.run())
         acquired = asyncio.create_task(self._elector.acquired.wait())
         try:
             await _first_of(election, stopping, acquired)
             if acquired.done() and not stopping.done():
-                await self._lead(election, stopping)
+                await self._lead(election, stop, stopping)
         finally:
             await _cancel(election, acquired)
 
@@ -116,7 +117,9 @@ class KubernetesOperator:
             await asyncio.sleep(KINDS_S)
         self._waits_for = ""
 
-    async def _lead(self, election: asyncio.Task[None], stopping: asyncio.Task[bool]) -> None:
+    async def _lead(
+        self, election: asyncio.Task[None], stop: Stopping, stopping: asyncio.Task[bool]
+    ) -> None:
         self.metrics.is_master.set(1)
         controller = self._controller = Controller(
             self._api,
@@ -126,7 +129,7 @@ class KubernetesOperator:
             self._settings,
             self.metrics,
         )
-        stop_kopf = asyncio.Event()
+        stop_kopf, started = asyncio.Event(), asyncio.Event()
         watching = asyncio.create_task(
             kopf.operator(
                 registry=make_registry(controller, self._api, self._namespace),
@@ -134,22 +137,34 @@ class KubernetesOperator:
                 namespaces=[self._namespace],
                 standalone=True,
                 stop_flag=stop_kopf,
+                ready_flag=started,
             )
         )
+        starting = asyncio.create_task(started.wait())
+        failing = asyncio.create_task(controller.failed.wait())
         try:
-            await _first_of(election, stopping, watching)
+            await _first_of(election, stopping, watching, starting, failing)
+            stop.listen()  # kopf has taken the signals, and would stop before the runners do
+            await _first_of(election, stopping, watching, failing)
         finally:
+            is_wanted = election.done() or stopping.done()
+            await _cancel(starting, failing)
             # Ownership first: from here on the runners write and send nothing.
             await controller.close()
             self.metrics.is_master.set(0)
+            # The next master need not wait for the watches to end: they cannot write any more.
+            await _cancel(election)
+            await self._elector.release()
             stop_kopf.set()
             done, _ = await asyncio.wait({watching}, timeout=STOP_BOUND_S)
             if not done:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
+        if controller.failed.is_set():
+            raise CannotLead("a task of the master ended by a defect: the log says which")
         failure = None if watching.cancelled() else watching.exception()
-        if failure is not None and not (election.done() or stopping.done()):
-            raise WatchesEnded(f"kopf ended: {failure}") from failure
+        if failure is not None and not is_wanted:
+            raise CannotLead(f"kopf ended: {failure}") from failure
 
     async def _serve_health(self, host: str, port: int) -> web.AppRunner:
         app = web.Application()

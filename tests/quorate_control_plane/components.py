@@ -35,6 +35,11 @@ class Component:
     def is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def exit_status(self) -> int | None:
+        """How the last process ended (negative: by that signal); None while it runs."""
+        return None if self._process is None else self._process.poll()
+
     def start(self) -> None:
         """Start it with the same ports, data and arguments as before; nothing if it runs."""
         if self.is_alive():
