@@ -179,6 +179,9 @@ def _migrate(replicas: Replicas, role: Primary, now: Now) -> None:
             peer = role.peers.get(destination.node)
             if peer is None or not peer.adopted or copy.lwm - peer.lwm > JOINT_LAG_MAX:
                 return
+            held = replicas.leases.held_until(destination.node)
+            if role.serves(now.boot_ms) and held <= now.boot_ms:
+                return  # joint mode needs its lease: the next heartbeat brings the first one
         role.joint = migration
         role.joint_hwm = copy.lwm
         role.renew({n: replicas.leases.held_until(n) for n in role.peers})
@@ -231,6 +234,8 @@ def peer_restarted(role: Primary, node: str) -> None:
 def tick(replicas: Replicas, role: Primary, now: Now) -> None:
     """Repeat what was not answered; tell copies that are behind where we stand."""
     settings = replicas.settings
+    if role.serving_until > now.boot_ms:
+        role.served_ms = now.boot_ms
     if not role.is_quiet():
         step(replicas, role, now)
     if not role.persisted:
@@ -261,7 +266,7 @@ def trouble(replicas: Replicas, role: Primary, now: Now) -> Trouble | None:
     elif role.frozen:
         kind, since = "frozen", role.since_ms
     elif role.serving_until <= now.boot_ms:
-        kind, since = "no-quorum", max(role.serving_until, role.since_ms)
+        kind, since = "no-quorum", max(role.served_ms, role.since_ms)
     else:
         return None
     if now.boot_ms - since < TROUBLE_AFTER_MS:

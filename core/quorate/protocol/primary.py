@@ -82,6 +82,7 @@ class Primary:
         "persisted",
         "plan",
         "row",
+        "served_ms",
         "serving_until",
         "since_ms",
         "stage",
@@ -111,6 +112,7 @@ class Primary:
         self.frozen = ""
         self.hand_over = False
         self.serving_until = 0
+        self.served_ms = 0
         self.since_ms = now_ms
         self.lease_wait_until = 0
         self.plan: GatherPlan | None = None

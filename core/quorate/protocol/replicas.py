@@ -408,6 +408,11 @@ class Replicas:
             self.ack_due[sync.partition] = (node, copy, sync.term)
         elif sync.partition not in self.fills:
             need = sync.lineage.last_first - 1
+            row = self.table[sync.partition]
+            if row is not None and self.me.node not in row.voter_nodes:
+                # Nobody waits for a newcomer to adopt, but all wait for it in joint mode: what was
+                # there before it comes first, and then only what is on its way is missing.
+                need = max(need, sync.hwm)
             self._fill(Fill(copy, sync.lineage, need, node, self.settings))
 
     def _fill(self, fill: Fill) -> None:
