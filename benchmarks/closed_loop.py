@@ -15,7 +15,12 @@ def main() -> None:
     nodes = [ClusterNode(host, port) for host, port in json.loads(sys.argv[1])]
     client = RedisCluster(startup_nodes=nodes, socket_timeout=8)
     stop = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
+
+    def wait_for_end() -> None:
+        sys.stdin.readline()
+        stop.set()
+
+    threading.Thread(target=wait_for_end, daemon=True).start()
     for number in range(KEYS):
         client.set(f"loop:{number}", VALUE)
     print("runs", flush=True)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 from load import ClosedLoop, cpu_s, load, median, percentile, redis_benchmark
 from redis_side import one_redis_server, redis_cluster
@@ -85,7 +86,7 @@ def three_copies(size: Size) -> Section:
         " 8.5k and 19, Redis Cluster with WAIT 2 41.6k and 3.0.",
         ("what", "SET /s", "CPU s", "GET /s", "CPU s"),
     )
-    kinds: list[tuple[str, dict[str, str]]] = [
+    kinds: list[tuple[str, dict[str, Any]]] = [
         ("in memory", {"storage": "InMemory"}),
         ("on disk, syncWrites Interval", {"storage": "Persistent", "syncWrites": "Interval"}),
         ("on disk, syncWrites Always", {"storage": "Persistent", "syncWrites": "Always"}),

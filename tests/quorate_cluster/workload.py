@@ -77,7 +77,7 @@ class Workload:
 
     def read_back(self) -> list[Read]:
         """Every key ever written, read once now by a client that does repeat."""
-        client = self._cluster.client(self._zone)
+        client = self._cluster.client(self._zone, socket_timeout=2)  # an agent may be frozen
         found = []
         for key in list(self.keys):
             start = time.monotonic()
