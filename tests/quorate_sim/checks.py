@@ -109,6 +109,16 @@ class Checks:
         if role.term > term:
             self._served[role.copy.partition] = (role.term, agent.label)
             agent.world.trace(agent.label, f"serves partition {key[0]} in term {role.term}")
+            for other in self.cluster.living():
+                for zone in other.core.zones.values():
+                    older = zone.primaries[role.copy.partition]
+                    if older is None or older.term >= role.term:
+                        continue
+                    if older.serves(other.now().boot_ms):
+                        raise InvariantError(
+                            f"I-4: {agent.label} begins to serve {key}, {other.label} still serves "
+                            f"term {older.term}"
+                        )
 
     def executed(self, agent: AgentProcess, role: Primary) -> None:
         """I-4: nobody takes commands in an older term than one that was ever served."""

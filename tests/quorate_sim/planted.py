@@ -1,7 +1,8 @@
 """Rules of the protocol switched off on purpose, to see that the simulator notices.
 
-Each defect is a context manager that changes the core for a while; `DEFECTS` names them.  A run
-with the defect must fail within the seeds of one test run, else the simulator proves nothing.
+Each defect is a context manager that changes the core for a while.  A run of seeds with one of
+`DEFECTS` must fail within the seeds of one test run, else the simulator proves nothing; the others
+show only in a story made for them (tests/scenarios).
 """
 
 from collections.abc import Callable, Iterator
@@ -15,8 +16,10 @@ from quorate.facts.topology import Holder, NodeRecord
 from quorate.protocol.copy import Copy
 from quorate.protocol.fill import Fill
 from quorate.protocol.leases import Leases
+from quorate.protocol.messages import Trouble
 from quorate.protocol.primary import Primary
 from quorate.protocol.replicas import Replicas
+from quorate.protocol.zone_master import ZoneMaster
 
 
 @contextmanager
@@ -128,6 +131,58 @@ def vote_twice_for_a_term() -> AbstractContextManager[None]:
     return _changed(Copy, "promise", promise)
 
 
+def no_joint_mode() -> AbstractContextManager[None]:
+    """While a migration runs, the old voters alone acknowledge and grant leases."""
+
+    def quorum(self: Primary, value: dict[str, int]) -> int:
+        return self._count(self.row.voters, value)
+
+    return _changed(Primary, "_quorum", quorum)
+
+
+@contextmanager
+def promise_forgotten() -> Iterator[None]:
+    """A copy that is deleted takes its promise with it."""
+
+    evict = Copy.evict
+
+    def evict_all(self: Copy, row: PartitionRow) -> None:
+        evict(self, row)
+        self.promise_term, self.promise_holder = 0, None
+        self.save_promise()
+
+    with _changed(Copy, "evict", evict_all):
+        yield
+
+
+def lease_forgotten() -> AbstractContextManager[None]:
+    """A restarted voter does not wait for the leases it has forgotten."""
+
+    def from_memory(self: Leases, node: str) -> int:
+        return self._granted_until.get(node, 0)
+
+    return _changed(Leases, "granted_until", from_memory)
+
+
+def nobody_left_but_stuck() -> AbstractContextManager[None]:
+    """The master does not listen to what is stuck."""
+
+    def trouble(self: ZoneMaster, node: str, trouble: Trouble) -> None:
+        return None
+
+    return _changed(ZoneMaster, "trouble", trouble)
+
+
+def list_forgotten() -> AbstractContextManager[None]:
+    """A copy that a row names no more stays."""
+
+    def evict(self: Copy, row: PartitionRow) -> None:
+        self.version = max(self.version, row.version)
+        self.save_promise()
+
+    return _changed(Copy, "evict", evict)
+
+
 DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "acknowledge-before-majority": acknowledge_before_majority,
     "skip-the-lease-wait": skip_the_lease_wait,
@@ -136,4 +191,6 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "same-term-twice": same_term_twice,
     "answered-above-a-hole": answer_above_a_hole,
     "vote-twice-for-a-term": vote_twice_for_a_term,
+    "promise-forgotten": promise_forgotten,
+    "list-forgotten": list_forgotten,
 }

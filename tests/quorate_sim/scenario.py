@@ -74,14 +74,16 @@ class Scenario:
         """Let time pass."""
         self.world.run_until(self.world.time_us + ms * MS)
 
-    def wait(self, is_so: Callable[[], bool], what: str, ms: int = 20_000) -> None:
+    def wait(
+        self, is_so: Callable[[], bool], what: str, ms: int = 20_000, step_ms: int = 5
+    ) -> None:
         """Let time pass until something is so."""
         end_us = self.world.time_us + ms * MS
         while not is_so():
             if self.world.time_us >= end_us:
                 story = "\n".join(self.world.lines[-60:])
                 raise AssertionError(f"not within {ms} ms: {what}\n{story}")
-            self.world.run_until(self.world.time_us + 5 * MS)
+            self.world.run_until(self.world.time_us + step_ms * MS)
 
     @property
     def row(self) -> PartitionRow:

@@ -114,4 +114,9 @@ def draw(seed: int) -> Swarm:
             breaks=0.0,
             crashes=0.0,
         )
+    # One in eight is a storm: little of everything lives long.
+    if not isolation and r.random() < 1 / 8:
+        swarm = msgspec.structs.replace(
+            swarm, crashes=2.0, breaks=5.0, cuts=0.5, master_crashes=0.5, metastore_trouble=0.2
+        )
     return swarm
