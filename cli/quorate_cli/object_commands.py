@@ -178,6 +178,8 @@ def validate(
     """Do all copies of a zone agree?  Ends with 0 agree, 1 differ, 2 could not tell."""
     try:
         command = zone_validation(_api(server, folder), zone, level.value, folder, report)
+        if console.is_terminal and level is ValidationLevel.ROWS:
+            console.print("Spark starts and reads every copy; half a minute or more …", style="dim")
         code = run_validation(command)
     except Problem as problem:
         raise Problem(str(problem), 2) from problem  # 1 would say that copies differ

@@ -17,16 +17,15 @@ def print_list(kind: Kind, objects: Sequence[Whole], console: Console) -> None:
     if not objects:
         console.print(f"there are no {kind.plural}")
         return
-    table = Table(box=None, pad_edge=False)
-    table.add_column("NAME")
-    for heading, _, _ in kind.model.printer_columns:
-        table.add_column(heading.upper())
+    lines = [("NAME", *(heading.upper() for heading, _, _ in kind.model.printer_columns))]
     for whole in objects:
-        cells = [
-            _cell(whole, column_type, path) for _, column_type, path in kind.model.printer_columns
-        ]
-        table.add_row(name_of(whole), *cells)
-    console.print(table)
+        columns = kind.model.printer_columns
+        lines.append((name_of(whole), *(_cell(whole, form, path) for _, form, path in columns)))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        # As wide as it is, whatever the terminal: other programs read such lists.
+        padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        console.out("   ".join(padded).rstrip(), highlight=False)
 
 
 def print_whole(objects: Sequence[Whole], form: str, console: Console) -> None:
