@@ -189,7 +189,6 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "lineage-before-data": lineage_before_data,
     "source-deletes-early": source_deletes_early,
     "same-term-twice": same_term_twice,
-    "answered-above-a-hole": answer_above_a_hole,
     "vote-twice-for-a-term": vote_twice_for_a_term,
     "promise-forgotten": promise_forgotten,
     "list-forgotten": list_forgotten,

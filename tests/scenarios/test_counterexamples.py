@@ -7,6 +7,7 @@ from quorate.facts.topology import Holder
 from quorate.protocol.copy import Copy
 from quorate_sim.disk import SimStorage
 from quorate_sim.planted import (
+    answer_above_a_hole,
     lease_forgotten,
     lineage_before_data,
     no_joint_mode,
@@ -151,9 +152,15 @@ def test_answered_above_a_hole_an_answer_waits_for_all_counters_below_it() -> No
     second = story.write(primary, b"y", b"2")
     story.wait(lambda: second.outcome == "ok", "the second is answered")
     assert first.outcome == "ok"
-    assert first.end_us is not None
-    assert second.end_us is not None
-    story.come_to_rest()
+    story.crash(primary)
+    last = story.wait_for_primary(primary)
+    assert story.read(last, b"x") == b"1"
+    assert story.read(last, b"y") == b"2"
+
+
+def test_answered_above_a_hole_is_noticed_when_the_rule_is_off() -> None:
+    with answer_above_a_hole(), pytest.raises((InvariantError, AssertionError)):
+        test_answered_above_a_hole_an_answer_waits_for_all_counters_below_it()
 
 
 def test_nobody_left_but_stuck_another_voter_takes_over() -> None:
