@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import msgspec
+
 from quorate.facts.errors import InvariantError
 from quorate.facts.keyspace import key_partition
 from quorate.facts.partition_row import PartitionRow, majority
@@ -211,3 +213,21 @@ class Cluster:
         ):
             raise InvariantError(f"a last read has no answer: {reads}")
         self.checks.check_history(self.clients.history)
+        if self.world.seed % 4 == 0:
+            self.delete_zone()
+
+    def delete_zone(self) -> None:
+        """The user deletes the zone: nothing of it may stay anywhere (I-7)."""
+        self.zone = msgspec.structs.replace(self.zone, deleting=True)
+        master = self.masters[-1]
+        master.run(lambda: master.declare(self.zone))
+        if not self.world.run_until(
+            self.world.time_us + REST_MS * MS, lambda: not self._left_of_zone()
+        ):
+            raise InvariantError(f"I-7: left of a deleted zone: {self._left_of_zone()}")
+
+    def _left_of_zone(self) -> list[str]:
+        left = [f"{key}" for key in self.metastore.objects if getattr(key, "uid", "") == "zone"]
+        left += [f"files of {name}" for name, disk in self.disks.items() if disk.images]
+        left += [f"copies of {agent.label}" for agent in self.living() if agent.core.zones]
+        return left

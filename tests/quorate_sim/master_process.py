@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from quorate.facts.time import Now
+from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master import Master
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message
 from quorate.protocol.metastore import Key, Value
@@ -58,6 +59,11 @@ class MasterProcess:
             self.master.set_zone(record, self.now())
         self.world.trace(self.name, f"is master in term {self.term}")
         self._tick()
+
+    def declare(self, record: ZoneRecord) -> None:
+        """A user declares a zone, or its deletion."""
+        assert self.master is not None
+        self.master.set_zone(record, self.now())
 
     def run(self, action: Callable[[], None]) -> None:
         """Do something, then carry out what the core decided."""

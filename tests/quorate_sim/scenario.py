@@ -22,6 +22,7 @@ SETTINGS = ProtocolSettings(
     replacement_delay_ms=500,
     migration_bound_ms=4000,
     activation_bound_ms=1200,
+    transfer_chunk_bytes=1000,
 )
 
 

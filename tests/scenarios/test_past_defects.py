@@ -28,7 +28,7 @@ def test_a_delta_larger_than_one_answer_is_asked_for_piece_by_piece() -> None:
     primary, away = story.primary, story.backups()[-1]
     story.cut(away, off=(primary,))
     for number in range(12):
-        story.written(primary, b"k%d" % number, b"v" * 200_000)
+        story.written(primary, b"k%d" % number, b"v" * 2000)
     story.heal()
     story.come_to_rest()
 
