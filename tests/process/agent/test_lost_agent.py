@@ -88,6 +88,28 @@ def test_two_of_three_agents_lost_and_back_lose_no_acknowledged_write(
     assert find_violations(load.writes, load.reads + load.read_back()) == []
 
 
+def test_a_write_that_no_other_copy_has_is_not_answered(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(agents=3)
+    cluster.apply_zone("z", partitions=4)
+    client = cluster.client("z")
+    client.set("key", "before")
+    port = client.get_node_from_key("key").port
+    others = [each for each in cluster.agents.values() if cluster.port("z", each.name) != port]
+    for other in others:
+        other.pause()
+    with redis.Redis(port=port, socket_timeout=1, retry=None) as direct:
+        with pytest.raises(redis.TimeoutError):
+            direct.set("key", "nobody knows")
+        with pytest.raises(redis.TimeoutError):
+            direct.get("key")
+
+    for other in others:
+        other.resume()
+
+    assert client.set("key", "after") is True
+    assert client.get("key") == b"after"
+
+
 def test_without_a_majority_nothing_is_answered(start_cluster: StartCluster) -> None:
     cluster = start_cluster(agents=3)
     cluster.apply_zone("z", partitions=4)
