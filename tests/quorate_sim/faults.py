@@ -57,6 +57,8 @@ class Faults:
             self.cluster.add_agent(f"a{len(self.cluster.disks) + 1}")
         if self._often(swarm.leaves):
             self._leave()
+        if self._often(swarm.drains):
+            self._drain()
 
     def _pick(self) -> AgentProcess | None:
         living = self.cluster.living()
@@ -168,6 +170,21 @@ class Faults:
                 self._later(50, 2000, lambda: self._restart(agent.name))
 
         self._later(500, 3000, stop)
+
+    def _drain(self) -> None:
+        """Everything is to move off one agent, for a while."""
+        living = [master for master in self.cluster.masters if master.alive]
+        if not living:
+            return
+        process, name = living[-1], self.world.random.choice(list(self.cluster.disks))
+
+        def drain(draining: bool) -> None:
+            if process.master is not None:
+                refused = process.master.drain(name, draining, process.now())
+                self.world.trace(process.name, f"drains {name}: {draining}; {refused}")
+
+        process.run(lambda: drain(True))
+        self._later(500, 5000, lambda: process.run(lambda: drain(False)))
 
     def end(self) -> None:
         """No faults any more: one master, every agent runs, everything gets through."""

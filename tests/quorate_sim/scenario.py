@@ -57,6 +57,7 @@ def quiet(agents: int = 3, replicas: int = 3, in_memory: bool = False) -> Swarm:
         second_masters=0.0,
         joins=0,
         leaves=0.0,
+        drains=0.0,
         metastore_trouble=0.0,
         settings=SETTINGS,
     )

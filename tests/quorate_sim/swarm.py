@@ -38,6 +38,7 @@ class Swarm(msgspec.Struct, frozen=True):
     second_masters: float
     joins: int
     leaves: float
+    drains: float
     metastore_trouble: float
     settings: ProtocolSettings
 
@@ -102,6 +103,7 @@ def draw(seed: int) -> Swarm:
         second_masters=some(0.3, 0.05, 0.3),
         joins=r.choice((0, 0, 1, 2)),
         leaves=some(0.25, 0.05, 0.2),
+        drains=some(0.2, 0.1, 0.4),
         metastore_trouble=some(0.4, 0.02, 0.2),
         settings=settings,
     )
