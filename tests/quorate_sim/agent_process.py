@@ -282,7 +282,7 @@ class AgentProcess:
         now = self.now()
         row = role.copy.get(op.key)
         value = row.value if row is not None else None
-        operations, result = op.apply(value)
+        operations, result = op.apply(value, now.wall_ms)
         if not operations:
             if role.is_pending(op.key):
                 role.wait(Waiter((), (op, result), now.boot_ms))
