@@ -299,7 +299,7 @@ class DevCluster:
             "quorate_agent",
             *("--name", agent.name, "--data", str(data), "--cluster", entry.cluster),
             *("--peer", f"{HOST}:{port}", "--admin", f"{HOST}:0"),
-            *("--client-host", HOST, "--client-port-base", str(entry.client_port_base)),
+            *("--client-host", HOST, "--client-port-base", str(_client_port(entry, agent))),
             *(["--debug-commands"] if entry.debug_commands else []),
         )
 
@@ -432,6 +432,13 @@ def _checked_name(cluster: str) -> str:
     if not is_short_name(cluster):
         raise Problem(f"--name {cluster!r}: write lower-case letters, digits and '-'")
     return cluster
+
+
+def _client_port(entry: ClusterEntry, agent: AgentEntry) -> int:
+    """Where an agent begins to look for free ports: one after the other for agents in order, so
+    that a person can guess them; from the base again where the numbers end."""
+    port = entry.client_port_base + int(agent.name.rpartition("-")[2]) - 1
+    return port if port < 65_000 else entry.client_port_base
 
 
 def _is_free(port: int) -> bool:

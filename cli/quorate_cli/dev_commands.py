@@ -40,7 +40,10 @@ def up(
         int | None, typer.Option(help="Agents of a new cluster.", show_default="3")
     ] = None,
     client_port_base: Annotated[
-        int | None, typer.Option(help="First port for clients of zones.", show_default="7000")
+        int | None,
+        typer.Option(
+            min=1024, max=65000, help="First port for clients of zones.", show_default="7000"
+        ),
     ] = None,
     debug_commands: Annotated[
         bool | None, typer.Option(help="Let agents obey `quorate debug damage`.")
