@@ -60,7 +60,9 @@ class Op:
         self.attempt = 0
         self.wrote: tuple[int, int, int] | None = None
 
-    def apply(self, value: bytes | None, wall_ms: int) -> tuple[tuple[Operation, ...], bytes | None]:
+    def apply(
+        self, value: bytes | None, wall_ms: int
+    ) -> tuple[tuple[Operation, ...], bytes | None]:
         """The rows this command writes over a present value, and its answer."""
         match self.kind:
             case "get":
