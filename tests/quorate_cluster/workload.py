@@ -13,10 +13,14 @@ from redis.exceptions import ClusterDownError, RedisError, ResponseError
 from redis.retry import Retry
 
 from quorate_cluster.cluster import Cluster
+from quorate_cluster.direct_reads import DirectReads
 from quorate_cluster.history import ABSENT, Outcome, Read, Write
 
 _END_S_MAX = 60.0
 _NEVER_WRITTEN = -1
+_DIRECT_EVERY_S = 0.05
+_TIMEOUTS_S = (1.5, 12)
+"""Clients by turns: one soon asks elsewhere, one hears what a frozen agent says when it thaws."""
 
 
 class Workload:
@@ -49,7 +53,7 @@ class Workload:
         self._seed = seed
         self._stop = threading.Event()
         roads: list[tuple[Callable[[int], None], int]] = [(self._write, n) for n in range(writers)]
-        roads += [(self._read, n) for n in range(readers)]
+        roads += [(self._read, n) for n in range(readers)] + [(self._read_directly, 0)]
         self._threads = [threading.Thread(target=road, args=(n,)) for road, n in roads]
         self._failures: list[BaseException] = []
 
@@ -88,15 +92,17 @@ class Workload:
 
     # -- one thread --------------------------------------------------------------------------------
 
-    def _client(self) -> RedisCluster:
-        # Longer than a command may be parked: it is the agent that gives up first.
+    def _client(self, number: int) -> RedisCluster:
         return self._cluster.client(
-            self._zone, retry=Retry(NoBackoff(), 0), socket_timeout=8, reinitialize_steps=1
+            self._zone,
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=_TIMEOUTS_S[number % 2],
+            reinitialize_steps=1,
         )
 
     def _write(self, number: int) -> None:
         try:
-            client = self._client()
+            client = self._client(number)
             lives = [f"w{number}-{at}.0" for at in range(self._keys_per_writer)]
             counts = [0] * len(lives)
             self.keys += lives
@@ -123,7 +129,7 @@ class Workload:
     def _read(self, number: int) -> None:
         try:
             chance = random.Random(f"{self._seed}-{number}")
-            client = self._client()
+            client = self._client(number)
             while not self._stop.wait(self._pause_s):
                 if not self.keys:
                     continue
@@ -136,6 +142,23 @@ class Workload:
         except BaseException as error:
             self._failures.append(error)
             raise
+
+    def _read_directly(self, number: int) -> None:
+        chance = random.Random(f"{self._seed}-direct-{number}")
+        ports = [port for _, port in self._cluster.endpoints(self._zone)]
+        reads = DirectReads(ports, chance, self._answered)
+        try:
+            while not self._stop.wait(_DIRECT_EVERY_S):
+                if self.keys:
+                    reads.step(self.keys[-100:])
+        except BaseException as error:
+            self._failures.append(error)
+            raise
+        finally:
+            reads.close()
+
+    def _answered(self, key: str, found: bytes | None, start: float, end: float) -> None:
+        self.reads.append(Read(key, _value_of(key, found), start, end))
 
     def _ask(self, command: Callable[[], Any]) -> tuple[Outcome, Any]:
         try:
