@@ -1,7 +1,7 @@
 # What a person types.  Everything stays inside the project's folder, except the binaries of the test
 # control plane, which are kept in $XDG_CACHE_HOME (or ~/.cache) because they take long to build.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast check crds control-plane bench constraints clean
+.PHONY: help setup demo test test-fast test-units test-simulation check crds control-plane bench constraints clean
 
 VENV   := .venv
 PY     := $(VENV)/bin/python
@@ -27,8 +27,14 @@ demo: setup ## the whole story on this machine: load, kill, scale, restart, vali
 test: setup ## every test: also real kube-apiserver, real processes, Spark
 	$(PYTEST)
 
-test-fast: setup ## unit, property and simulation tests, under a minute
-	$(PYTEST) -m "not integration and not process and not spark"
+test-fast: setup ## unit, property and simulation tests on both cores, under a minute
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-units test-simulation
+
+test-units test-simulation: setup
+test-units:
+	$(PYTEST) -q -m "not integration and not process and not spark" tests/unit tests/property tests/scenarios
+test-simulation:
+	$(PYTEST) -q tests/simulation
 
 check: setup ## style, types, architecture, generated files
 	$(VENV)/bin/ruff check .
