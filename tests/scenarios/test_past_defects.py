@@ -94,6 +94,6 @@ def test_an_adopting_copy_forgets_what_an_earlier_term_announced() -> None:
     story.wait(lambda: old in story.row.replicas, "it owns again")
     story.run(1000)
     zone = story.agent(old).core.zones["zone"]
-    assert zone.copies[0].known_hwm == zone.copies[0].lwm
+    assert zone.copies[0].hwm == zone.copies[0].lwm
     assert not zone.fills
     assert story.read(new, b"x") == b"0"

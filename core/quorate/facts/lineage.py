@@ -7,6 +7,8 @@ is below t's first counter and t did not close it.  All four say the same: the l
 covers c (starts at or below it, or closed it) is not t's.
 """
 
+from itertools import pairwise
+
 import msgspec
 
 from quorate.facts.errors import InvariantError
@@ -53,6 +55,19 @@ class Lineage(msgspec.Struct, frozen=True, array_like=True):
         at = self.term_at(counter)
         return term > self.base_term if at is None else at != term
 
+    def edges(self) -> list[int]:
+        """The counters, in order, where the term may be another than at the counter before."""
+        bounds = {entry.first for entry in self.entries}
+        for entry in self.entries:
+            for first, last in entry.closed:
+                bounds.update((first, last + 1))
+        return sorted(bounds)
+
+    def stretches(self, first: int, last: int) -> list[tuple[int, int]]:
+        """first..last cut where the term may change: inclusive ranges of one term each."""
+        cuts = [first, *(edge for edge in self.edges() if first < edge <= last), last + 1]
+        return [(low, high - 1) for low, high in pairwise(cuts)]
+
     def agreed_prefix(self, other: "Lineage", upto: int) -> int:
         """The highest m <= upto such that both lineages have the same term for every c <= m.
 
@@ -63,11 +78,7 @@ class Lineage(msgspec.Struct, frozen=True, array_like=True):
             return 0
         if self.term_at(low) != other.term_at(low):
             return 0
-        edges = {entry.first for entry in (*self.entries, *other.entries)}
-        for entry in (*self.entries, *other.entries):
-            for first, last in entry.closed:
-                edges.update((first, last + 1))
-        for edge in sorted(edges):
+        for edge in sorted({*self.edges(), *other.edges()}):
             if edge > upto:
                 break
             if edge > low and self.term_at(edge) != other.term_at(edge):

@@ -1,38 +1,74 @@
 """Which updates of a partition a copy holds: low and high watermark and the ranges between.
 
-Source: Ignite 2, "update counter structure".  LWM: every update up to it is held.  HWM: the highest
-counter reserved.  Updates may arrive in any order, overlapping and repeated.
+Source: Ignite 2, "update counter structure"; docs/protocol.md, section 1.  LWM: every update up to
+it is held, in the terms of the lineage.  HWM: the highest counter reserved, as far as the copy was
+told.  Updates may arrive in any order, overlapping and repeated, and of more than one term: until
+a term is adopted nobody knows which of two updates with the same counter will last.
 """
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.intervals import IntervalSet
+from quorate.facts.lineage import EMPTY_LINEAGE, Lineage
 
 
 class UpdateCounter:
-    """Counter state of one copy.  Ranges are (start, delta): start is the last counter before."""
+    """Counter state of one copy.  `above[term]`: held ranges that LWM has not reached."""
 
-    __slots__ = ("_above", "hwm", "lwm")
+    __slots__ = ("above", "hwm", "lineage", "lwm")
 
-    def __init__(self, lwm: int = 0, hwm: int = 0) -> None:
+    def __init__(self, lwm: int = 0, hwm: int = 0, lineage: Lineage = EMPTY_LINEAGE) -> None:
         self.lwm = lwm
         self.hwm = hwm
-        self._above = IntervalSet()
+        self.lineage = lineage
+        self.above: dict[int, IntervalSet] = {}
 
     def reserve(self, delta: int = 1) -> int:
         """Reserve `delta` counters; the last counter before them.  Never reissues a held one."""
-        start = max(self.hwm, self.lwm, self._above.max())
+        start = self.hwm
+        if start < self.lwm:
+            start = self.lwm
+        if self.above:
+            start = max(start, self.highest_held())
         self.hwm = start + delta
         return start
 
-    def update(self, start: int, delta: int) -> bool:
-        """Hold start+1..start+delta.  False when all of them were held already."""
-        first, last = max(start + 1, self.lwm + 1), start + delta
-        if last < first or not self._above.add(first, last):
+    def hold(self, term: int, first: int, last: int) -> bool:
+        """Hold first..last of `term`; LWM stays.  False when all of them were held already."""
+        if first <= self.lwm:
+            end = min(last, self.lwm)
+            if not (self.lineage.is_divergent(term, first) or self.lineage.is_divergent(term, end)):
+                first = end + 1
+        if last < first:
             return False
-        lwm = self._above.end_of_prefix(self.lwm)
-        if lwm != self.lwm:
-            self.lwm = lwm
-            self._above.cut_below(lwm)
+        ranges = self.above.get(term)
+        if ranges is None:
+            ranges = self.above[term] = IntervalSet()
+        return ranges.add(first, last)
+
+    def next_held(self) -> tuple[int, int] | None:
+        """(term, last): held updates of one term that follow LWM as the lineage has it."""
+        term = self.lineage.term_at(self.lwm + 1)
+        if term is None or term not in self.above:
+            return None
+        last = self.above[term].end_of_prefix(self.lwm)
+        if last == self.lwm:
+            return None
+        return term, self.lineage.stretches(self.lwm + 1, last)[0][1]
+
+    def advance(self, term: int, last: int) -> None:
+        """LWM passes held updates of `term` up to `last`, as `next_held` gave them."""
+        self.lwm = last
+        ranges = self.above[term]
+        ranges.cut_below(last)
+        if ranges.is_empty():
+            del self.above[term]
+
+    def update(self, start: int, delta: int, term: int = 0) -> bool:
+        """Hold start+1..start+delta and let LWM follow.  False when all were held already."""
+        if not self.hold(term, start + 1, start + delta):
+            return False
+        while found := self.next_held():
+            self.advance(*found)
         return True
 
     def finalize(self) -> list[tuple[int, int]]:
@@ -40,32 +76,46 @@ class UpdateCounter:
 
         Afterwards HWM is not below LWM.
         """
-        top = self._above.max()
-        gaps = self._above.gaps(self.lwm + 1, top) if top else []
-        if top:
-            self.lwm = top
-            self._above = IntervalSet()
-        self.hwm = max(self.hwm, self.lwm)
+        top = self.highest_held()
+        gaps = self.missing(top)
+        self.activate(max(top, self.lwm), self.hwm)
         return gaps
 
-    def activate(self, upto: int) -> None:
-        """LWM = HWM = `upto`, as an activation found it; what lies above is forgotten."""
-        self.lwm = self.hwm = upto
-        self._above = IntervalSet()
+    def activate(self, upto: int, hwm: int = 0) -> None:
+        """LWM = `upto`, as an activation found it; what lies above is forgotten."""
+        self.lwm = upto
+        self.hwm = max(upto, hwm)
+        self.above = {}
 
-    @property
-    def out_of_order(self) -> list[tuple[int, int]]:
-        """Held ranges above LWM as (start, delta)."""
-        return [(first - 1, last - first + 1) for first, last in self._above]
+    def highest_held(self) -> int:
+        """The highest counter held."""
+        return max([self.lwm, *(ranges.max() for ranges in self.above.values())])
 
-    @property
-    def is_sequential(self) -> bool:
-        """Whether nothing is held above LWM."""
-        return self._above.is_empty()
+    def held(self) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
+        """Held ranges above LWM by term, in order of term."""
+        return tuple((term, tuple(self.above[term])) for term in sorted(self.above))
+
+    def held_under(self, lineage: Lineage, prefix: int) -> IntervalSet:
+        """Counters held that `lineage` keeps, when it agrees with our rows up to `prefix`."""
+        return kept_under(lineage, prefix, self.held())
 
     def missing(self, upto: int) -> list[tuple[int, int]]:
-        """Inclusive ranges up to `upto` that are not held."""
-        return self._above.gaps(self.lwm + 1, upto)
+        """Inclusive ranges up to `upto` that are not held, of whatever term."""
+        held = IntervalSet(pair for ranges in self.above.values() for pair in ranges)
+        return held.gaps(self.lwm + 1, upto)
+
+
+def kept_under(
+    lineage: Lineage, prefix: int, held: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
+) -> IntervalSet:
+    """1..`prefix` and those of `held` that are not divergent against `lineage`."""
+    kept = IntervalSet([(1, prefix)])
+    for term, ranges in held:
+        for first, last in ranges:
+            for low, high in lineage.stretches(first, last):
+                if not lineage.is_divergent(term, low):
+                    kept.add(low, high)
+    return kept
 
 
 def check_primary_counter(counter: UpdateCounter) -> None:

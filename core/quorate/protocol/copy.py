@@ -15,9 +15,10 @@ import msgspec
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.intervals import IntervalSet
-from quorate.facts.lineage import EMPTY_LINEAGE, Lineage
+from quorate.facts.lineage import Lineage
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder
+from quorate.facts.update_counter import UpdateCounter
 from quorate.protocol.messages import CopyReport, CopyState, Operation, Update
 from quorate.protocol.storage import Row, Storage
 
@@ -62,25 +63,22 @@ def promise_name(partition: int) -> bytes:
     return b"p%05d" % partition
 
 
-class Copy:
-    """One copy.  All writes go into the storage's batch of the turn.
+class Copy(UpdateCounter):
+    """One copy: its counters, and the rows and the log that belong to them.  All writes go into the
+    storage's batch of the turn.
 
-    `lwm`: rows are the fold up to here.  `above[term]`: counters held in the log above it.
-    `durable_lwm`: what may be acknowledged.  `log_from`: the log has everything above it up to lwm.
+    Rows are the fold up to `lwm`; what is held above it is in the log only.  `durable_lwm`: what
+    may be acknowledged.  `log_from`: the log has everything above it up to lwm.
     """
 
     __slots__ = (
-        "above",
         "durable_lwm",
         "expiring",
         "generation",
         "get",
-        "known_hwm",
         "last_term",
         "lease_until",
-        "lineage",
         "log_from",
-        "lwm",
         "majority",
         "partition",
         "prepared",
@@ -108,15 +106,12 @@ class Copy:
 
     def _reset(self) -> None:
         self.present = False
-        self.lineage = EMPTY_LINEAGE
+        UpdateCounter.__init__(self)
         self.last_term = 0
-        self.lwm = 0
         self.durable_lwm = 0
-        self.known_hwm = 0
         self.majority = 0
         self.settled = 0
         self.log_from = 0
-        self.above: dict[int, IntervalSet] = {}
         self.row: PartitionRow | None = None
         self.prepared: PartitionRow | None = None
         self.prepared_migration = ""
@@ -166,10 +161,10 @@ class Copy:
                 if counter == self.lwm + 1 and term == self.lineage.term_at(counter):
                     self.lwm = counter
                 elif counter > self.lwm:
-                    self._hold_above(term, counter)
+                    self.hold(term, counter, counter)
             at = entries[-1][0] + 1
         self.durable_lwm = self.lwm
-        self.known_hwm = self.lwm
+        self.hwm = self.lwm
 
     def save(self) -> None:
         """Put the copy's record into the batch."""
@@ -248,7 +243,7 @@ class Copy:
         """Whether the copy has adopted the term it promised: its acknowledgements count."""
         return self.present and self.promise_term > 0 and self.last_term == self.promise_term
 
-    def hold(self, update: Update, raw: bytes) -> bool:
+    def keep(self, update: Update, raw: bytes) -> bool:
         """Keep one update; apply what became contiguous.  False when there was nothing new."""
         counter, term = update.counter, update.term
         if counter == self.lwm + 1 and term == self.last_term and not self.above:
@@ -256,46 +251,31 @@ class Copy:
             self._apply(update)
             self.lwm = counter
             return True
-        if counter <= self.lwm and term == self.lineage.term_at(counter):
-            return False
-        if not self._hold_above(term, counter):
+        if not self.hold(term, counter, counter):
             return False
         self.storage.log_put(self.partition, counter, term, raw)
-        self._advance(compare=False)
+        self._apply_held(compare=False)
         return True
 
-    def _hold_above(self, term: int, counter: int) -> bool:
-        ranges = self.above.get(term)
-        if ranges is None:
-            ranges = self.above[term] = IntervalSet()
-        return ranges.add(counter, counter)
-
-    def _cut_above(self, term: int) -> None:
-        self.above[term].cut_below(self.lwm)
-        if self.above[term].is_empty():
-            del self.above[term]
-
-    def _advance(self, compare: bool) -> None:
+    def _apply_held(self, compare: bool) -> None:
         """Apply held updates that follow LWM in the lineage's terms."""
-        while self.above:
-            counter = self.lwm + 1
-            term = self.lineage.term_at(counter)
-            if term is None or term not in self.above or counter not in self.above[term]:
-                break
-            end = self.above[term].end_of_prefix(self.lwm)
-            entries = self.storage.log_read(self.partition, counter, end, LOG_READ_BYTES)
-            for at, at_term, raw in entries:
-                if at_term != term or self.lineage.term_at(at) != term:
+        while found := self.next_held():
+            term, last = found
+            at = self.lwm
+            for counter, of_term, raw in self.storage.log_read(
+                self.partition, at + 1, last, LOG_READ_BYTES
+            ):
+                if of_term != term:
                     continue
-                if at != self.lwm + 1:
-                    raise InvariantError(
-                        f"partition {self.partition}: log lacks {self.lwm + 1} of term {term}"
-                    )
+                if counter != at + 1:
+                    break
                 self._apply(decode_update(raw), compare)
-                self.lwm = at
-            if self.lwm < counter:
-                raise InvariantError(f"partition {self.partition}: log lacks held {counter}")
-            self._cut_above(term)
+                at = counter
+            if at == self.lwm:
+                raise InvariantError(
+                    f"partition {self.partition}: log lacks held {at + 1} of term {term}"
+                )
+            self.advance(term, at)
 
     def _apply(self, update: Update, compare: bool = False) -> None:
         counter, term = update.counter, update.term
@@ -321,7 +301,9 @@ class Copy:
 
     def write(self, operations: tuple[Operation, ...]) -> bytes:
         """As primary: reserve the next counter, log and apply.  The encoded update."""
-        counter = self.lwm + 1
+        counter = self.reserve() + 1
+        if counter != self.lwm + 1:
+            raise InvariantError(f"partition {self.partition}: {counter} reserved, LWM {self.lwm}")
         term = self.promise_term
         raw = _encode((counter, term, operations))  # an Update, without making one
         self.storage.log_put(self.partition, counter, term, raw)
@@ -338,20 +320,6 @@ class Copy:
         return raw
 
     # --- adopting a term -------------------------------------------------------------------------
-
-    def held(self) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
-        """Held ranges above LWM by term, for FenceAck."""
-        return tuple((term, tuple(self.above[term])) for term in sorted(self.above))
-
-    def valid_held(self, lineage: Lineage, prefix: int) -> IntervalSet:
-        """Counters held, from `prefix` on, that are not divergent against `lineage`."""
-        valid = IntervalSet()
-        if prefix:
-            valid.add(1, prefix)
-        for term in sorted(self.above):
-            for first, last in self.above[term]:
-                add_valid(valid, lineage, term, first, last)
-        return valid
 
     def touched_keys(self, first: int, last: int) -> set[bytes] | None:
         """Keys touched by own updates first..last as applied; None when the log cannot tell."""
@@ -403,8 +371,8 @@ class Copy:
         self.durable_lwm = min(self.durable_lwm, prefix)
         if full is not None:
             self.storage.log_cut(self.partition, prefix)
-        self._advance(compare=True)
-        self.known_hwm = self.lwm  # what an earlier term announced may never have been
+        self._apply_held(compare=True)
+        self.hwm = self.lwm  # what an earlier term announced may never have been
         if self.lwm < lineage.last_first - 1:
             raise InvariantError(
                 f"partition {self.partition}: adopting {lineage} with LWM {self.lwm}"
@@ -476,7 +444,7 @@ class Copy:
             self.prepared_migration,
             self.last_term,
             self.lwm,
-            max([self.lwm, *(ranges.max() for ranges in self.above.values())]),
+            self.highest_held(),
             self.adopted,
         )
 
@@ -490,26 +458,10 @@ class Copy:
             self.promise_term,
             self.adopted,
             self.lwm,
-            max(self.known_hwm, self.lwm),
+            max(self.hwm, self.lwm),
             tuple(sorted(pair for ranges in self.above.values() for pair in ranges)),
             self.lineage,
             self.space.row_count(),
             self.space.byte_count(),
             self.settled,
         )
-
-
-def add_valid(valid: IntervalSet, lineage: Lineage, term: int, first: int, last: int) -> None:
-    """Add those of (term, first..last) to `valid` that are not divergent against `lineage`."""
-    at = first
-    edges = sorted(
-        {edge for entry in lineage.entries for edge in _edges(entry.first, entry.closed)}
-    )
-    for edge in [*(edge for edge in edges if first < edge <= last), last + 1]:
-        if not lineage.is_divergent(term, at):
-            valid.add(at, edge - 1)
-        at = edge
-
-
-def _edges(first: int, closed: tuple[tuple[int, int], ...]) -> list[int]:
-    return [first, *(low for low, _ in closed), *(high + 1 for _, high in closed)]

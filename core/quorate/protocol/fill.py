@@ -11,9 +11,8 @@ term.  A new term starts again.  Source: docs/protocol.md, section 4.
 
 import enum
 
-from quorate.facts.intervals import IntervalSet
 from quorate.facts.lineage import Lineage
-from quorate.protocol.copy import Copy, add_valid
+from quorate.protocol.copy import Copy
 from quorate.protocol.messages import (
     FetchKeys,
     FetchSnapshot,
@@ -140,16 +139,11 @@ class Fill:
 
     def missing(self) -> list[tuple[int, int]]:
         """Ranges of updates still to be asked for."""
-        valid = IntervalSet()
+        copy, agreed = self.copy, self._agreed()
+        held = copy.held_under(self.lineage, self._chunk_floor if self.is_full else agreed)
         if self.is_full:
-            valid.add(1, self._chunk_floor)
-            valid.add(self.copy.log_from + 1, self._agreed())  # applied, and still in the log
-        else:
-            valid.add(1, self._agreed())
-        for term in sorted(self.copy.above):
-            for first, last in self.copy.above[term]:
-                add_valid(valid, self.lineage, term, first, last)
-        return valid.gaps(1, self._need)
+            held.add(copy.log_from + 1, agreed)  # applied, and still in the log
+        return held.gaps(1, self._need)
 
     def is_complete(self) -> bool:
         """Whether `finish` may be called."""

@@ -15,7 +15,8 @@ from quorate.facts.intervals import IntervalSet
 from quorate.facts.lineage import Entry, Lineage
 from quorate.facts.partition_row import Migration, PartitionRow, majority
 from quorate.facts.topology import Holder, Voter
-from quorate.protocol.copy import Copy, add_valid
+from quorate.facts.update_counter import check_primary_counter, kept_under
+from quorate.protocol.copy import Copy
 from quorate.protocol.messages import FenceAck, Operation
 from quorate.protocol.storage import Row
 
@@ -255,6 +256,8 @@ class Primary:
             raise InvariantError(
                 f"{where}: the copy promised {copy.promise_term} to {copy.promise_holder}"
             )
+        if self.stage is Stage.SERVING:
+            check_primary_counter(copy)
         if self.persisted and not copy.adopted:
             raise InvariantError(f"{where}: persisted, but the copy is in {copy.last_term}")
         if self.stage is Stage.SERVING and not self.persisted:
@@ -298,19 +301,13 @@ class Primary:
             if answer.lineage.last_term > lineage.last_term:
                 lineage = answer.lineage
         prefix = copy.lineage.agreed_prefix(lineage, copy.lwm)
-        own = copy.valid_held(lineage, prefix)
+        own = copy.held_under(lineage, prefix)
         union = own.copy()
         holds: dict[str, IntervalSet] = {}
         for node, answer in answers.items():
-            valid = IntervalSet()
             agreed = answer.lineage.agreed_prefix(lineage, answer.lwm)
-            if agreed:
-                valid.add(1, agreed)
-            for term, ranges in answer.above:
-                for first, last in ranges:
-                    add_valid(valid, lineage, term, first, last)
-            holds[node] = valid
-            for first, last in valid:
+            holds[node] = kept_under(lineage, agreed, answer.above)
+            for first, last in holds[node]:
                 union.add(first, last)
         top = union.end_of_prefix(0)
         undo: set[bytes] | None = set()

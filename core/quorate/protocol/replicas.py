@@ -332,9 +332,9 @@ class Replicas:
         changed = False
         for raw in batch.updates:
             data = bytes(raw)
-            changed |= copy.hold(decode_update(data), data)
-        if batch.hwm > copy.known_hwm:
-            copy.known_hwm = batch.hwm
+            changed |= copy.keep(decode_update(data), data)
+        if batch.hwm > copy.hwm:
+            copy.hwm = batch.hwm
         if batch.majority > copy.majority:
             copy.majority = batch.majority
         if batch.settled > copy.settled:
@@ -403,7 +403,7 @@ class Replicas:
             promised = copy.promise_term if copy is not None else 0
             self.out.send(node, Rejected(self.uid, sync.partition, sync.term, promised))
             return
-        copy.known_hwm = max(copy.known_hwm, sync.hwm)
+        copy.hwm = max(copy.hwm, sync.hwm)
         if copy.adopted:
             self.ack_due[sync.partition] = (node, copy, sync.term)
         elif sync.partition not in self.fills:
@@ -422,7 +422,7 @@ class Replicas:
 
     def repair(self, copy: Copy, supplier: str) -> None:
         """An adopted copy lacks updates it was told of: ask for them."""
-        self._fill(Fill(copy, copy.lineage, copy.known_hwm, supplier, self.settings))
+        self._fill(Fill(copy, copy.lineage, copy.hwm, supplier, self.settings))
 
     def _step_fill(self, fill: Fill) -> None:
         if fill.is_complete():
@@ -478,7 +478,7 @@ class Replicas:
             data = bytes(raw)
             update = decode_update(data)
             if not lineage.is_divergent(update.term, update.counter):
-                changed |= copy.hold(update, data)
+                changed |= copy.keep(update, data)
         if changed:
             self.touch(copy)
         if fill is not None:
@@ -603,11 +603,9 @@ class Replicas:
         for role in self.dirty.values():
             if not role.turn:
                 continue
-            copy = role.copy
             peers = tuple(node for node, peer in role.peers.items() if peer.promised)
             if peers:
                 groups.setdefault(peers, []).append(upkeep.batch_of(role, role.turn))
-            copy.known_hwm = copy.lwm
             role.turn = []
         self.dirty = {}
         for peers, batches in groups.items():

@@ -65,7 +65,7 @@ class Upkeep:
         """Copies that were told of updates they lack, for longer than a message is on its way."""
         replicas = self._replicas
         for partition, copy in list(replicas.copies.items()):
-            if copy.lwm >= copy.known_hwm or partition in replicas.roles:
+            if copy.lwm >= copy.hwm or partition in replicas.roles:
                 self._stalled.pop(partition, None)
                 continue
             if not copy.adopted or partition in replicas.fills or copy.promise_holder is None:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate.facts.errors import InvariantError
+from quorate.facts.lineage import Entry, Lineage
 from quorate.facts.update_counter import UpdateCounter, check_primary_counter
 
 ranges = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), max_size=20)
@@ -15,8 +16,9 @@ ranges = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), max_size=20)
 def held(counter: UpdateCounter) -> set[int]:
     above = {
         value
-        for start, delta in counter.out_of_order
-        for value in range(start + 1, start + delta + 1)
+        for _, ranges in counter.held()
+        for first, last in ranges
+        for value in range(first, last + 1)
     }
     return set(range(1, counter.lwm + 1)) | above
 
@@ -32,7 +34,7 @@ def test_it_holds_what_it_was_given_whatever_the_order(updates: list[tuple[int, 
 
         assert held(counter) == model
         assert counter.lwm + 1 not in model
-        assert counter.is_sequential == (len(model) == counter.lwm)
+        assert (not counter.above) == (len(model) == counter.lwm)
     top = max(model, default=0)
     assert {v for a, b in counter.missing(top) for v in range(a, b + 1)} == set(
         range(1, top + 1)
@@ -51,7 +53,7 @@ def test_finalize_closes_exactly_the_gaps(updates: list[tuple[int, int]]) -> Non
 
     assert {v for a, b in gaps for v in range(a, b + 1)} == set(range(1, top + 1)) - before
     assert counter.lwm == top
-    assert counter.is_sequential
+    assert not counter.above
     check_primary_counter(counter)
 
 
@@ -86,7 +88,36 @@ def test_every_order_of_the_same_updates_ends_without_gaps(
         counter.update(start, delta)
 
     assert counter.lwm == sum(sizes)
-    assert counter.is_sequential
+    assert not counter.above
+
+
+@settings(derandomize=True, max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([3, 5, 8]), st.integers(1, 9), st.integers(0, 8)), max_size=12
+    ),
+    st.integers(1, 6),
+    st.integers(0, 6),
+)
+def test_lwm_follows_only_updates_in_the_terms_of_the_lineage(
+    updates: list[tuple[int, int, int]], second: int, later: int
+) -> None:
+    lineage = Lineage(3, 0, (Entry(5, second), Entry(8, second + later)))
+    counter, model = UpdateCounter(lineage=lineage), set[tuple[int, int]]()
+    for term, first, more in updates:
+        counter.update(first - 1, more + 1, term)
+        model |= {(term, at) for at in range(first, first + more + 1)}
+        right = 0
+        while (lineage.term_at(right + 1), right + 1) in model:
+            right += 1
+
+        assert counter.lwm == right
+    kept = {
+        at for low, high in counter.held_under(lineage, counter.lwm) for at in range(low, high + 1)
+    }
+    assert kept == set(range(1, counter.lwm + 1)) | {
+        at for term, at in model if not lineage.is_divergent(term, at)
+    }
 
 
 def test_a_primary_whose_hwm_is_below_its_lwm_is_impossible() -> None:
