@@ -7,6 +7,7 @@ no choice of primaries among these owners is more even.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 
 from quorate.planning.find_chain import NOBODY
 
@@ -56,9 +57,14 @@ def choose_primaries(
 
 
 class _Roles:
-    """`primaries[partition]`, and the same by node: `held[node]` are the partitions it leads."""
+    """`primaries[partition]`, and the same by node: `held[node]` are the partitions it leads.
 
-    __slots__ = ("_owners", "held", "primaries")
+    `_takers[giver][taker]` counts what the giver leads and the taker owns: a chain is looked for
+    among nodes, not among their thousands of partitions.  `_last` and `_beside` are heaps of the
+    partitions behind such a pair; an entry that is out of date is dropped when it comes up.
+    """
+
+    __slots__ = ("_beside", "_last", "_owners", "_takers", "held", "primaries")
 
     def __init__(
         self, owners: Sequence[Sequence[int]], present: Sequence[int], node_count: int
@@ -66,6 +72,9 @@ class _Roles:
         self._owners = owners
         self.primaries = list(present)
         self.held: list[dict[int, None]] = [{} for _ in range(node_count)]
+        self._takers: list[dict[int, int]] = []
+        self._last: dict[tuple[int, int], list[int]] = {}
+        self._beside: dict[tuple[int, int], list[int]] = {}
         for partition, primary in enumerate(present):
             if primary != NOBODY:
                 self.held[primary][partition] = None
@@ -77,37 +86,86 @@ class _Roles:
             del self.held[before][partition]
         self.primaries[partition] = node
         self.held[node][partition] = None
+        if self._takers:
+            self._forget(before, partition)
+            self._learn(node, partition)
+            self._learn_neighbours(partition)
 
     def shift(self, givers: Sequence[int], is_taker: Callable[[int], bool]) -> bool:
         """Take one role off one of the givers and let it end at a taker; False when none can.
 
         Breadth first: a chain of n nodes changes n - 1 primaries.
         """
+        if not self._takers:
+            self._learn_all()
         came: dict[int, int] = dict.fromkeys(givers, NOBODY)
         queue = deque(givers)
         while queue:
             node = queue.popleft()
-            for partition in self.held[node]:
-                for other in self._owners[partition]:
-                    if other in came:
-                        continue
-                    came[other] = node
-                    if is_taker(other):
-                        while came[other] != NOBODY:
-                            self.give(self._to_pass(came[other], other), other)
-                            other = came[other]
-                        return True
-                    queue.append(other)
+            for other in self._takers[node]:
+                if other in came:
+                    continue
+                came[other] = node
+                if is_taker(other):
+                    while came[other] != NOBODY:
+                        self.give(self._to_pass(came[other], other), other)
+                        other = came[other]
+                    return True
+                queue.append(other)
         return False
 
     def _to_pass(self, giver: int, taker: int) -> int:
         """Which role goes from one to the other: beside the taker's own ones, else the last."""
-        primaries, last = self.primaries, len(self.primaries) - 1
-        choice = NOBODY
-        for partition in self.held[giver]:
-            if taker not in self._owners[partition]:
-                continue
-            if taker in (primaries[max(partition - 1, 0)], primaries[min(partition + 1, last)]):
+        pair = (giver, taker)
+        beside = self._beside.get(pair, [])
+        while beside:
+            partition = -heappop(beside)
+            if self.primaries[partition] == giver and self._is_beside(partition, taker):
                 return partition
-            choice = max(choice, partition)
-        return choice
+        last = self._last[pair]
+        while self.primaries[-last[0]] != giver:
+            heappop(last)
+        return -heappop(last)
+
+    def _neighbours(self, partition: int) -> list[int]:
+        around = (partition - 1, partition + 1)
+        return [at for at in around if 0 <= at < len(self.primaries)]
+
+    def _is_beside(self, partition: int, taker: int) -> bool:
+        return any(self.primaries[at] == taker for at in self._neighbours(partition))
+
+    def _learn_all(self) -> None:
+        self._takers = [{} for _ in self.held]
+        for node, partitions in enumerate(self.held):
+            for partition in partitions:
+                self._learn(node, partition)
+
+    def _learn(self, leader: int, partition: int) -> None:
+        """The other owners may take the partition from its leader."""
+        takers = self._takers[leader]
+        for other in self._owners[partition]:
+            if other == leader:
+                continue
+            takers[other] = takers.get(other, 0) + 1
+            heappush(self._last.setdefault((leader, other), []), -partition)
+            if self._is_beside(partition, other):
+                heappush(self._beside.setdefault((leader, other), []), -partition)
+
+    def _learn_neighbours(self, partition: int) -> None:
+        """The partitions around are now beside one of this partition's new leader."""
+        taker = self.primaries[partition]
+        for at in self._neighbours(partition):
+            leader = self.primaries[at]
+            if leader not in (NOBODY, taker) and taker in self._owners[at]:
+                heappush(self._beside.setdefault((leader, taker), []), -at)
+
+    def _forget(self, leader: int, partition: int) -> None:
+        if leader == NOBODY:
+            return
+        takers = self._takers[leader]
+        for other in self._owners[partition]:
+            if other == leader:
+                continue
+            takers[other] -= 1
+            if not takers[other]:
+                del takers[other]

@@ -8,7 +8,7 @@ A's copy goes to B, B's copy of another partition goes to C.  Such chains always
 fractions of copies could be spread evenly and flows with whole bounds have whole solutions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 from quorate.planning.find_chain import NOBODY, Chain, Effort, Link, Network
@@ -24,12 +24,14 @@ class Placement:
     """
 
     __slots__ = (
+        "_all_stay",
         "_copies",
         "_domains",
         "_led",
         "_let_go",
         "_network",
         "_primary_quotas",
+        "_searches",
         "_spread",
         "_spread_is_free",
         "kept",
@@ -53,9 +55,11 @@ class Placement:
         self._primary_quotas = primary_quotas
         self._led = [0] * len(quotas)
         self._let_go: dict[int, None] = {}  # partitions with owners that cannot all stay
+        self._searches: dict[tuple[int, int, bool], Iterator[int]] = {}
         self._domains = domains
         self._spread = spread
         self._spread_is_free = len(spread.at_most) == len(quotas)  # every node its own domain
+        self._all_stay: dict[tuple[int, ...], bool] = {}  # by the owners' failure domains
         self._copies = spread.extras + sum(spread.at_least)
         self.owners: list[list[int]] = []
         self.primaries: list[int] = []
@@ -80,6 +84,15 @@ class Placement:
         Then the primary, and those first that are due most.
         """
         if self._spread_is_free and len(nodes) <= self._copies:
+            return list(nodes)
+        inside = tuple([self._domains[node] for node in nodes])
+        if inside not in self._all_stay:
+            fitting: list[int] = []
+            for node in nodes:
+                if self._fits(fitting, node):
+                    fitting.append(node)
+            self._all_stay[inside] = len(fitting) == len(nodes)
+        if self._all_stay[inside]:
             return list(nodes)
         owners: list[int] = []
         rest = sorted(nodes[1:], key=lambda node: -self.room[node])
@@ -240,22 +253,25 @@ class Placement:
 
         With the role the last one, so that runs of partitions with one primary lose their ends.
         Without it, each giver starts elsewhere: what the taker gets has many different primaries.
+        Each search goes on where the last one for these two ended: a partition that did not fit
+        hardly ever fits later, and if it does a chain finds it.
         """
         led, quotas = self._led, self._primary_quotas
         with_role = led[giver] > quotas[giver][0] and led[taker] < quotas[taker][0]
-        owned = list(self.owned[giver])
-        start = len(owned) if with_role else giver * len(owned) // len(self.room)
-        second_choice = NOBODY
-        for at in range(start - 1, start - 1 - len(owned), -1):
-            partition = owned[at]
-            is_first_choice = (self.primaries[partition] == giver) == with_role
-            if not is_first_choice and second_choice != NOBODY:
-                continue
-            if self._fits(self.owners[partition], taker, giver):
-                if is_first_choice:
-                    return partition
-                second_choice = partition
-        return second_choice
+        key = (giver, taker, with_role)
+        if key not in self._searches:
+            owned = list(self.owned[giver])
+            start = len(owned) if with_role else giver * len(owned) // len(self.room)
+            around = owned[:start][::-1] + owned[start:][::-1]
+            leads = [self.primaries[partition] == giver for partition in around]
+            first = [p for p, led_here in zip(around, leads, strict=True) if led_here == with_role]
+            second = [p for p, led_here in zip(around, leads, strict=True) if led_here != with_role]
+            self._searches[key] = iter(first + second)
+        for partition in self._searches[key]:
+            is_there = partition in self.owned[giver]
+            if is_there and self._fits(self.owners[partition], taker, giver):
+                return partition
+        return NOBODY
 
     def _fill_by_chain(self, partition: int) -> None:
         """Fill the places left: some node takes one above its quota and hands another copy on."""
