@@ -10,77 +10,24 @@ from __future__ import annotations
 import asyncio
 import time
 from binascii import crc_hqx
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from quorate.facts.keyspace import key_slot, slot_shift
 from quorate.protocol.copy import Copy
 from quorate.protocol.messages import Operation
-from quorate.protocol.primary import Primary, Stage, Waiter
+from quorate.protocol.primary import Waiter
 from quorate.protocol.replicas import Replicas
 from quorate.protocol.storage import Row
+from quorate_agent.client import ClientConnection, PartOfFlush, Slot, boot_ms
+from quorate_agent.overview import ZoneOverview
 from quorate_agent.resp import replies
-from quorate_agent.resp.cluster_view import ClusterNode, ClusterView
 from quorate_agent.resp.command import Command, Scope, command_slot
-from quorate_agent.resp.connection import CommandParser
-from quorate_agent.resp.scan import ScanPositions
 from quorate_agent.resp.session import Connection, Session, WaitRequest
 from quorate_agent.resp.table import DISPATCH, resolve
 
 if TYPE_CHECKING:
     from quorate_agent.metrics import AgentMetrics
-
-BACKLOG_MAX = 1024
-"""Commands a blocked connection may pile up before its socket is no longer read."""
-
-OUTPUT_BYTES_MAX = 256 * 1024 * 1024
-"""A client that does not read its replies is cut off above this."""
-
-_boottime = time.CLOCK_BOOTTIME
-
-
-def boot_ms() -> int:
-    """Milliseconds on the clock that runs through suspension."""
-    return time.clock_gettime_ns(_boottime) // 1_000_000
-
-
-class Slot(Waiter):
-    """The place of one reply in its connection's queue."""
-
-    __slots__ = ("args", "command", "connection", "deadline_ms", "done", "left", "reply", "wait")
-
-    def __init__(
-        self,
-        connection: ClientConnection,
-        command: Command,
-        args: list[bytes],
-        reply: bytes,
-        keys: tuple[bytes | None, ...],
-        since_ms: int,
-    ) -> None:
-        # Waiter's fields are set here: this is made for every write.
-        self.keys = keys
-        self.counter = 0
-        self.since_ms = since_ms
-        self.connection = connection
-        self.command = command
-        self.args = args
-        self.reply = reply
-        self.done = False
-        self.deadline_ms = 0
-        self.left = 0
-        self.wait: WaitRequest | None = None
-
-
-class PartOfFlush(Waiter):
-    """One partition's share of a FLUSHALL."""
-
-    __slots__ = ("slot",)
-
-    def __init__(self, slot: Slot, since_ms: int) -> None:
-        super().__init__((None,), None, since_ms)
-        self.slot = slot
 
 
 class View:
@@ -118,114 +65,6 @@ def _nothing(key: bytes) -> Row | None:
     return None
 
 
-class ClientConnection(asyncio.Protocol):
-    """One client's socket."""
-
-    __slots__ = (
-        "backlog",
-        "blocked",
-        "ended",
-        "endpoint",
-        "last_write",
-        "out",
-        "parser",
-        "paused",
-        "queue",
-        "session",
-        "state",
-        "transport",
-    )
-
-    def __init__(self, endpoint: ZoneEndpoint) -> None:
-        self.endpoint = endpoint
-        self.parser = CommandParser()
-        self.queue: deque[Slot | bytes] = deque()
-        self.out: list[bytes] = []
-        self.backlog: deque[tuple[int, list[bytes]]] = deque()
-        self.blocked = False
-        self.paused = False
-        self.ended = False
-        self.last_write: tuple[Primary, int] | None = None
-        self.transport: asyncio.Transport
-        self.state: Connection
-        self.session: Session
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's are not subclasses
-        self.endpoint.connected(self)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.endpoint.disconnected(self)
-
-    def data_received(self, data: bytes) -> None:
-        if self.state.closing or self.ended:
-            return
-        commands = self.parser.feed(data)
-        if self.blocked:
-            now = boot_ms()
-            self.backlog.extend([(now, command) for command in commands])
-            if len(self.backlog) > BACKLOG_MAX and not self.paused:
-                self.paused = True
-                self.transport.pause_reading()
-        else:
-            self.endpoint.run(self, commands)
-        if self.parser.error is not None:
-            self.ended = True
-            self.end_when_done()
-        elif self.out:
-            self.write()
-
-    def eof_received(self) -> bool:
-        """The client sends no more: answer what it has sent, then close."""
-        self.ended = True
-        self.end_when_done()
-        return True
-
-    def end_when_done(self) -> None:
-        """Close behind the last reply, once nothing is left to execute."""
-        if self.blocked or self.backlog:
-            return
-        if self.parser.error is not None and not self.state.closing:
-            self.answer(self.parser.error)
-        self.state.closing = True
-        self.drain()
-        if not self.queue:
-            self.transport.close()
-
-    def answer(self, reply: bytes) -> None:
-        """Queue a reply behind those that still wait."""
-        if self.queue:
-            self.queue.append(reply)
-        else:
-            self.out.append(reply)
-
-    def drain(self) -> None:
-        """Move what is ready at the head of the queue to the socket."""
-        queue, out = self.queue, self.out
-        while queue:
-            head = queue[0]
-            if isinstance(head, bytes):
-                out.append(head)
-            elif head.done:
-                out.append(head.reply)
-            else:
-                break
-            queue.popleft()
-        if out:
-            self.write()
-
-    def write(self) -> None:
-        """One write for everything ready."""
-        out = self.out
-        if not self.transport.is_closing():
-            self.transport.write(out[0] if len(out) == 1 else b"".join(out))
-            if self.transport.get_write_buffer_size() > OUTPUT_BYTES_MAX:
-                self.transport.abort()
-        out.clear()
-        if self.state.closing and not self.queue:
-            self.transport.close()
-
-
 class ZoneEndpoint:
     """All clients of one zone on this agent."""
 
@@ -243,9 +82,9 @@ class ZoneEndpoint:
         self.replicas = replicas
         self.node = node
         self._turn = turn
+        self.overview = ZoneOverview(replicas, node, nodes, info)
         self._nodes = nodes
         self._is_up = is_up
-        self._info = info
         self._metrics = metrics
         self._storage_full = storage_full
         self._shift = slot_shift(replicas.zone.partitions)
@@ -256,11 +95,7 @@ class ZoneEndpoint:
         self._parked: list[Slot] = []
         self._waits: list[Slot] = []
         self._touched: dict[ClientConnection, None] = {}
-        self._cluster: ClusterView | None = None
         self._server: asyncio.Server | None = None
-        self.scan_positions = ScanPositions()
-        self.host = ""
-        self.port = 0
 
     # --- listening -------------------------------------------------------------------------------
 
@@ -276,8 +111,9 @@ class ZoneEndpoint:
             except OSError as problem:
                 error = problem
                 continue
-            self.host, self.port = host, self._server.sockets[0].getsockname()[1]
-            return self.port
+            bound: int = self._server.sockets[0].getsockname()[1]
+            self.overview.address = (host, bound)
+            return bound
         raise error or OSError("no port to try")
 
     async def close(self) -> None:
@@ -297,13 +133,15 @@ class ZoneEndpoint:
         client.state = Connection(
             self._next_id, f"{peer[0]}:{peer[1]}", f"{local[0]}:{local[1]}", now
         )
-        client.session = Session(client.state, self)
+        client.session = Session(client.state, self.overview)
         self._clients[self._next_id] = client
+        self.overview.clients[self._next_id] = client.state
         self._next_id += 1
         self._metrics.connections.inc()
 
     def disconnected(self, client: ClientConnection) -> None:
         """A client went away; what it asked for goes on, its replies have nowhere to go."""
+        self.overview.clients.pop(client.state.id, None)
         if self._clients.pop(client.state.id, None) is not None:
             self._metrics.connections.dec()
         client.backlog.clear()
@@ -450,7 +288,7 @@ class ZoneEndpoint:
         primary = row.primary.node if row is not None and row.primary is not None else self.node
         if primary != self.node and self._is_up(primary) and primary in self._nodes():
             self._metrics.moved.inc()
-            self._fulfil(client, slot, self.cluster().moved(number))
+            self._fulfil(client, slot, self.overview.cluster().moved(number))
             return
         self._park(client, command, args, now, slot)
 
@@ -616,86 +454,4 @@ class ZoneEndpoint:
 
     def table_changed(self) -> None:
         """Rows, members or ports changed: the cluster view is built anew when asked for."""
-        self._cluster = None
-
-    # --- what commands ask (resp.session.Agent) --------------------------------------------------
-
-    def now_us(self) -> int:
-        """Wall microseconds."""
-        return time.time_ns() // 1000
-
-    def cluster(self) -> ClusterView:
-        """Who serves which slots, as far as this agent knows."""
-        view = self._cluster
-        if view is None:
-            view = self._cluster = self._build_cluster()
-        return view
-
-    def _build_cluster(self) -> ClusterView:
-        nodes = self._nodes()
-        names = sorted(nodes)
-        if self.node not in nodes:
-            nodes = {**nodes, self.node: (self.host, self.port)}
-            names = sorted(nodes)
-        index = {name: at for at, name in enumerate(names)}
-        mine = index[self.node]
-        primaries: list[int] = []
-        epoch = 0
-        for row in self.replicas.table:
-            if row is None:
-                primaries.append(mine)
-                continue
-            epoch += row.version
-            owners = [row.primary.node] if row.primary is not None else []
-            owners += [*row.owners, *row.voter_nodes]
-            primaries.append(next((index[node] for node in owners if node in index), mine))
-        members = tuple(ClusterNode(name, *nodes[name]) for name in names)
-        served = sum(1 for row in self.replicas.table if row is not None and row.owners)
-        return ClusterView(members[mine], members, tuple(primaries), epoch, served << self._shift)
-
-    def connections(self) -> list[Connection]:
-        """All clients of this zone here."""
-        return [client.state for client in self._clients.values()]
-
-    def _serving(self) -> list[Primary]:
-        return [r for r in self.replicas.roles.values() if r.stage is Stage.SERVING]
-
-    def key_count(self) -> int:
-        """Live rows of this agent's primaries."""
-        return sum(role.copy.space.row_count() for role in self._serving())
-
-    def slot_key_count(self, slot: int) -> int:
-        """Live keys in one slot, by looking at its partition's rows."""
-        partition = slot >> self._shift
-        role = self.replicas.primaries[partition]
-        if role is None:
-            return 0
-        count, after = 0, None
-        while chunk := role.copy.space.scan(after, 10_000, 1 << 24):
-            count += sum(1 for key, row in chunk if row.value is not None and key_slot(key) == slot)
-            after = chunk[-1][0]
-        return count
-
-    def info(self) -> dict[str, dict[str, str | int]]:
-        """Sections of INFO."""
-        return self._info()
-
-    def primaries(self) -> Sequence[int]:
-        """Partitions this agent serves."""
-        return sorted(role.copy.partition for role in self._serving())
-
-    def scan(
-        self, partition: int, after: bytes | None, rows_max: int
-    ) -> tuple[list[bytes], bytes | None]:
-        """Live keys in key order, and the last key looked at."""
-        role = self.replicas.primaries[partition]
-        if role is None:
-            return [], None
-        now = time.time_ns() // 1_000_000
-        chunk = role.copy.space.scan(after, rows_max, 1 << 22)
-        keys = [
-            key
-            for key, row in chunk
-            if row.value is not None and not (row.expires_at and row.expires_at < now)
-        ]
-        return keys, chunk[-1][0] if chunk else None
+        self.overview.table_changed()

@@ -21,9 +21,10 @@ from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage
 from quorate.wire.frames import encode_frame
 from quorate_agent.admin import AdminServer, start_admin
+from quorate_agent.client import boot_ms
 from quorate_agent.data_folder import DataFolder
 from quorate_agent.durable_file import write_durably
-from quorate_agent.endpoint import ZoneEndpoint, boot_ms
+from quorate_agent.endpoint import ZoneEndpoint
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.settings import AgentSettings
 from quorate_agent.storage.memory import MemoryStorage

@@ -1,0 +1,190 @@
+"""One client's connection: bytes in, replies out in the order of its commands.
+
+A command that has to wait leaves a slot in the connection's queue; the replies behind it wait with
+it, and what is ready leaves in one write per turn.  What a command means the endpoint knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol, cast
+
+from quorate.protocol.primary import Primary, Waiter
+from quorate_agent.resp.command import Command
+from quorate_agent.resp.connection import CommandParser
+from quorate_agent.resp.session import Connection, Session, WaitRequest
+
+BACKLOG_MAX = 1024
+"""Commands a blocked connection may pile up before its socket is no longer read."""
+
+OUTPUT_BYTES_MAX = 256 * 1024 * 1024
+"""A client that does not read its replies is cut off above this."""
+
+_boottime = time.CLOCK_BOOTTIME
+
+
+def boot_ms() -> int:
+    """Milliseconds on the clock that runs through suspension."""
+    return time.clock_gettime_ns(_boottime) // 1_000_000
+
+
+class Endpoint(Protocol):
+    """Where the commands of a connection go."""
+
+    def connected(self, client: ClientConnection) -> None:
+        """A client connected: gives it its state and session."""
+
+    def disconnected(self, client: ClientConnection) -> None:
+        """A client went away."""
+
+    def run(self, client: ClientConnection, commands: Iterable[list[bytes]]) -> None:
+        """Execute commands in order, until one blocks the connection."""
+
+
+class Slot(Waiter):
+    """The place of one reply in its connection's queue."""
+
+    __slots__ = ("args", "command", "connection", "deadline_ms", "done", "left", "reply", "wait")
+
+    def __init__(
+        self,
+        connection: ClientConnection,
+        command: Command,
+        args: list[bytes],
+        reply: bytes,
+        keys: tuple[bytes | None, ...],
+        since_ms: int,
+    ) -> None:
+        # Waiter's fields are set here: this is made for every write.
+        self.keys = keys
+        self.counter = 0
+        self.since_ms = since_ms
+        self.connection = connection
+        self.command = command
+        self.args = args
+        self.reply = reply
+        self.done = False
+        self.deadline_ms = 0
+        self.left = 0
+        self.wait: WaitRequest | None = None
+
+
+class PartOfFlush(Waiter):
+    """One partition's share of a FLUSHALL."""
+
+    __slots__ = ("slot",)
+
+    def __init__(self, slot: Slot, since_ms: int) -> None:
+        super().__init__((None,), None, since_ms)
+        self.slot = slot
+
+
+class ClientConnection(asyncio.Protocol):
+    """One client's socket."""
+
+    __slots__ = (
+        "backlog",
+        "blocked",
+        "ended",
+        "endpoint",
+        "last_write",
+        "out",
+        "parser",
+        "paused",
+        "queue",
+        "session",
+        "state",
+        "transport",
+    )
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.parser = CommandParser()
+        self.queue: deque[Slot | bytes] = deque()
+        self.out: list[bytes] = []
+        self.backlog: deque[tuple[int, list[bytes]]] = deque()
+        self.blocked = False
+        self.paused = False
+        self.ended = False
+        self.last_write: tuple[Primary, int] | None = None
+        self.transport: asyncio.Transport
+        self.state: Connection
+        self.session: Session
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's are not subclasses
+        self.endpoint.connected(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.endpoint.disconnected(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.state.closing or self.ended:
+            return
+        commands = self.parser.feed(data)
+        if self.blocked:
+            now = boot_ms()
+            self.backlog.extend([(now, command) for command in commands])
+            if len(self.backlog) > BACKLOG_MAX and not self.paused:
+                self.paused = True
+                self.transport.pause_reading()
+        else:
+            self.endpoint.run(self, commands)
+        if self.parser.error is not None:
+            self.ended = True
+            self.end_when_done()
+        elif self.out:
+            self.write()
+
+    def eof_received(self) -> bool:
+        """The client sends no more: answer what it has sent, then close."""
+        self.ended = True
+        self.end_when_done()
+        return True
+
+    def end_when_done(self) -> None:
+        """Close behind the last reply, once nothing is left to execute."""
+        if self.blocked or self.backlog:
+            return
+        if self.parser.error is not None and not self.state.closing:
+            self.answer(self.parser.error)
+        self.state.closing = True
+        self.drain()
+        if not self.queue:
+            self.transport.close()
+
+    def answer(self, reply: bytes) -> None:
+        """Queue a reply behind those that still wait."""
+        if self.queue:
+            self.queue.append(reply)
+        else:
+            self.out.append(reply)
+
+    def drain(self) -> None:
+        """Move what is ready at the head of the queue to the socket."""
+        queue, out = self.queue, self.out
+        while queue:
+            head = queue[0]
+            if isinstance(head, bytes):
+                out.append(head)
+            elif head.done:
+                out.append(head.reply)
+            else:
+                break
+            queue.popleft()
+        if out:
+            self.write()
+
+    def write(self) -> None:
+        """One write for everything ready."""
+        out = self.out
+        if not self.transport.is_closing():
+            self.transport.write(out[0] if len(out) == 1 else b"".join(out))
+            if self.transport.get_write_buffer_size() > OUTPUT_BYTES_MAX:
+                self.transport.abort()
+        out.clear()
+        if self.state.closing and not self.queue:
+            self.transport.close()

@@ -1,0 +1,121 @@
+"""What commands about a whole zone are told: who serves which slots, how many keys, scans.
+
+The agent that sessions ask (resp.session.Agent): everything here is read from the replicas.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from quorate.facts.keyspace import key_slot, slot_shift
+from quorate.protocol.primary import Primary, Stage
+from quorate.protocol.replicas import Replicas
+from quorate_agent.resp.cluster_view import ClusterNode, ClusterView
+from quorate_agent.resp.scan import ScanPositions
+from quorate_agent.resp.session import Connection
+
+
+class ZoneOverview:
+    """One zone as its clients on this agent see it.  `nodes()`: client addresses by node name."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        node: str,
+        nodes: Callable[[], dict[str, tuple[str, int]]],
+        info: Callable[[], dict[str, dict[str, str | int]]],
+    ) -> None:
+        self.replicas = replicas
+        self.node = node
+        self.address = ("", 0)
+        self.clients: dict[int, Connection] = {}
+        self.scan_positions = ScanPositions()
+        self._nodes = nodes
+        self._info = info
+        self._shift = slot_shift(replicas.zone.partitions)
+        self._cluster: ClusterView | None = None
+
+    def table_changed(self) -> None:
+        """Rows, members or ports changed: the cluster view is built anew when asked for."""
+        self._cluster = None
+
+    def now_us(self) -> int:
+        """Wall microseconds."""
+        return time.time_ns() // 1000
+
+    def cluster(self) -> ClusterView:
+        """Who serves which slots, as far as this agent knows."""
+        view = self._cluster
+        if view is None:
+            view = self._cluster = self._build_cluster()
+        return view
+
+    def _build_cluster(self) -> ClusterView:
+        nodes = self._nodes()
+        names = sorted(nodes)
+        if self.node not in nodes:
+            nodes = {**nodes, self.node: self.address}
+            names = sorted(nodes)
+        index = {name: at for at, name in enumerate(names)}
+        mine = index[self.node]
+        primaries: list[int] = []
+        epoch = 0
+        for row in self.replicas.table:
+            if row is None:
+                primaries.append(mine)
+                continue
+            epoch += row.version
+            owners = [row.primary.node] if row.primary is not None else []
+            owners += [*row.owners, *row.voter_nodes]
+            primaries.append(next((index[node] for node in owners if node in index), mine))
+        members = tuple(ClusterNode(name, *nodes[name]) for name in names)
+        served = sum(1 for row in self.replicas.table if row is not None and row.owners)
+        return ClusterView(members[mine], members, tuple(primaries), epoch, served << self._shift)
+
+    def connections(self) -> list[Connection]:
+        """All clients of this zone here."""
+        return list(self.clients.values())
+
+    def _serving(self) -> list[Primary]:
+        return [r for r in self.replicas.roles.values() if r.stage is Stage.SERVING]
+
+    def key_count(self) -> int:
+        """Live rows of this agent's primaries."""
+        return sum(role.copy.space.row_count() for role in self._serving())
+
+    def slot_key_count(self, slot: int) -> int:
+        """Live keys in one slot, by looking at its partition's rows."""
+        partition = slot >> self._shift
+        role = self.replicas.primaries[partition]
+        if role is None:
+            return 0
+        count, after = 0, None
+        while chunk := role.copy.space.scan(after, 10_000, 1 << 24):
+            count += sum(1 for key, row in chunk if row.value is not None and key_slot(key) == slot)
+            after = chunk[-1][0]
+        return count
+
+    def info(self) -> dict[str, dict[str, str | int]]:
+        """Sections of INFO."""
+        return self._info()
+
+    def primaries(self) -> Sequence[int]:
+        """Partitions this agent serves."""
+        return sorted(role.copy.partition for role in self._serving())
+
+    def scan(
+        self, partition: int, after: bytes | None, rows_max: int
+    ) -> tuple[list[bytes], bytes | None]:
+        """Live keys in key order, and the last key looked at."""
+        role = self.replicas.primaries[partition]
+        if role is None:
+            return [], None
+        now = time.time_ns() // 1_000_000
+        chunk = role.copy.space.scan(after, rows_max, 1 << 22)
+        keys = [
+            key
+            for key, row in chunk
+            if row.value is not None and not (row.expires_at and row.expires_at < now)
+        ]
+        return keys, chunk[-1][0] if chunk else None
