@@ -27,7 +27,6 @@ from quorate.protocol.messages import (
 from quorate.protocol.outbox import MASTER
 from quorate.protocol.primary import Primary, Stage
 from quorate.protocol.storage import Row
-from quorate.protocol.upkeep import batch_of
 
 if TYPE_CHECKING:
     from quorate.protocol.replicas import Replicas
@@ -251,7 +250,7 @@ def tick(replicas: Replicas, role: Primary, now: Now) -> None:
             continue
         behind = peer.lwm < copy.lwm and now.boot_ms - peer.progress_ms >= settings.repair_ms
         if news or (behind and _due(replicas, role, "behind " + node, now)):
-            replicas.announce(node, batch_of(role, []))
+            replicas.announce(node, role.batch([]))
     if news:
         role.asked[idle] = now.boot_ms
         role.announced = (copy.majority, copy.settled)

@@ -10,6 +10,8 @@ when a higher term is promised or a row says so, and never serves again after th
 import enum
 from collections import deque
 
+import msgspec
+
 from quorate.facts.errors import InvariantError
 from quorate.facts.intervals import IntervalSet
 from quorate.facts.lineage import Entry, Lineage
@@ -17,7 +19,7 @@ from quorate.facts.partition_row import Migration, PartitionRow, majority
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.update_counter import check_primary_counter, kept_under
 from quorate.protocol.copy import Copy
-from quorate.protocol.messages import FenceAck, Operation
+from quorate.protocol.messages import Batch, FenceAck, Operation
 from quorate.protocol.storage import Row
 
 
@@ -206,6 +208,18 @@ class Primary:
         """Reserve a counter for these rows and apply them; the counter."""
         self.turn.append(self.copy.write(operations))
         return self.copy.lwm
+
+    def batch(self, updates: list[bytes]) -> Batch:
+        """These updates and where the role stands, as it goes to every copy."""
+        copy = self.copy
+        return Batch(
+            copy.partition,
+            self.term,
+            copy.lwm,
+            copy.majority,
+            copy.settled,
+            tuple([msgspec.Raw(update) for update in updates]),
+        )
 
     def wait(self, waiter: Waiter) -> None:
         """Answer `waiter` when everything reserved so far is acknowledged."""

@@ -14,7 +14,7 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol import activation, upkeep
+from quorate.protocol import activation, transfer, upkeep
 from quorate.protocol.copy import Copy, decode_update
 from quorate.protocol.fill import Fill
 from quorate.protocol.leases import Leases
@@ -47,7 +47,6 @@ from quorate.protocol.outbox import MASTER, Outbox
 from quorate.protocol.primary import Primary, Waiter
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage, StorageFull
-from quorate.protocol.supply import supply_keys, supply_snapshot, supply_updates
 
 
 class Turn(NamedTuple):
@@ -299,19 +298,15 @@ class Replicas:
                 if role is not None and role.term == message.term:
                     activation.refused(self, role, node, message.promised)
             case Sync():
-                self._sync(node, message)
+                transfer.told_to_adopt(self, node, message)
             case FetchUpdates() | FetchKeys() | FetchSnapshot():
-                self._supply(node, message)
+                transfer.supply(self, node, message)
             case Updates():
-                self._take_updates(node, message)
+                transfer.take_updates(self, node, message)
             case KeyRows():
-                self._take_keys(node, message)
+                transfer.take_keys(self, node, message)
             case SnapshotChunk():
-                fill = self.fills.get(message.partition)
-                if fill is not None and fill.term == message.term:
-                    fill.take_chunk(message)
-                    self.touch(fill.copy)
-                    self._step_fill(fill)
+                transfer.take_chunk(self, message)
             case Unavailable():
                 pass  # asked again on a later tick
             case PreparedRow():
@@ -397,105 +392,6 @@ class Replicas:
             ),
         )
 
-    def _sync(self, node: str, sync: Sync) -> None:
-        copy = self.copies.get(sync.partition)
-        if copy is None or not copy.present or copy.promise_term != sync.term:
-            promised = copy.promise_term if copy is not None else 0
-            self.out.send(node, Rejected(self.uid, sync.partition, sync.term, promised))
-            return
-        copy.hwm = max(copy.hwm, sync.hwm)
-        if copy.adopted:
-            self.ack_due[sync.partition] = (node, copy, sync.term)
-        elif sync.partition not in self.fills:
-            need = sync.lineage.last_first - 1
-            row = self.table[sync.partition]
-            if row is not None and self.me.node not in row.voter_nodes:
-                # Nobody waits for a newcomer to adopt, but all wait for it in joint mode: what was
-                # there before it comes first, and then only what is on its way is missing.
-                need = max(need, sync.hwm)
-            self._fill(Fill(copy, sync.lineage, need, node, self.settings))
-
-    def _fill(self, fill: Fill) -> None:
-        self.fills[fill.copy.partition] = fill
-        self.touch(fill.copy)
-        self._step_fill(fill)
-
-    def repair(self, copy: Copy, supplier: str) -> None:
-        """An adopted copy lacks updates it was told of: ask for them."""
-        self._fill(Fill(copy, copy.lineage, copy.hwm, supplier, self.settings))
-
-    def _step_fill(self, fill: Fill) -> None:
-        if fill.is_complete():
-            was_adopted = fill.copy.adopted
-            fill.finish()
-            self.touch(fill.copy)
-            del self.fills[fill.copy.partition]
-            self.ack_due[fill.copy.partition] = (fill.supplier, fill.copy, fill.term)
-            self.out.send(MASTER, fill.progress(self.uid, done=True))
-            if fill.is_full:
-                self.full_copies += 1
-                self.full_reasons[fill.full_reason] = self.full_reasons.get(fill.full_reason, 0) + 1
-                self.upkeep.survey(fill.copy)
-            elif not was_adopted:
-                self.delta_copies += 1
-            return
-        for node, message in fill.ask(self.uid, self.now.boot_ms):
-            self.out.send(node, message)
-
-    def _supply(self, node: str, ask: FetchUpdates | FetchKeys | FetchSnapshot) -> None:
-        copy = self.copies.get(ask.partition)
-        if copy is None:
-            self.out.send(node, Unavailable(self.uid, ask.partition, ask.term))
-            return
-        match ask:
-            case FetchUpdates():
-                chunk = self.settings.transfer_chunk_bytes * 4
-                self.out.send(node, supply_updates(self.uid, copy, ask, chunk))
-            case FetchKeys():
-                self.out.send(node, supply_keys(self.uid, copy, ask))
-            case FetchSnapshot():
-                self.upkeep.supply_later(node, copy, ask)
-
-    def supply_snapshot(self, node: str, copy: Copy, ask: FetchSnapshot) -> int:
-        """Send one piece of a snapshot; its bytes, for the rate limit."""
-        answer = supply_snapshot(self.uid, copy, ask)
-        self.out.send(node, answer)
-        return sum(len(r[0]) + len(r[4] or b"") for r in getattr(answer, "rows", ()))
-
-    def _take_updates(self, node: str, answer: Updates) -> None:
-        copy = self.copies.get(answer.partition)
-        if copy is None or not copy.present or copy.promise_term != answer.term:
-            return
-        fill = self.fills.get(answer.partition)
-        role = self.roles.get(answer.partition)
-        lineage = copy.lineage
-        if fill is not None:
-            lineage = fill.lineage
-        elif role is not None and role.plan is not None:
-            lineage = role.plan.lineage
-        changed = False
-        for raw in answer.updates:
-            data = bytes(raw)
-            update = decode_update(data)
-            if not lineage.is_divergent(update.term, update.counter):
-                changed |= copy.keep(update, data)
-        if changed:
-            self.touch(copy)
-        if fill is not None:
-            fill.take_updates(answer)
-            self._step_fill(fill)
-        elif role is not None:
-            activation.updates_came(self, role, node, answer.reaches_from)
-
-    def _take_keys(self, node: str, answer: KeyRows) -> None:
-        fill = self.fills.get(answer.partition)
-        role = self.roles.get(answer.partition)
-        if fill is not None and fill.term == answer.term:
-            fill.take_keys(answer)
-            self._step_fill(fill)
-        elif role is not None and role.term == answer.term:
-            activation.keys_came(self, role, node, answer)
-
     def _prepare(self, message: PreparedRow) -> None:
         row = message.row
         copy = self.copies.get(row.partition)
@@ -554,7 +450,7 @@ class Replicas:
             if fill.bytes_done and now.boot_ms - fill.reported_ms >= self.settings.retry_ms:
                 fill.reported_ms = now.boot_ms
                 self.out.send(MASTER, fill.progress(self.uid, done=False))
-            self._step_fill(fill)
+            transfer.step(self, fill)
 
     # --- the turn --------------------------------------------------------------------------------
 
@@ -605,7 +501,7 @@ class Replicas:
                 continue
             peers = tuple(node for node, peer in role.peers.items() if peer.promised)
             if peers:
-                groups.setdefault(peers, []).append(upkeep.batch_of(role, role.turn))
+                groups.setdefault(peers, []).append(role.batch(role.turn))
             role.turn = []
         self.dirty = {}
         for peers, batches in groups.items():

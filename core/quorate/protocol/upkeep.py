@@ -9,12 +9,10 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from quorate.facts.time import Now
+from quorate.protocol import transfer
 from quorate.protocol.copy import Copy
-from quorate.protocol.messages import Batch, FetchSnapshot
-from quorate.protocol.primary import Primary
+from quorate.protocol.messages import FetchSnapshot
 
 if TYPE_CHECKING:
     from quorate.protocol.replicas import Replicas
@@ -23,19 +21,6 @@ EXPIRE_PER_TICK = 200
 SURVEY_ROWS = 2000
 LOG_CHECK_MS = 1000
 AGE_MARK_MS = 60_000
-
-
-def batch_of(role: Primary, updates: list[bytes]) -> Batch:
-    """The role's news as it goes to every copy."""
-    copy = role.copy
-    return Batch(
-        copy.partition,
-        role.term,
-        copy.lwm,
-        copy.majority,
-        copy.settled,
-        tuple([msgspec.Raw(update) for update in updates]),
-    )
 
 
 class Upkeep:
@@ -75,7 +60,7 @@ class Upkeep:
                 self._stalled[partition] = (copy.lwm, now.boot_ms)
             elif now.boot_ms - since >= replicas.settings.repair_ms:
                 del self._stalled[partition]
-                replicas.repair(copy, copy.promise_holder.node)
+                transfer.repair(replicas, copy, copy.promise_holder.node)
 
     def _expire(self, now: Now) -> None:
         replicas = self._replicas
@@ -130,7 +115,7 @@ class Upkeep:
         self._budget = min(self._budget + rate * passed // 1000, rate // 4)
         while self._snapshots and self._budget > 0:
             node, copy, ask = self._snapshots.popleft()
-            self._budget -= self._replicas.supply_snapshot(node, copy, ask)
+            self._budget -= transfer.send_snapshot(self._replicas, node, copy, ask)
 
     def _bound_log(self, now: Now) -> None:
         replicas = self._replicas

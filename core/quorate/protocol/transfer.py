@@ -1,0 +1,152 @@
+"""How an agent's copies get what they lack, and what it answers those that lack something.
+
+Source: docs/protocol.md, section 4.  `fill.Fill` knows what one copy still needs, `supply` what a
+copy can give; here their questions and answers become messages of a turn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quorate.protocol import activation
+from quorate.protocol.copy import Copy, decode_update
+from quorate.protocol.fill import Fill
+from quorate.protocol.messages import (
+    FetchKeys,
+    FetchSnapshot,
+    FetchUpdates,
+    KeyRows,
+    Rejected,
+    SnapshotChunk,
+    Sync,
+    Unavailable,
+    Updates,
+)
+from quorate.protocol.outbox import MASTER
+from quorate.protocol.supply import supply_keys, supply_snapshot, supply_updates
+
+if TYPE_CHECKING:
+    from quorate.protocol.replicas import Replicas
+
+
+def told_to_adopt(replicas: Replicas, node: str, sync: Sync) -> None:
+    """A primary has stored its lineage entry: get what is missing below it, then adopt."""
+    copy = replicas.copies.get(sync.partition)
+    if copy is None or not copy.present or copy.promise_term != sync.term:
+        promised = copy.promise_term if copy is not None else 0
+        replicas.out.send(node, Rejected(replicas.uid, sync.partition, sync.term, promised))
+        return
+    copy.hwm = max(copy.hwm, sync.hwm)
+    if copy.adopted:
+        replicas.ack_due[sync.partition] = (node, copy, sync.term)
+    elif sync.partition not in replicas.fills:
+        need = sync.lineage.last_first - 1
+        row = replicas.table[sync.partition]
+        if row is not None and replicas.me.node not in row.voter_nodes:
+            # Nobody waits for a newcomer to adopt, but all wait for it in joint mode: what was
+            # there before it comes first, and then only what is on its way is missing.
+            need = max(need, sync.hwm)
+        begin(replicas, Fill(copy, sync.lineage, need, node, replicas.settings))
+
+
+def begin(replicas: Replicas, fill: Fill) -> None:
+    """Start filling a copy."""
+    replicas.fills[fill.copy.partition] = fill
+    replicas.touch(fill.copy)
+    step(replicas, fill)
+
+
+def repair(replicas: Replicas, copy: Copy, supplier: str) -> None:
+    """An adopted copy lacks updates it was told of: ask for them."""
+    begin(replicas, Fill(copy, copy.lineage, copy.hwm, supplier, replicas.settings))
+
+
+def step(replicas: Replicas, fill: Fill) -> None:
+    """Adopt when nothing is missing, else ask for the next piece."""
+    if fill.is_complete():
+        was_adopted = fill.copy.adopted
+        fill.finish()
+        replicas.touch(fill.copy)
+        del replicas.fills[fill.copy.partition]
+        replicas.ack_due[fill.copy.partition] = (fill.supplier, fill.copy, fill.term)
+        replicas.out.send(MASTER, fill.progress(replicas.uid, done=True))
+        if fill.is_full:
+            replicas.full_copies += 1
+            reasons, reason = replicas.full_reasons, fill.full_reason
+            reasons[reason] = reasons.get(reason, 0) + 1
+            replicas.upkeep.survey(fill.copy)
+        elif not was_adopted:
+            replicas.delta_copies += 1
+        return
+    for node, message in fill.ask(replicas.uid, replicas.now.boot_ms):
+        replicas.out.send(node, message)
+
+
+def supply(replicas: Replicas, node: str, ask: FetchUpdates | FetchKeys | FetchSnapshot) -> None:
+    """Answer one that lacks something; snapshots in their turn (upkeep limits their rate)."""
+    copy = replicas.copies.get(ask.partition)
+    if copy is None:
+        replicas.out.send(node, Unavailable(replicas.uid, ask.partition, ask.term))
+        return
+    match ask:
+        case FetchUpdates():
+            chunk = replicas.settings.transfer_chunk_bytes * 4
+            replicas.out.send(node, supply_updates(replicas.uid, copy, ask, chunk))
+        case FetchKeys():
+            replicas.out.send(node, supply_keys(replicas.uid, copy, ask))
+        case FetchSnapshot():
+            replicas.upkeep.supply_later(node, copy, ask)
+
+
+def send_snapshot(replicas: Replicas, node: str, copy: Copy, ask: FetchSnapshot) -> int:
+    """Send one piece of a snapshot; its bytes, for the rate limit."""
+    answer = supply_snapshot(replicas.uid, copy, ask)
+    replicas.out.send(node, answer)
+    return sum(len(r[0]) + len(r[4] or b"") for r in getattr(answer, "rows", ()))
+
+
+def take_updates(replicas: Replicas, node: str, answer: Updates) -> None:
+    """Updates of the log that a fill, or an activation, has asked for."""
+    copy = replicas.copies.get(answer.partition)
+    if copy is None or not copy.present or copy.promise_term != answer.term:
+        return
+    fill = replicas.fills.get(answer.partition)
+    role = replicas.roles.get(answer.partition)
+    lineage = copy.lineage
+    if fill is not None:
+        lineage = fill.lineage
+    elif role is not None and role.plan is not None:
+        lineage = role.plan.lineage
+    changed = False
+    for raw in answer.updates:
+        data = bytes(raw)
+        update = decode_update(data)
+        if not lineage.is_divergent(update.term, update.counter):
+            changed |= copy.keep(update, data)
+    if changed:
+        replicas.touch(copy)
+    if fill is not None:
+        fill.take_updates(answer)
+        step(replicas, fill)
+    elif role is not None:
+        activation.updates_came(replicas, role, node, answer.reaches_from)
+
+
+def take_keys(replicas: Replicas, node: str, answer: KeyRows) -> None:
+    """Rows that replace what divergent updates touched."""
+    fill = replicas.fills.get(answer.partition)
+    role = replicas.roles.get(answer.partition)
+    if fill is not None and fill.term == answer.term:
+        fill.take_keys(answer)
+        step(replicas, fill)
+    elif role is not None and role.term == answer.term:
+        activation.keys_came(replicas, role, node, answer)
+
+
+def take_chunk(replicas: Replicas, chunk: SnapshotChunk) -> None:
+    """A piece of a snapshot."""
+    fill = replicas.fills.get(chunk.partition)
+    if fill is not None and fill.term == chunk.term:
+        fill.take_chunk(chunk)
+        replicas.touch(fill.copy)
+        step(replicas, fill)
