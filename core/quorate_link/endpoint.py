@@ -161,14 +161,12 @@ class Endpoint:
         self.accept: Callable[[Hello], Refused | None] = accept or (lambda _: None)
         self.counters = LinkCounters()
         self.loop = asyncio.get_running_loop()
-        self.bulk_bytes_per_s = self.settings.bulk_bytes_per_s
         self._servers: list[asyncio.Server] = []
         self._peers: list[Peer] = []
         self._connections: dict[Link, None] = {}  # all, in order of their making
         self._up: dict[Link, None] = {}
         self._dirty: list[Link] = []
         self._flush_scheduled = False
-        self._bulk_free_at = 0.0
         self._closed = False
 
     # --- links
@@ -242,17 +240,6 @@ class Endpoint:
         if not self._flush_scheduled:
             self._flush_scheduled = True
             self.loop.call_soon(self.flush)
-
-    def take_bulk(self, size: int) -> float:
-        """Seconds to wait before `size` bytes of bulk may be written; 0: they are taken."""
-        rate = self.bulk_bytes_per_s
-        if rate <= 0:
-            return 0.0
-        now = self.loop.time()
-        if self._bulk_free_at > now:
-            return self._bulk_free_at - now
-        self._bulk_free_at = now + size / rate
-        return 0.0
 
     # --- what links report
 

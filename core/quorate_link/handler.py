@@ -86,9 +86,6 @@ class LinkSettings:
     """Bulk frames are written only while less than this waits in the transport (more is called
     congested): ordinary messages wait behind so much, and one bulk frame, at most."""
 
-    bulk_bytes_per_s: int = 0
-    """Rate limit of bulk frames over all links of the endpoint; 0: none."""
-
 
 @dataclass(slots=True)
 class LinkCounters:

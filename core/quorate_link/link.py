@@ -44,7 +44,6 @@ class Link(asyncio.Protocol):
         self._buffer_bytes = 0
         self._dirty = False  # the endpoint will flush it
         self._bulk: deque[bytes] = deque()
-        self._bulk_timer: asyncio.TimerHandle | None = None
         self._hello_timer: asyncio.TimerHandle | None = None
         self._refused: Refused | None = None
         self._closing = False
@@ -120,23 +119,15 @@ class Link(asyncio.Protocol):
         transport.write(data)
 
     def _pump(self) -> None:
-        """Write bulk frames while the transport's buffer is short and the rate allows."""
+        """Write bulk frames while the transport's buffer is short."""
         transport = self._transport
-        if transport is None or self._closing or self._bulk_timer is not None:
+        if transport is None or self._closing:
             return
         window = self._endpoint.settings.bulk_window_bytes
         while self._bulk and transport.get_write_buffer_size() < window:
-            delay = self._endpoint.take_bulk(len(self._bulk[0]))
-            if delay > 0:
-                self._bulk_timer = self._endpoint.loop.call_later(delay, self._pump_again)
-                return
             frame = self._bulk.popleft()
             self.bulk_bytes -= len(frame)
             self._write(transport, frame, 1)
-
-    def _pump_again(self) -> None:
-        self._bulk_timer = None
-        self._pump()
 
     def _transport_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
@@ -187,10 +178,9 @@ class Link(asyncio.Protocol):
         self._buffer.clear()
         self._bulk.clear()
         self._buffer_bytes = self.bulk_bytes = 0
-        for timer in (self._hello_timer, self._bulk_timer):
-            if timer is not None:
-                timer.cancel()
-        self._hello_timer = self._bulk_timer = None
+        if self._hello_timer is not None:
+            self._hello_timer.cancel()
+            self._hello_timer = None
 
     # --- asyncio.Protocol
 
@@ -251,7 +241,10 @@ class Link(asyncio.Protocol):
         self._end("lost" if exc is None else f"lost: {exc}")
         self._transport = None
         if not was_closing:
-            _log.info("link to %s: %s", self.peer_name, self.down_reason)
+            # A tool asks and goes; a member of the cluster is missed.
+            is_tool = self.peer_hello is not None and self.peer_hello.role == "tool"
+            level = logging.DEBUG if is_tool else logging.INFO
+            _log.log(level, "link to %s: %s", self.peer_name, self.down_reason)
         self.ended.set()
         self._endpoint.link_lost(self, self._refused)
 

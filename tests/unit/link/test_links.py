@@ -433,24 +433,6 @@ def test_ordinary_messages_overtake_bulk_and_a_long_buffer_is_reported_drained(r
     run(scenario)
 
 
-def test_bulk_is_held_to_its_rate_and_the_rest_is_not(run) -> None:
-    async def scenario() -> None:
-        server, client = Side("agent-1"), Side("agent-2")
-        _, link = await linked(server, client, bulk_bytes_per_s=1_000_000)
-        loop = asyncio.get_running_loop()
-        start = loop.time()
-        for _ in range(6):
-            link.send_bulk(rows(50_000))
-        link.send(MasterPing(1, 1))
-        await until(lambda: server.messages)
-        assert server.messages[0] == MasterPing(1, 1)
-        await until(lambda: len(server.messages) == 7)
-
-        assert 0.2 < loop.time() - start < 2
-
-    run(scenario)
-
-
 def test_a_large_value_passes_and_an_oversized_frame_closes_the_link(run) -> None:
     async def scenario() -> None:
         server, client = Side("agent-1"), Side("agent-2")
