@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import secrets
 import time
 from collections.abc import Coroutine
 from typing import Any, get_args
@@ -14,6 +15,7 @@ from quorate.facts.errors import QuorateError
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent import AgentCore, FromMaster, MembersChanged, ZoneClosed, ZoneOpened
+from quorate.protocol.membership import is_namesake
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
 from quorate.protocol.outbox import MASTER
 from quorate.protocol.replicas import Replicas, Turn
@@ -58,6 +60,7 @@ class Agent(BaseHandler):
         self.folder = folder
         self.metrics = AgentMetrics()
         self.peer_port = 0
+        self._process = secrets.token_hex(8)
         self.links = Endpoint(self._hello, self, accept=self._accept)
         self.stopped = asyncio.Event()
         self.failure = ""
@@ -208,6 +211,7 @@ class Agent(BaseHandler):
             settings.client_host,
             settings.failure_domain,
             settings.weight,
+            self._process,
         )
 
     def _accept(self, hello: Hello) -> Refused | None:
@@ -240,8 +244,9 @@ class Agent(BaseHandler):
             return
         if hello.role == "agent":
             member = self.core.members.get(hello.node)
-            # A namesake over another store must neither get its leases nor speak for it.
-            if member is not None and member.store == hello.store:
+            # A namesake over another store, or over a copy of the folder, must neither get its
+            # leases nor speak for it.
+            if member is not None and not is_namesake(member, hello):
                 self.core.receive(hello.node, message, now())
         elif hello.role == "master":
             if isinstance(message, _FROM_MASTER):

@@ -18,6 +18,7 @@ from quorate.facts.partition_row import check_row
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master import STALL_MS, Event, Master
+from quorate.protocol.membership import is_same_process
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
 from quorate.protocol.metastore import (
     Conflict,
@@ -381,6 +382,10 @@ class Runner(BaseHandler):
             if link is None:
                 continue
             if isinstance(message, Refused):
+                # What becomes of this connection says nothing of the agent that has the name.
+                del self._links[node]
+                link.data = None
+                self._note_refusal(link, message.reason)
                 link.close(message.reason, message.code)
                 continue
             # The master hands one object to many nodes: it is encoded once.
@@ -411,20 +416,13 @@ class Runner(BaseHandler):
                 f"node {hello.node!r}: --name takes lower-case letters, digits and '-' only", "name"
             )
         present = self._links.get(hello.node)
-        if present is None or present.peer_hello is None:
-            return None
-        known = present.peer_hello
-        if (known.store, known.incarnation) == (hello.store, hello.incarnation):
+        known = present.peer_hello if present is not None else None
+        if known is not None and is_same_process(known, hello):
             return Refused(f"node {hello.node} is connected already", "connected")
-        silent_ms = self._clock.now().boot_ms - self._heard_ms[hello.node]
-        if known.store != hello.store and silent_ms < self._settings.failure_detection_ms:
-            return Refused(
-                f"node {hello.node}: another process of that name is online with store "
-                f"{known.store}; start this one under another --name",
-                "name-in-use",
-            )
-        present.abort("replaced by a newer process")
-        return None
+        refused = self._master.refusal(hello) if self._master is not None else None
+        if refused is None and present is not None:
+            present.abort("replaced by a newer process")
+        return refused
 
     def on_message(self, link: Link, message: Message) -> None:
         """See Handler."""

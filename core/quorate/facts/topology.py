@@ -3,6 +3,8 @@
 A node is (name, store, incarnation).  `store` is made when the data folder is created and names
 the data; `incarnation` counts the starts of the process over that folder.  A node whose store is
 new is a different voter: what its old store acknowledged or promised does not count for it.
+`process` is drawn at random by every process: a copy of a folder counts its starts like the
+original, so two processes can have the same incarnation of the same store.
 """
 
 import msgspec
@@ -39,6 +41,7 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     failure_domain: str = ""
     weight: int = 1
     left_since_ms: int | None = None
+    process: str = ""
 
     def zone_store(self, persistent: bool) -> str:
         """The store id this node's copies live in: memory is new with every process."""

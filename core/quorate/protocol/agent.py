@@ -90,6 +90,7 @@ class AgentCore:
         self.node = hello.node
         self.store = hello.store
         self.incarnation = hello.incarnation
+        self.process = hello.process
         self.master_term = hello.master_term
         self.settings = settings
         self.leases = Leases(settings, hello.incarnation, now.boot_ms)
@@ -210,6 +211,7 @@ class AgentCore:
         mine = members.get(self.node)
         self.registered = mine is not None and (
             (mine.store, mine.incarnation) == (self.store, self.incarnation)
+            and mine.process == self.process
         )
         if members != self.members:
             self.members = members

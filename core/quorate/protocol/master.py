@@ -33,6 +33,7 @@ from quorate.protocol.messages import (
     Members,
     Message,
     Prepared,
+    Refused,
     RowsStored,
     TransferProgress,
     ZoneReady,
@@ -104,7 +105,7 @@ class Master:
     def agent_connected(self, hello: Hello, now: Now) -> None:
         """An agent answered our dial; it is registered before it takes part."""
         agent = self.agents.get(hello.node)
-        refused = refusal(agent, hello)
+        refused = self.refusal(hello)
         if refused is not None:
             self._sends.append((hello.node, refused))
             return
@@ -123,6 +124,10 @@ class Master:
             agent.pending = wanted
             self._node_writes[hello.node] = wanted
         self.decide(now)
+
+    def refusal(self, hello: Hello) -> Refused | None:
+        """Why the agent that greets must not take part; None when it may."""
+        return refusal(self.agents.get(hello.node), hello)
 
     def _welcome(self, node: str, agent: Agent) -> None:
         """The agent's incarnation is registered: it takes part."""

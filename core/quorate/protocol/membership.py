@@ -64,14 +64,24 @@ def record_of(hello: Hello) -> NodeRecord:
         hello.client_host,
         hello.failure_domain,
         hello.weight,
+        process=hello.process,
     )
 
 
 def refusal(agent: Agent | None, hello: Hello) -> Refused | None:
     """Why this agent must not take part; None when it may."""
-    if agent is None or agent.record is None:
+    known = None if agent is None else agent.pending or agent.record
+    if agent is None or known is None:
         return None
-    known = agent.record
+    if is_same_process(known, hello):
+        return None
+    is_there = agent.left_ms < 0 or (agent.pending is not None and agent.connected)
+    if (known.store, known.incarnation) == (hello.store, hello.incarnation):
+        return _copied_folder(hello) if is_there else _older_twin(hello)
+    has_moved = (known.host, known.peer_port) != (hello.host, hello.peer_port)
+    if known.store == hello.store and hello.incarnation > known.incarnation:
+        # At the same address nobody else can be; at another one, wait until the old one has left.
+        return _still_there(known, hello) if is_there and has_moved else None
     if known.store == hello.store and hello.incarnation < known.incarnation:
         return Refused(
             f"node {hello.node}: its data folder is an older image of itself (incarnation "
@@ -85,6 +95,52 @@ def refusal(agent: Agent | None, hello: Hello) -> Refused | None:
             "name-in-use",
         )
     return None
+
+
+def is_same_process(known: NodeRecord | Hello, hello: Hello) -> bool:
+    """Whether the process that greets is the known one."""
+    return (known.store, known.incarnation, known.process) == (
+        hello.store,
+        hello.incarnation,
+        hello.process,
+    )
+
+
+def is_namesake(member: NodeRecord, hello: Hello) -> bool:
+    """Whether another than the registered agent greets: over another store, or over a copy of its
+    folder.  A newer process of it, which the master may not have told of yet, is no namesake."""
+    if member.store != hello.store:
+        return True
+    return member.incarnation == hello.incarnation and member.process != hello.process
+
+
+def _copied_folder(hello: Hello) -> Refused:
+    """To a process whose incarnation another one has, which may be there."""
+    return Refused(
+        f"node {hello.node}: incarnation {hello.incarnation} of store {hello.store} is registered "
+        "for another process, so the data folder of this one is a copy; stop it, then start it "
+        "with another --name and an empty --data folder",
+        "copied-folder",
+    )
+
+
+def _still_there(known: NodeRecord, hello: Hello) -> Refused:
+    """To a newer process elsewhere, while the older one may live: it may be over a copy."""
+    return Refused(
+        f"node {hello.node}: incarnation {known.incarnation} of store {hello.store} is still there "
+        f"at {known.host}:{known.peer_port}; this one is taken in when that one has left, if its "
+        "data folder is no copy: two processes must not have one name and store",
+        "name-in-use",
+    )
+
+
+def _older_twin(hello: Hello) -> Refused:
+    """To a process whose incarnation another one had, which has left."""
+    return Refused(
+        f"node {hello.node}: incarnation {hello.incarnation} of store {hello.store} was another "
+        "process, so this data folder is a copy or an older image of its own; it must be set aside",
+        "older-image",
+    )
 
 
 class ZoneNodes:

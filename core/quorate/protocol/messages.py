@@ -31,7 +31,9 @@ class Update(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """First frame in both directions.  `role`: agent, master or tool; the folder's store."""
+    """First frame in both directions.  `role`: agent, master or tool; the folder's store.
+
+    `process` is an agent process's own random word (facts/topology.py)."""
 
     format_version: int
     role: str
@@ -45,6 +47,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     client_host: str = ""
     failure_domain: str = ""
     weight: int = 1
+    process: str = ""
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=2):

@@ -29,6 +29,9 @@ class StorageNodeSpec(Part):
     weight: Annotated[Integer, Field(ge=1)] = 1
     left_since_ms: Integer | None = None
     """Wall clock milliseconds; absent while the agent is online."""
+    process: Text = ""
+    """A random word of the process that has this incarnation: tells it from one on a copy of its
+    data folder."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         immutable("node", "a registration belongs to one agent; create another StorageNode"),
@@ -37,6 +40,16 @@ class StorageNodeSpec(Part):
             "self.storeId != oldSelf.storeId || self.incarnation >= oldSelf.incarnation",
             "the incarnations of a store never go back: write a higher one",
             lambda new, old: new.store_id != old.store_id or new.incarnation >= old.incarnation,
+        ),
+        Rule(
+            "process",
+            "self.storeId != oldSelf.storeId || self.incarnation != oldSelf.incarnation || "
+            "self.process == oldSelf.process",
+            "an incarnation of a store is one process: write a higher incarnation with another one",
+            lambda new, old: (
+                (new.store_id, new.incarnation) != (old.store_id, old.incarnation)
+                or new.process == old.process
+            ),
         ),
     )
 
@@ -72,6 +85,7 @@ def node_spec(cluster: str, record: NodeRecord) -> StorageNodeSpec:
         failure_domain=record.failure_domain,
         weight=record.weight,
         left_since_ms=record.left_since_ms,
+        process=record.process,
     )
 
 
@@ -87,4 +101,5 @@ def node_record(spec: StorageNodeSpec) -> NodeRecord:
         spec.failure_domain,
         spec.weight,
         spec.left_since_ms,
+        spec.process,
     )

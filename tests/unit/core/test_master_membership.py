@@ -2,7 +2,8 @@
 
 from quorate.facts.time import Now
 from quorate.protocol.master import Master
-from quorate.protocol.messages import FORMAT_VERSION, AgentReport, Hello
+from quorate.protocol.messages import FORMAT_VERSION, AgentReport, Hello, Refused
+from quorate.protocol.metastore import NodeKey
 from quorate.protocol.settings import DEFAULTS
 
 NAMES = ("agent-1", "agent-2")
@@ -61,3 +62,105 @@ def test_after_a_standstill_the_silent_are_still_found() -> None:
         master.tick(at(boot_ms))
 
     assert online(master) == []
+
+
+def hello(incarnation: int, process: str, host: str = "h1") -> Hello:
+    return Hello(
+        FORMAT_VERSION, "agent", "main", "agent-1", "s", incarnation, host=host, process=process
+    )
+
+
+def registered(master: Master, greeting: Hello, now: Now) -> list[Refused]:
+    """Connect; every write succeeds; the refusals that were sent."""
+    master.agent_connected(greeting, now)
+    refusals: list[Refused] = []
+    for _ in range(3):
+        outputs = master.take_outputs()
+        refusals += [message for _, message in outputs.sends if isinstance(message, Refused)]
+        for key, value in outputs.writes:
+            master.written(key, value, now)
+    return refusals
+
+
+def with_process() -> Master:
+    """agent-1 is registered as incarnation 4 by the process p."""
+    master = Master(1, DEFAULTS, at(0))
+    assert registered(master, hello(4, "p"), at(0)) == []
+    assert online(master) == ["agent-1"]
+    return master
+
+
+def known_process(master: Master) -> tuple[int, str]:
+    record = master.agents["agent-1"].record
+    assert record is not None
+    return record.incarnation, record.process
+
+
+def test_a_process_that_lost_its_connection_is_taken_in_again() -> None:
+    master = with_process()
+    master.agent_disconnected("agent-1", False, at(100))
+
+    assert registered(master, hello(4, "p"), at(200)) == []
+
+    assert online(master) == ["agent-1"]
+
+
+def test_a_process_on_a_copied_folder_is_refused_and_told_what_to_do() -> None:
+    master = with_process()
+    master.agent_disconnected("agent-1", False, at(100))
+
+    (refused,) = registered(master, hello(4, "another"), at(200))
+
+    assert refused.code == "copied-folder"
+    for part in ("node agent-1", "incarnation 4", "store s", "another --name"):
+        assert part in refused.reason
+    assert known_process(master) == (4, "p")
+
+
+def test_an_image_that_counts_up_to_a_process_that_has_left_is_set_aside() -> None:
+    master = with_process()
+    master.agent_disconnected("agent-1", True, at(100))
+
+    (refused,) = registered(master, hello(4, "another"), at(200))
+
+    assert refused.code == "older-image"
+    assert "incarnation 4 of store s" in refused.reason
+
+
+def test_an_older_image_is_set_aside_whatever_process_it_is() -> None:
+    master = with_process()
+
+    assert [each.code for each in registered(master, hello(3, "p"), at(200))] == ["older-image"]
+
+
+def test_a_restarted_process_is_taken_in_at_once() -> None:
+    master = with_process()
+    master.agent_disconnected("agent-1", False, at(100))
+
+    assert registered(master, hello(5, "next"), at(200)) == []
+
+    assert known_process(master) == (5, "next")
+    assert online(master) == ["agent-1"]
+
+
+def test_a_newer_process_elsewhere_is_taken_in_when_the_older_one_has_left() -> None:
+    master = with_process()
+
+    (refused,) = registered(master, hello(5, "next", "h2"), at(200))
+    assert refused.code == "name-in-use"
+    master.agent_disconnected("agent-1", True, at(300))
+
+    assert registered(master, hello(5, "next", "h2"), at(400)) == []
+    assert known_process(master) == (5, "next")
+
+
+def test_a_new_master_tells_a_copy_from_the_process_it_never_saw() -> None:
+    record = with_process().agents["agent-1"].record
+    assert record is not None
+    master = Master(2, DEFAULTS, at(1000))
+    master.load({NodeKey("agent-1"): record}, at(1000))
+
+    (refused,) = registered(master, hello(4, "another"), at(1100))
+
+    assert refused.code == "copied-folder"
+    assert registered(master, hello(4, "p"), at(1200)) == []

@@ -350,6 +350,26 @@ async def test_a_second_agent_of_the_same_name_is_refused_and_told_why(world: Wo
     await twin.close()
 
 
+async def test_a_process_on_a_copy_of_a_folder_is_refused_and_the_original_goes_on(
+    world: World,
+) -> None:
+    runner = await world.lead()
+    await until(lambda: is_available(runner), "available")
+    copy = ScriptedAgent("agent-1", world._is_stored)
+    copy.hello = msgspec.structs.replace(copy.hello, process="another")
+    await copy.listen()
+
+    runner.set_addresses([*(agent.address for agent in world.agents.values()), copy.address])
+
+    await until(lambda: copy.refused is not None, "refused")
+    assert copy.refused is not None
+    assert copy.refused.code == "copied-folder"
+    assert "data folder of this one is a copy" in runner.unreached()[copy.address]
+    assert copy.told == []
+    await copy.close()
+    assert all(node.online for node in runner.status().nodes)
+
+
 async def test_an_agent_with_a_name_that_cannot_be_stored_is_refused(world: World) -> None:
     odd = ScriptedAgent("Agent_9", world._is_stored)
     await odd.listen()
