@@ -62,7 +62,7 @@ def plan_migrations(
     """
     if tuple(replicas) == tuple(target) and len(voters) == len(target) and not lost:
         return ()  # nearly every row, nearly always
-    goal = _Goal(replicas, voters, target, lost)
+    goal = Goal(replicas, voters, target, lost)
     row = goal.start
     if not goal.is_in_reach():
         return ()
@@ -76,7 +76,7 @@ def plan_migrations(
     def step(newcomer: str | None, leaver: str | None, primary: str | None) -> None:
         nonlocal row
         after = goal.arrange(row, newcomer, leaver, primary)
-        if newcomer is None and leaver is None and _owners_in_place(after) == _owners_in_place(row):
+        if newcomer is None and leaver is None and owners_in_place(after) == owners_in_place(row):
             return
         if leaver is not None and newcomer is not None:
             votes[votes.index(leaver)] = newcomer
@@ -84,7 +84,7 @@ def plan_migrations(
             votes.remove(leaver)
         elif newcomer is not None:
             votes.append(newcomer)
-        steps.append(_named(row, newcomer, leaver, after, tuple(votes)))
+        steps.append(named_step(row, newcomer, leaver, after, tuple(votes)))
         row = after
 
     def primary_with(newcomer: str | None) -> str | None:
@@ -98,7 +98,7 @@ def plan_migrations(
     for newcomer, leaver in moves:
         step(newcomer, leaver, primary_with(newcomer))
     for leaver in goal.leavers_of(row, votes):
-        if leaver not in row or len(_owners(row)) > len(goal.wanted):
+        if leaver not in row or len(owners_of(row)) > len(goal.wanted):
             step(None, leaver, primary_with(None))
     step(None, None, goal.primary)
     return tuple(steps)
@@ -111,7 +111,7 @@ def is_reached(
     lost: Collection[str] = (),
 ) -> bool:
     """Whether the row is what `target` asks for, as far as who is online permits."""
-    goal = _Goal(replicas, voters, target, lost)
+    goal = Goal(replicas, voters, target, lost)
     return goal.is_final(goal.start) and sorted(voters) == sorted(goal.wanted)
 
 
@@ -127,7 +127,7 @@ def check_plan(
     I-1: no step takes the OWNING copies below min(before, target).  I-8: each step stands alone
     (one newcomer, one leaver, everybody else stays), and no node is copied to without need.
     """
-    goal = _Goal(replicas, voters, target, lost)
+    goal = Goal(replicas, voters, target, lost)
     row, votes = goal.start, tuple(voters)
     for number, step in enumerate(steps, 1):
         _check_step(f"step {number} of the plan for {target}: {step}", goal, row, votes, step)
@@ -140,18 +140,18 @@ def check_plan(
     if sorted(copied) != sorted(goal.newcomers):
         raise InvariantError(f"plan for {target} copies to {copied}, needed: {goal.newcomers}")
     leavers = goal.leavers_of(row, votes)
-    if leavers and all(node in row for node in leavers) and len(_owners(row)) <= len(goal.wanted):
+    if leavers and all(node in row for node in leavers) and len(owners_of(row)) <= len(goal.wanted):
         return  # they leave when the members that the target waits for are back
     if leavers or not goal.is_final(row):
         raise InvariantError(f"plan for {target} from {replicas} ends at {row}, voters {votes}")
 
 
 def _check_step(
-    what: str, goal: "_Goal", row: Replicas, votes: tuple[str, ...], step: PlannedMigration
+    what: str, goal: "Goal", row: Replicas, votes: tuple[str, ...], step: PlannedMigration
 ) -> None:
     gone = set() if step.leaver is None else {step.leaver}
     come = set() if step.newcomer is None else {step.newcomer}
-    owners, after = _owners(row), _owners(step.replicas)
+    owners, after = owners_of(row), owners_of(step.replicas)
     if sorted(after) != sorted((set(owners) - gone) | come):
         raise InvariantError(f"I-8: {what} changes more owners than it says, from {row}")
     if sorted(step.voters) != sorted((set(votes) - gone) | come) or not gone <= set(votes):
@@ -166,7 +166,7 @@ def _check_step(
         raise InvariantError(f"I-1: {what} leaves {len(after)} OWNING copies of {len(owners)}")
 
 
-class _Goal:
+class Goal:
     """The target as far as it can be reached now, and how to get nearer to it.
 
     `wanted` are the members in order of replica index, `places` the replicas row aimed at.
@@ -245,19 +245,19 @@ class _Goal:
 
     def is_final(self, row: Replicas) -> bool:
         """Whether everybody is where the target wants it."""
-        return _owners_in_place(row) == _owners_in_place(self.places)
+        return owners_in_place(row) == owners_in_place(self.places)
 
 
-def _owners(row: Replicas) -> list[str]:
+def owners_of(row: Replicas) -> list[str]:
     return [node for node in row if node is not None]
 
 
-def _owners_in_place(row: Sequence[str | None]) -> list[tuple[int, str]]:
+def owners_in_place(row: Sequence[str | None]) -> list[tuple[int, str]]:
     """Owners with their replica index: what two rows of different width have in common."""
     return [(at, node) for at, node in enumerate(row) if node is not None]
 
 
-def _named(
+def named_step(
     row: Replicas,
     newcomer: str | None,
     leaver: str | None,

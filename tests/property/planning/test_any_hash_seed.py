@@ -10,6 +10,7 @@ PROGRAM = """
 import hashlib
 from quorate.planning.distribute_partitions import DataNode, distribute_partitions
 from quorate.planning.plan_migrations import plan_migrations
+from quorate.planning.plan_staged import plan_staged
 
 def nodes(first, last, domains):
     return [
@@ -24,7 +25,8 @@ for domains in (0, 2, 5):
         result = distribute_partitions(rows, nodes(first, last, domains), replicas)
         told.update(repr(result).encode())
         for before, after in zip(rows, result.assignments):
-            told.update(repr(plan_migrations(before, before, after, {"node-0", "node-1"})).encode())
+            for planner in (plan_migrations, plan_staged):
+                told.update(repr(planner(before, before, after, {"node-0", "node-1"})).encode())
         rows = result.assignments
 print(told.hexdigest())
 """
