@@ -29,7 +29,8 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     """What the metastore holds of one agent.
 
     `host`/`peer_port` is where other agents and the master dial it, `client_host` what clients
-    are told.  `left_since_ms` is wall time, None while the node is online.
+    are told.  `left_since_ms` is wall time, None while the node is online.  `draining`: it is to
+    hold nothing, until that is taken back or the record is removed.
     """
 
     name: str
@@ -42,6 +43,7 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     weight: int = 1
     left_since_ms: int | None = None
     process: str = ""
+    draining: bool = False
 
     def zone_store(self, persistent: bool) -> str:
         """The store id this node's copies live in: memory is new with every process."""

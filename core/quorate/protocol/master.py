@@ -99,6 +99,8 @@ class Master:
         for key, value in snapshot.items():
             if isinstance(key, ShardKey) and isinstance(value, tuple) and key.uid in self.zones:
                 self.zones[key.uid].take_rows(value, now)
+        for zone in self.zones.values():
+            zone.keep_ports_of(self.agents)
 
     # --- agents ----------------------------------------------------------------------------------
 
@@ -113,17 +115,25 @@ class Master:
             agent = self.agents[hello.node] = Agent(None, now.boot_ms)
         agent.connected, agent.gone = True, False
         agent.heard_ms = now.boot_ms
-        wanted = record_of(hello)
+        wanted = msgspec.structs.replace(record_of(hello), draining=agent.drain_wanted)
         if agent.record is not None and (
             (agent.record.store, agent.record.incarnation) != (wanted.store, wanted.incarnation)
         ):
             self._set_left(hello.node, agent, now, "a new process")
-        if agent.record == wanted:
+        if agent.record == wanted and agent.newest == wanted:
             self._welcome(hello.node, agent)
         else:
-            agent.pending = wanted
-            self._node_writes[hello.node] = wanted
+            self._register(hello.node, agent, wanted)
         self.decide(now)
+
+    def _register(self, node: str, agent: Agent, record: NodeRecord) -> None:
+        """It takes part once `record` is written."""
+        agent.pending = self._write_node(node, agent, record)
+
+    def _write_node(self, node: str, agent: Agent, record: NodeRecord) -> NodeRecord:
+        record = msgspec.structs.replace(record, draining=agent.drain_wanted)
+        agent.newest = self._node_writes[node] = record
+        return record
 
     def refusal(self, hello: Hello) -> Refused | None:
         """Why the agent that greets must not take part; None when it may."""
@@ -159,8 +169,9 @@ class Master:
         agent.online = False
         agent.left_ms = now.boot_ms
         agent.forget_reports()
-        if agent.record is not None:
-            self._node_writes[node] = left(agent.record, now)
+        agent.pending = None
+        if agent.newest is not None:
+            self._write_node(node, agent, left(agent.newest, now))
         for zone in self.zones.values():
             zone.topology_changed()
         self.event("", None, "NodeLeft", f"{node} left: {why}", "Warning")
@@ -181,17 +192,19 @@ class Master:
             if silent and (agent.online or agent.left_ms < 0):
                 self._set_left(node, agent, now, f"silent for {silence} ms")
             elif not silent and not agent.online and agent.connected and agent.pending is None:
-                agent.pending = msgspec.structs.replace(agent.record, left_since_ms=None)
-                self._node_writes[node] = agent.pending
+                back = msgspec.structs.replace(agent.record, left_since_ms=None)
+                self._register(node, agent, back)
 
     def drain(self, node: str, draining: bool, now: Now) -> str:
-        """Move everything off `node` (or stop to); a sentence why not, or empty."""
+        """Move everything off `node` (or stop to); a sentence why not, or empty.
+
+        It begins once it is written, so that it outlives this master."""
         agent = self.agents.get(node)
-        if agent is None:
+        if agent is None or agent.newest is None:
             return f"node {node}: not registered"
         if draining:
             others = [
-                n for n, a in self.agents.items() if a.online and not a.draining and n != node
+                n for n, a in self.agents.items() if a.online and not a.drain_wanted and n != node
             ]
             for zone in self.zones.values():
                 if zone.record.replicas > len(others) and zone.names(node):
@@ -199,21 +212,28 @@ class Master:
                         f"node {node}: zone {zone.record.name} needs {zone.record.replicas} agents "
                         f"and {len(others)} would remain; add an agent first"
                     )
-        agent.draining = draining
-        for zone in self.zones.values():
-            zone.topology_changed()
+        if agent.drain_wanted != draining:
+            agent.drain_wanted = draining
+            newest = self._write_node(node, agent, agent.newest)
+            if agent.pending is not None:
+                agent.pending = newest
         self.decide(now)
         return ""
 
     def forget(self, node: str, now: Now) -> str:
-        """Remove the registration of a node that no row names; a sentence why not, or empty."""
+        """Remove the registration of a node that no row names; a sentence why not, or empty.
+
+        If it comes back, it is a new node: not draining, data node at once."""
         agent = self.agents.get(node)
         if agent is None:
             return ""
         held = [z.record.name for z in self.zones.values() if z.names(node)]
         if held:
             return f"node {node}: still holds copies of zone {', '.join(held)}"
-        agent.online = False
+        # Nothing that is still heard of it may write its record again.
+        agent.online = agent.connected = False
+        agent.left_ms = now.boot_ms if agent.left_ms < 0 else agent.left_ms
+        agent.pending = agent.newest = None
         self._node_writes[node] = None
         return ""
 
@@ -383,11 +403,14 @@ class Master:
             record = value if isinstance(value, NodeRecord) else None
             if agent is not None:
                 wanted = agent.pending
-                agent.record = record
+                self._take_record(agent, record)
+                agent.newest = self._node_writes.get(key.name) or record
                 if wanted is not None and wanted == record:
                     self._node_written(key.name, record)
                 elif wanted is not None:
-                    self._node_writes[key.name] = wanted
+                    self._register(key.name, agent, wanted)
+                elif agent.newest is not None and agent.newest.draining != agent.drain_wanted:
+                    self._write_node(key.name, agent, agent.newest)
         elif isinstance(key, ZoneKey):
             zone = self.zones.get(key.uid)
             if zone is not None:
@@ -404,13 +427,21 @@ class Master:
             return
         if record is None:
             del self.agents[node]
+            for zone in self.zones.values():
+                zone.keep_ports_of(self.agents)
             self._members_changed = True
             return
-        agent.record = record
+        self._take_record(agent, record)
         if agent.pending == record:
             agent.pending = None
             self._welcome(node, agent)
         self._members_changed = True
+
+    def _take_record(self, agent: Agent, record: NodeRecord | None) -> None:
+        before, agent.record = agent.draining, record
+        if agent.draining != before:
+            for zone in self.zones.values():
+                zone.topology_changed()
 
     def delete_zone_record(self, uid: str) -> None:
         """Nobody has data of the deleted zone any more: its record goes too."""

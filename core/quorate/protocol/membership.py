@@ -16,16 +16,18 @@ from quorate.protocol.messages import CopyReport, Hello, Refused
 
 class Agent:
     """One registered (or registering) agent.  `record` is what the metastore holds; `reported` the
-    zones whose copies it told of, `told_all` whether that was all it has."""
+    zones whose copies it told of, `told_all` whether that was all it has.  `newest` is what was
+    last written of it, perhaps still under way; `drain_wanted` goes with every write."""
 
     __slots__ = (
         "connected",
-        "draining",
+        "drain_wanted",
         "gone",
         "heard_ms",
         "inventory",
         "leaving",
         "left_ms",
+        "newest",
         "online",
         "pending",
         "record",
@@ -35,17 +37,23 @@ class Agent:
 
     def __init__(self, record: NodeRecord | None, heard_ms: int) -> None:
         self.record = record
+        self.newest = record
         self.pending: NodeRecord | None = None
         self.connected = False
         self.online = False
         self.gone = False
         self.leaving = False
-        self.draining = False
+        self.drain_wanted = record is not None and record.draining
         self.heard_ms = heard_ms
         self.left_ms = -1
         self.reported: set[str] = set()
         self.told_all = False
         self.inventory: dict[str, dict[int, CopyReport]] = {}
+
+    @property
+    def draining(self) -> bool:
+        """Whether it is to hold nothing: known to the next master, too."""
+        return self.record is not None and self.record.draining
 
     def forget_reports(self) -> None:
         """What it told of its copies is old: it will be asked again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -213,6 +214,13 @@ class ZoneMaster:
             self._master.event(self.record.uid, None, "PortUnavailable", message.problem, "Warning")
         elif self.record.ports.get(node) != message.port:
             ports = {**self.record.ports, node: message.port}
+            self.record = msgspec.structs.replace(self.record, ports=ports)
+            self._master.write_zone(self.record)
+
+    def keep_ports_of(self, agents: Collection[str]) -> None:
+        """Nobody else is there: ports of removed agents are forgotten."""
+        ports = {node: port for node, port in self.record.ports.items() if node in agents}
+        if ports != self.record.ports:
             self.record = msgspec.structs.replace(self.record, ports=ports)
             self._master.write_zone(self.record)
 

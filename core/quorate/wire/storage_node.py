@@ -32,6 +32,8 @@ class StorageNodeSpec(Part):
     process: Text = ""
     """A random word of the process that has this incarnation: tells it from one on a copy of its
     data folder."""
+    draining: bool = False
+    """It is to hold nothing: its copies go to other agents."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         immutable("node", "a registration belongs to one agent; create another StorageNode"),
@@ -66,6 +68,7 @@ class StorageNode(Resource):
         ("Port", "integer", ".spec.peerPort"),
         ("Incarnation", "integer", ".spec.incarnation"),
         ("Left", "integer", ".spec.leftSinceMs"),
+        ("Draining", "boolean", ".spec.draining"),
         ("Age", "date", ".metadata.creationTimestamp"),
     )
 
@@ -86,6 +89,7 @@ def node_spec(cluster: str, record: NodeRecord) -> StorageNodeSpec:
         weight=record.weight,
         left_since_ms=record.left_since_ms,
         process=record.process,
+        draining=record.draining,
     )
 
 
@@ -102,4 +106,5 @@ def node_record(spec: StorageNodeSpec) -> NodeRecord:
         spec.weight,
         spec.left_since_ms,
         spec.process,
+        spec.draining,
     )

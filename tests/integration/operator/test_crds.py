@@ -210,7 +210,7 @@ def test_short_names_category_and_columns_work(kubectl: Kubectl, namespace: str)
         "zn": "NAME CLUSTER PARTITIONS REPLICAS STORAGE AVAILABLE REPLICATED PHASE AGE",
         "stc": "NAME AGENTS READY MASTER AGE",
         "pt": "NAME ZONE SHARD AGE",
-        "sn": "NAME CLUSTER NODE HOST PORT INCARNATION LEFT AGE",
+        "sn": "NAME CLUSTER NODE HOST PORT INCARNATION LEFT DRAINING AGE",
     }.items():
         lines = kubectl("get", short, here).stdout.splitlines()
         assert lines[0].split() == header.split()

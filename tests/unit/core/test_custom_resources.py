@@ -179,7 +179,7 @@ def test_rows_survive_storage(row: PartitionRow) -> None:
 
 
 def test_registrations_and_zones_survive_storage() -> None:
-    node = NodeRecord("a", "s", 3, "h", 1, "ch", "rack", 2, 17, "p")
+    node = NodeRecord("a", "s", 3, "h", 1, "ch", "rack", 2, 17, "p", True)
     record = ZoneRecord("u", "z", 8, 2, StorageKind.IN_MEMORY, SyncWrites.ALWAYS, 5, {"a": 7}, True)
 
     assert node_record(node_spec("main", node)) == node

@@ -23,7 +23,7 @@ ZONE = ZoneRecord(
     UID, "sessions", 128, 3, StorageKind.IN_MEMORY, SyncWrites.ALWAYS, 1 << 29, {"agent-1": 7000}
 )
 NODE = NodeRecord(
-    "agent-1", "store-1", 4, "127.0.0.1", 7100, "127.0.0.1", "rack-a", 2, 1_700_000, "3f9c"
+    "agent-1", "store-1", 4, "127.0.0.1", 7100, "127.0.0.1", "rack-a", 2, 1_700_000, "3f9c", True
 )
 VOTERS = (Voter("agent-1", "store-1"), Voter("agent-2", "store-2"), Voter("agent-3", "store-3"))
 MIGRATION = Migration(

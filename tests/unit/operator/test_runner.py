@@ -253,6 +253,26 @@ async def test_the_next_master_goes_on_where_the_first_ended(world: World) -> No
     assert second.status().zones[0].partitions == len(rows)
 
 
+async def test_the_next_master_knows_who_is_draining(world: World) -> None:
+    await world.add_agent("agent-4")
+    first = await world.lead()
+    await until(lambda: is_available(first), "available")
+
+    assert first.drain("agent-4", True) == ""
+    await until(lambda: state_of(first, "agent-4") == "Draining", "draining")
+    await first.stop()
+    second = await world.lead()
+
+    await until(lambda: second.is_leading and len(second.status().nodes) == 4, "nodes")
+    assert state_of(second, "agent-4") == "Draining"
+    assert second.drain("agent-4", False) == ""
+    await until(lambda: state_of(second, "agent-4") == "Online", "undrained")
+
+
+def state_of(runner: Runner, node: str) -> str:
+    return next(each.state for each in runner.status().nodes if each.name == node)
+
+
 class Revocable:
     """A mandate that a test can take away."""
 
