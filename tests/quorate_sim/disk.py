@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.storage import Row, StorageFull
+from quorate.protocol.totals import row_digest
 
 _Undo = Callable[[], object]
 
@@ -63,6 +64,10 @@ class SimSpace:
     def byte_count(self) -> int:
         """Bytes of keys and values."""
         return sum(len(key) + len(row.value or b"") for key, row in self._rows.items())
+
+    def digest(self) -> int:
+        """What the live rows add up to, counted anew."""
+        return sum(row_digest(key, row) for key, row in self._rows.items()) % (1 << 128)
 
 
 class SimStorage:

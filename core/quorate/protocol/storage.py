@@ -49,6 +49,9 @@ class Space(Protocol):
     def byte_count(self) -> int:
         """Bytes of keys and values, tombstones included; approximate."""
 
+    def digest(self) -> int:
+        """128 bits that copies with equal live rows share (protocol.totals)."""
+
 
 class Storage(Protocol):
     """One zone's storage on one agent."""

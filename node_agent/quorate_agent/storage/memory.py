@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from quorate.protocol.storage import Row, StorageFull
+from quorate.protocol.totals import Totals
 
 UNBOUNDED: Final = 1 << 62
 ROW_OVERHEAD_BYTES: Final = 256
@@ -24,14 +25,13 @@ _Undo = Callable[[], object]
 class MemorySpace:
     """Rows of one copy.  `get` is the dict's own method and outlives `drop_space`."""
 
-    __slots__ = ("_added", "_bytes", "_live", "_rows", "_sorted", "_storage", "get")
+    __slots__ = ("_added", "_rows", "_sorted", "_storage", "_totals", "get")
 
     def __init__(self, storage: "MemoryStorage") -> None:
         self._storage = storage
         self._rows: dict[bytes, Row] = {}
         self.get: Callable[[bytes], Row | None] = self._rows.get
-        self._live = 0
-        self._bytes = 0
+        self._totals = Totals(self.get)
         # Keys in order, made by the first scan and kept until a scan reaches the end; `_added`
         # are the keys put since.
         self._sorted: list[bytes] | None = None
@@ -39,28 +39,17 @@ class MemorySpace:
 
     def put(self, key: bytes, row: Row) -> None:
         """Write a row; it is visible at once."""
-        rows = self._rows
+        rows, totals = self._rows, self._totals
         old = rows.get(key)
         rows[key] = row
-        value = row.value
-        if old is None:
-            if self._sorted is not None:
-                self._added.append(key)
-            grown = len(key)
-            overhead = ROW_OVERHEAD_BYTES
-        else:
-            grown = overhead = 0
-            old_value = old.value
-            if old_value is not None:
-                self._live -= 1
-                grown = -len(old_value)
-        if value is not None:
-            self._live += 1
-            grown += len(value)
-        self._bytes += grown
+        before = totals.bytes
+        totals.replace(key, old, row)
+        if old is None and self._sorted is not None:
+            self._added.append(key)
         storage = self._storage
         if storage.bounded:
-            storage.row_bytes += grown + overhead
+            overhead = ROW_OVERHEAD_BYTES if old is None else 0
+            storage.row_bytes += totals.bytes - before + overhead
             storage.undo.append(lambda: self._put_back(key, old))
 
     def drop(self, key: bytes) -> None:
@@ -68,7 +57,7 @@ class MemorySpace:
         old = self._rows.pop(key, None)
         if old is None:
             return
-        self._account(key, old, -1)
+        self._account(key, old, None)
         storage = self._storage
         if storage.bounded:
             storage.undo.append(lambda: self._put_back(key, old))
@@ -94,11 +83,15 @@ class MemorySpace:
 
     def row_count(self) -> int:
         """Live rows."""
-        return self._live
+        return self._totals.rows
 
     def byte_count(self) -> int:
         """Bytes of keys and values, tombstones included."""
-        return self._bytes
+        return self._totals.bytes
+
+    def digest(self) -> int:
+        """What the live rows add up to."""
+        return self._totals.digest()
 
     def clear(self) -> None:
         """Remove all rows (MemoryStorage.drop_space)."""
@@ -107,16 +100,16 @@ class MemorySpace:
             return
         if storage.bounded:
             rows = dict(self._rows)
-            storage.row_bytes -= self._bytes + len(rows) * ROW_OVERHEAD_BYTES
+            storage.row_bytes -= self._totals.bytes + len(rows) * ROW_OVERHEAD_BYTES
             storage.undo.append(lambda: self._restore(rows))
         self._rows.clear()
-        self._live = self._bytes = 0
+        self._totals.clear()
         self._sorted = None
         self._added = []
 
     def row_memory(self) -> int:
         """Bytes of memory the rows take, roughly."""
-        return self._bytes + len(self._rows) * ROW_OVERHEAD_BYTES
+        return self._totals.bytes + len(self._rows) * ROW_OVERHEAD_BYTES
 
     def _ordered_keys(self) -> list[bytes]:
         keys = self._sorted
@@ -129,30 +122,30 @@ class MemorySpace:
         self._added = []
         return keys
 
-    def _account(self, key: bytes, row: Row, sign: int) -> None:
-        size = len(key)
-        if row.value is not None:
-            size += len(row.value)
-            self._live += sign
-        self._bytes += sign * size
+    def _account(self, key: bytes, old: Row | None, row: Row | None) -> None:
+        self._totals.replace(key, old, row)
         if self._storage.bounded:
-            self._storage.row_bytes += sign * (size + ROW_OVERHEAD_BYTES)
+            self._storage.row_bytes += _row_bytes(key, row) - _row_bytes(key, old)
 
     def _put_back(self, key: bytes, old: Row | None) -> None:
         now = self._rows.pop(key, None)
-        if now is not None:
-            self._account(key, now, -1)
         if old is not None:
             self._rows[key] = old
-            self._account(key, old, 1)
             if self._sorted is not None:
                 self._added.append(key)
+        self._account(key, now, old)
 
     def _restore(self, rows: dict[bytes, Row]) -> None:
         self._rows.update(rows)  # in place: `get` is bound to this very dict
         for key, row in rows.items():
-            self._account(key, row, 1)
+            self._account(key, None, row)
         self._sorted = None
+
+
+def _row_bytes(key: bytes, row: Row | None) -> int:
+    if row is None:
+        return 0
+    return len(key) + len(row.value or b"") + ROW_OVERHEAD_BYTES
 
 
 class _Log:

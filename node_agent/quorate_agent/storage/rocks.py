@@ -1,7 +1,7 @@
 """How a Persistent zone keeps its copies: one RocksDB database in the zone's folder.
 
     r partition generation key      -> header (counter, term, expires_at, flags), value
-    n partition generation          -> live rows, bytes (written with the batch that changes them)
+    n partition generation          -> live rows, bytes, digest (in the batch that changes them)
     l partition counter term        -> one encoded update
     c name                          -> one record
 
@@ -18,12 +18,13 @@ from typing import Final
 from rocksdict import WriteBatch
 
 from quorate.protocol.storage import Row, StorageFull
+from quorate.protocol.totals import DIGEST_BYTES, Totals
 from quorate_agent.storage.database import RESERVE_BYTES, Database
 
 _ROW: Final = Struct(">QQQB")
 _ROW_BYTES: Final = _ROW.size
 _SPACE: Final = Struct(">cHI")
-_COUNTS: Final = Struct(">QQ")
+_TOTALS: Final = Struct(">QQ16s")
 _LOG: Final = Struct(">cHQQ")
 _TOMBSTONE: Final = 1
 _END: Final = (1 << 63) - 1
@@ -52,7 +53,7 @@ class RocksSpace:
     """Rows of one copy."""
 
     __slots__ = (
-        "_bytes", "_database", "_kept", "_last_key", "_last_row", "_live", "_prefix", "_storage",
+        "_database", "_kept", "_last_key", "_last_row", "_prefix", "_storage", "_totals",
         "_touched", "dropped", "overlay",
     )  # fmt: skip
 
@@ -67,12 +68,12 @@ class RocksSpace:
         # The row of the database read last: a put mostly follows a get of the same key.
         self._last_key: bytes | None = None
         self._last_row: Row | None = None
-        counts = self._database.get(b"n" + self._prefix[1:])
-        self._live: int = 0
-        self._bytes: int = 0
-        if counts is not None:
-            self._live, self._bytes = _COUNTS.unpack(counts)
-        self._kept = (self._live, self._bytes)
+        self._totals = Totals(self.get)
+        data = self._database.get(b"n" + self._prefix[1:])
+        if data is not None:
+            rows, size, digest = _TOTALS.unpack(data)
+            self._totals.restore((rows, size, int.from_bytes(digest)))
+        self._kept = self._totals.state()
 
     def get(self, key: bytes) -> Row | None:
         """The row of `key`, tombstones included."""
@@ -94,18 +95,7 @@ class RocksSpace:
         if not self._touched:
             self._touch()
         self.overlay[key] = row
-        value = row.value
-        if old is None:
-            grown = len(key)
-        else:
-            grown = 0
-            if old.value is not None:
-                self._live -= 1
-                grown = -len(old.value)
-        if value is not None:
-            self._live += 1
-            grown += len(value)
-        self._bytes += grown
+        self._totals.replace(key, old, row)
 
     def drop(self, key: bytes) -> None:
         """Remove the row for good."""
@@ -115,9 +105,7 @@ class RocksSpace:
         if not self._touched:
             self._touch()
         self.overlay[key] = None
-        self._bytes -= len(key) + _size(old)
-        if old.value is not None:
-            self._live -= 1
+        self._totals.replace(key, old, None)
 
     def scan(self, after: bytes | None, rows_max: int, bytes_max: int) -> list[tuple[bytes, Row]]:
         """Rows in key order with key > after; stops once `bytes_max` is reached."""
@@ -134,11 +122,15 @@ class RocksSpace:
 
     def row_count(self) -> int:
         """Live rows."""
-        return self._live
+        return self._totals.rows
 
     def byte_count(self) -> int:
         """Bytes of keys and values, tombstones included."""
-        return self._bytes
+        return self._totals.bytes
+
+    def digest(self) -> int:
+        """What the live rows add up to."""
+        return self._totals.digest()
 
     def clear(self) -> None:
         """Remove all rows with the batch (RocksStorage.drop_space)."""
@@ -146,7 +138,7 @@ class RocksSpace:
             self._touch()
         self.overlay.clear()
         self.dropped = True
-        self._live = self._bytes = 0
+        self._totals.clear()
         self._last_key = None
 
     def write_to(self, batch: WriteBatch) -> None:
@@ -159,17 +151,19 @@ class RocksSpace:
                 batch.delete(prefix + key)
             else:
                 batch.put(prefix + key, _pack(row))
-        if self.dropped and not self._live and not self._bytes:
+        rows, size, digest = totals = self._totals.state()
+        if self.dropped and not rows and not size:
             batch.delete(b"n" + prefix[1:])
-        elif (self._live, self._bytes) != self._kept:
-            batch.put(b"n" + prefix[1:], _COUNTS.pack(self._live, self._bytes))
+        elif totals != self._kept:
+            data = _TOTALS.pack(rows, size, digest.to_bytes(DIGEST_BYTES))
+            batch.put(b"n" + prefix[1:], data)
 
     def end_turn(self, committed: bool) -> None:
         """The batch is in the database, or gone."""
         if committed:
-            self._kept = (self._live, self._bytes)
+            self._kept = self._totals.state()
         else:
-            self._live, self._bytes = self._kept
+            self._totals.restore(self._kept)
         self.overlay.clear()
         self.dropped = False
         self._touched = False

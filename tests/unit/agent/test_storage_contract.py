@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quorate.protocol.storage import Row, Storage
+from quorate.protocol.totals import row_digest
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_sim.disk import Image, SimStorage
@@ -403,6 +404,7 @@ class Written:
             assert space.byte_count() == sum(
                 len(key) + len(row[3] or b"") for key, row in mine.items()
             )
+            assert space.digest() == sum(row_digest(key, row) for key, row in found) % (1 << 128)
         expected = [(*key, update) for key, update in sorted(self.log.items())]
         assert storage.log_read(1, 0, 1 << 60, EVERYTHING) == expected
         assert list(storage.records(b"")) == sorted(self.records.items())
