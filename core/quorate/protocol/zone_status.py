@@ -1,0 +1,132 @@
+"""What can be said of one zone: its phase, its partitions by state, what is being moved."""
+
+from collections.abc import Mapping
+
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.messages import TransferProgress
+from quorate.protocol.migration_commit import Part
+from quorate.protocol.rebalance import Rebalance
+from quorate.protocol.status import MigrationStatus, ZoneStatus
+
+UNAVAILABLE_NAMED_MAX = 100
+
+
+class Moved:
+    """What was moved since this master took over, and what is under way, as agents tell it."""
+
+    def __init__(self) -> None:
+        self.migrations_done = 0
+        self.migrations_failed = 0
+        self.bytes_moved = 0
+        self.full_copies = 0
+        self.under_way: dict[int, TransferProgress] = {}
+
+    def note(self, message: TransferProgress) -> None:
+        """How far a filling copy is."""
+        known = self.under_way.get(message.partition)
+        before = known.bytes_done if known is not None else 0
+        self.bytes_moved += max(message.bytes_done - before, 0)
+        if message.done:
+            self.full_copies += 1 if message.full_reason else 0
+            self.under_way.pop(message.partition, None)
+        else:
+            self.under_way[message.partition] = message
+
+    def ended(self, partition: int, failed: bool) -> None:
+        """A migration is over."""
+        self.under_way.pop(partition, None)
+        if failed:
+            self.migrations_failed += 1
+        else:
+            self.migrations_done += 1
+
+
+def zone_status(
+    record: ZoneRecord,
+    parts: Mapping[int, Part],
+    rebalance: Rebalance,
+    moved: Moved,
+    sentence: str,
+) -> ZoneStatus:
+    """The zone as users see it.  `sentence`: what its first placement waits for."""
+    available = degraded = 0
+    unavailable: list[int] = []
+    missing: dict[int, int] = {}
+    for partition in sorted(parts):
+        part = parts[partition]
+        short = record.replicas - len(part.row.owners)
+        if short > 0:
+            missing[short] = missing.get(short, 0) + 1
+        if not part.activated:
+            unavailable.append(partition)
+        elif short > 0:
+            degraded += 1
+        else:
+            available += 1
+    migrations = _migrations(parts, moved)
+    if record.deleting:
+        phase, sentence = "Deleting", "removing rows and data"
+    elif not parts:
+        phase = "Pending"
+    elif unavailable:
+        phase, sentence = "Unavailable", f"{len(unavailable)} partitions have no serving primary"
+    elif migrations:
+        phase, sentence = "Rebalancing", f"{len(migrations)} migrations are under way"
+    elif degraded:
+        counted = f"{degraded} partitions have fewer than {record.replicas} copies"
+        phase, sentence = "Degraded", "; ".join([counted, *rebalance.missing()])
+    else:
+        phase, sentence = "Available", f"all {available} partitions have {record.replicas} copies"
+    target = rebalance.target
+    return ZoneStatus(
+        uid=record.uid,
+        name=record.name,
+        phase=phase,
+        sentence=sentence,
+        partitions=record.partitions,
+        available=available,
+        degraded=degraded,
+        unavailable=len(unavailable),
+        migrations_running=len(migrations),
+        migrations_queued=max(len(rebalance.off_target) - len(migrations), 0),
+        migrations_done=moved.migrations_done,
+        migrations_failed=moved.migrations_failed,
+        bytes_moved=moved.bytes_moved,
+        full_copies=moved.full_copies,
+        ports=dict(record.ports),
+        data_nodes=tuple(load.name for load in target.report.loads) if target else (),
+        spread_violations=target.report.shared_domains if target else (),
+        migrations=migrations,
+        unavailable_partitions=tuple(unavailable[:UNAVAILABLE_NAMED_MAX]),
+        missing_copies=dict(sorted(missing.items())),
+    )
+
+
+def _migrations(parts: Mapping[int, Part], moved: Moved) -> tuple[MigrationStatus, ...]:
+    found: list[MigrationStatus] = []
+    for partition in sorted(parts):
+        active = parts[partition].row.active
+        if active is not None:
+            progress = moved.under_way.get(partition)
+            found.append(
+                MigrationStatus(
+                    partition,
+                    active.kind.value,
+                    active.source,
+                    active.destination.node if active.destination else None,
+                    _phase(parts[partition]),
+                    progress.bytes_done if progress else 0,
+                    progress.bytes_total if progress else 0,
+                )
+            )
+    return tuple(found)
+
+
+def _phase(part: Part) -> str:
+    if part.prepared:
+        return "committing"
+    if part.prepare_ms >= 0:
+        return "prepared"
+    if part.freeze_ms >= 0:
+        return "frozen" if part.frozen else "freezing"
+    return "caught-up" if part.caught_up else "filling"
