@@ -7,7 +7,8 @@ in that one copy, which nobody notices until the copies are compared.
 import socket
 
 from quorate.facts.errors import WireError
-from quorate.protocol.messages import FORMAT_VERSION, Damage, Damaged, Hello, Message, Refused
+from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
+from quorate.protocol.tool_messages import Damage, Damaged
 from quorate.wire.frames import FrameReader, encode_frame
 from quorate_cli.problem import Problem, words
 

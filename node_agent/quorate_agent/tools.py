@@ -3,20 +3,28 @@
 from collections.abc import Iterable
 
 from quorate.facts.keyspace import key_partition
-from quorate.protocol.messages import (
+from quorate.protocol.copy import Copy
+from quorate.protocol.messages import Message
+from quorate.protocol.replicas import Replicas
+from quorate.protocol.storage import Row
+from quorate.protocol.tool_messages import (
+    AskBuckets,
     AskCopies,
+    AskDigests,
     AskRows,
+    Buckets,
     Copies,
     CopyRows,
     Damage,
     Damaged,
-    Message,
+    Digests,
 )
-from quorate.protocol.replicas import Replicas
-from quorate.protocol.storage import Row
+from quorate.protocol.totals import DIGEST_BYTES, buckets_of, key_bucket
 
 ROWS_MAX = 20_000
 CHUNK_BYTES_MAX = 8 * 1024 * 1024
+DIGESTS_MAX = 64
+"""Copies asked for at once: each may have a thousand changed rows to hash."""
 
 
 def answer_tool(
@@ -40,6 +48,10 @@ def answer_tool(
             return Copies(message.zone_name, node, copies, problem)
         case AskRows():
             return _rows(message, node, zone, problem)
+        case AskDigests():
+            return _digests(message, node, zone, problem)
+        case AskBuckets():
+            return _buckets(message, node, zone, problem)
         case Damage():
             if not debug_commands:
                 problem = f"agent {node}: started without --debug-commands"
@@ -51,17 +63,57 @@ def answer_tool(
 
 
 def _rows(ask: AskRows, node: str, zone: Replicas | None, problem: str) -> CopyRows:
-    copy = zone.copies.get(ask.partition) if zone is not None else None
-    if copy is None or not copy.present:
-        missing = problem or f"partition {ask.partition}: no copy on agent {node}"
+    copy = _copy(zone, ask.partition)
+    if copy is None:
+        missing = problem or _no_copy(ask.partition, node)
         return CopyRows(ask.zone_name, ask.partition, None, 0, (), missing)
     chunk = copy.space.scan(ask.after, ROWS_MAX, min(ask.bytes_max, CHUNK_BYTES_MAX))
+    wanted = set(ask.buckets)
+    rows = [pair for pair in chunk if not wanted or key_bucket(pair[0]) in wanted]
     return CopyRows(
         ask.zone_name,
         ask.partition,
         chunk[-1][0] if chunk else None,
         copy.lwm,
-        tuple([(key, r.counter, r.term, r.expires_at, r.value) for key, r in chunk]),
+        tuple([(key, r.counter, r.term, r.expires_at, r.value) for key, r in rows]),
+    )
+
+
+def _copy(zone: Replicas | None, partition: int) -> Copy | None:
+    copy = zone.copies.get(partition) if zone is not None else None
+    return copy if copy is not None and copy.present else None
+
+
+def _no_copy(partition: int, node: str) -> str:
+    return f"partition {partition}: no copy on agent {node}"
+
+
+def _digests(ask: AskDigests, node: str, zone: Replicas | None, problem: str) -> Digests:
+    marks = dict(zip(ask.partitions, ask.marks, strict=False))
+    copies = [
+        copy.digest(marks.get(partition, 0))
+        for partition in ask.partitions[:DIGESTS_MAX]
+        if (copy := _copy(zone, partition)) is not None
+    ]
+    return Digests(ask.zone_name, node, tuple(copies), problem)
+
+
+def _buckets(ask: AskBuckets, node: str, zone: Replicas | None, problem: str) -> Buckets:
+    copy = _copy(zone, ask.partition)
+    if copy is None:
+        missing = problem or _no_copy(ask.partition, node)
+        return Buckets(ask.zone_name, ask.partition, None, 0, (), missing)
+    chunk = copy.space.scan(ask.after, ROWS_MAX, CHUNK_BYTES_MAX)
+    shares = buckets_of(chunk, ask.upto)
+    return Buckets(
+        ask.zone_name,
+        ask.partition,
+        chunk[-1][0] if chunk else None,
+        copy.lwm,
+        tuple(
+            (bucket, rows, digest.to_bytes(DIGEST_BYTES))
+            for bucket, (rows, digest) in sorted(shares.items())
+        ),
     )
 
 

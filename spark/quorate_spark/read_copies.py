@@ -7,7 +7,7 @@ replica index, row version, term, and an LWM that did not go back.
 
 from collections.abc import Iterator, Sequence
 
-from quorate.protocol.messages import AskCopies, AskRows, Copies, CopyRows, CopyState
+from quorate.protocol.tool_messages import AskCopies, AskRows, Copies, CopyRows, CopyState
 from quorate_spark.agent_link import AgentLink, Unreadable
 from quorate_spark.copies import CopySeen, Reading
 from quorate_spark.settings import Settings

@@ -9,6 +9,7 @@ from quorate.facts.lineage import Lineage
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol import messages as m
+from quorate.protocol import tool_messages as t
 from quorate.wire.frames import encode_frame
 
 _WORDS: Sequence[Sequence[bytes]] = (
@@ -132,9 +133,11 @@ def _messages(chance: random.Random, zone: str) -> list[m.Message]:
         m.Unavailable(zone, partition, term),
         m.Heartbeat(number(), number()),
         m.HeartbeatAck(number(), number(), number(), ((zone, partition, term),)),
-        m.AskCopies("z"),
-        m.AskRows("z", partition, data(), number()),
-        m.Damage("z", data(), data()),
+        t.AskCopies("z"),
+        t.AskRows("z", partition, data(), number(), (number() % 300,)),
+        t.AskDigests("z", (partition, number()), (number(),)),
+        t.AskBuckets("z", partition, number(), data()),
+        t.Damage("z", data(), data()),
         m.MasterPing(number(), number()),
         m.ZoneGone(number(), zone),
         m.PreparedRow(number(), zone, "id", row),

@@ -13,16 +13,8 @@ from types import EllipsisType
 from typing import Self
 
 from quorate.facts.lineage import Entry, Lineage
-from quorate.protocol.messages import (
-    FORMAT_VERSION,
-    AskCopies,
-    AskRows,
-    Copies,
-    CopyRows,
-    CopyState,
-    Hello,
-    Message,
-)
+from quorate.protocol.messages import FORMAT_VERSION, Hello, Message
+from quorate.protocol.tool_messages import AskCopies, AskRows, Copies, CopyRows, CopyState
 from quorate.wire.frames import FrameReader, encode_frame
 
 Row = tuple[int, int, int, bytes | None]

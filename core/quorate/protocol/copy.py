@@ -19,8 +19,10 @@ from quorate.facts.lineage import Lineage
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder
 from quorate.facts.update_counter import UpdateCounter
-from quorate.protocol.messages import CopyReport, CopyState, Operation, Update
+from quorate.protocol.messages import CopyReport, Operation, Update
 from quorate.protocol.storage import Row, Storage
+from quorate.protocol.tool_messages import CopyDigest, CopyState
+from quorate.protocol.totals import DIGEST_BYTES
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_update = msgspec.msgpack.Decoder(Update).decode
@@ -80,6 +82,8 @@ class Copy(UpdateCounter):
         "lease_until",
         "log_from",
         "majority",
+        "mark",
+        "mark_at",
         "partition",
         "prepared",
         "prepared_migration",
@@ -117,6 +121,8 @@ class Copy(UpdateCounter):
         self.prepared_migration = ""
         self.tombstones: deque[tuple[int, bytes]] = deque()
         self.expiring: list[tuple[int, bytes]] = []
+        self.mark_at = 0
+        self.mark = (0, 0)
         self._use_space()
 
     def _use_space(self) -> None:
@@ -250,6 +256,8 @@ class Copy(UpdateCounter):
             self.storage.log_put(self.partition, counter, term, raw)
             self._apply(update)
             self.lwm = counter
+            if counter == self.mark_at:
+                self.take_mark(counter)
             return True
         if not self.hold(term, counter, counter):
             return False
@@ -271,6 +279,8 @@ class Copy(UpdateCounter):
                     break
                 self._apply(decode_update(raw), compare)
                 at = counter
+                if counter == self.mark_at:
+                    self.take_mark(counter)
             if at == self.lwm:
                 raise InvariantError(
                     f"partition {self.partition}: log lacks held {at + 1} of term {term}"
@@ -317,7 +327,14 @@ class Copy(UpdateCounter):
             elif expires_at:
                 heappush(self.expiring, (expires_at, key))
         self.lwm = counter
+        if counter == self.mark_at:
+            self.take_mark(counter)
         return raw
+
+    def take_mark(self, counter: int) -> None:
+        """Note the digest at this counter: rows are the fold up to it, on every copy alike."""
+        self.mark = (counter, self.space.digest())
+        self.mark_at = 0
 
     # --- adopting a term -------------------------------------------------------------------------
 
@@ -446,6 +463,21 @@ class Copy(UpdateCounter):
             self.lwm,
             self.highest_held(),
             self.adopted,
+        )
+
+    def digest(self, mark: int) -> CopyDigest:
+        """The digest as a validator asks for it; `mark`: tell it once more at this counter."""
+        if mark > self.lwm:
+            self.mark_at = mark
+        return CopyDigest(
+            self.partition,
+            self.promise_term,
+            self.adopted,
+            self.lwm,
+            self.space.row_count(),
+            self.space.digest().to_bytes(DIGEST_BYTES),
+            self.mark[0],
+            self.mark[1].to_bytes(DIGEST_BYTES),
         )
 
     def state(self, node: str) -> CopyState:

@@ -11,6 +11,18 @@ from quorate.facts.lineage import Lineage
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, NodeRecord
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.tool_messages import (
+    AskBuckets,
+    AskCopies,
+    AskDigests,
+    AskRows,
+    Buckets,
+    Copies,
+    CopyRows,
+    Damage,
+    Damaged,
+    Digests,
+)
 
 FORMAT_VERSION = 1
 FRAME_BYTES_MAX = 80 * 1024 * 1024
@@ -422,76 +434,6 @@ class Unavailable(msgspec.Struct, frozen=True, array_like=True, tag=55):
     term: int
 
 
-# --- tools ---------------------------------------------------------------------------------------
-
-
-class AskCopies(msgspec.Struct, frozen=True, array_like=True, tag=60):
-    """List this agent's copies of a zone (by name), of all partitions or of one."""
-
-    zone_name: str
-    partition: int | None = None
-
-
-class CopyState(msgspec.Struct, frozen=True, array_like=True):
-    """One copy for a validator: counters, gaps (held ranges above LWM), lineage, size."""
-
-    partition: int
-    replica_index: int
-    version: int
-    term: int
-    adopted: bool
-    lwm: int
-    hwm: int
-    above: tuple[tuple[int, int], ...]
-    lineage: Lineage
-    rows: int
-    bytes: int
-    settled: int
-
-
-class Copies(msgspec.Struct, frozen=True, array_like=True, tag=61):
-    """Answer to AskCopies; `problem` is empty when the zone is here."""
-
-    zone_name: str
-    node: str
-    copies: tuple[CopyState, ...]
-    problem: str = ""
-
-
-class AskRows(msgspec.Struct, frozen=True, array_like=True, tag=62):
-    """Read a copy's rows with key > after, tombstones included."""
-
-    zone_name: str
-    partition: int
-    after: bytes | None
-    bytes_max: int
-
-
-class CopyRows(msgspec.Struct, frozen=True, array_like=True, tag=63):
-    """Rows of a copy as (key, counter, term, expires_at, value); `next` None: the last of them."""
-
-    zone_name: str
-    partition: int
-    next: bytes | None
-    lwm: int
-    rows: tuple[tuple[bytes, int, int, int, bytes | None], ...]
-    problem: str = ""
-
-
-class Damage(msgspec.Struct, frozen=True, array_like=True, tag=64):
-    """Debug (off by default): overwrite one row of this copy behind the protocol's back."""
-
-    zone_name: str
-    key: bytes
-    value: bytes
-
-
-class Damaged(msgspec.Struct, frozen=True, array_like=True, tag=65):
-    """Answer to Damage."""
-
-    problem: str = ""
-
-
 Message = (
     Hello
     | Refused
@@ -535,4 +477,8 @@ Message = (
     | CopyRows
     | Damage
     | Damaged
+    | AskDigests
+    | Digests
+    | AskBuckets
+    | Buckets
 )

@@ -6,11 +6,11 @@ row that changes, and follows each write at the price of two hashes.  Tombstones
 copies purge them at different times.  Source: docs/protocol.md, section 4.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Final
 
-from xxhash import xxh3_128_intdigest
+from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
 
 from quorate.protocol.storage import Row
 
@@ -29,6 +29,23 @@ def row_digest(key: bytes, row: Row) -> int:
     if value is None:
         return 0
     return xxh3_128_intdigest(_HEAD(row.counter, row.expires_at, len(key)) + key + value)
+
+
+def key_bucket(key: bytes) -> int:
+    """Which of the 256 ranges of the keys' hash a key is in."""
+    return xxh3_64_intdigest(key) >> 56
+
+
+def buckets_of(rows: Iterable[tuple[bytes, Row]], upto: int) -> dict[int, tuple[int, int]]:
+    """(rows, digest) by bucket, of live rows with counter <= `upto`."""
+    shares: dict[int, tuple[int, int]] = {}
+    for key, row in rows:
+        if row.value is None or row.counter > upto:
+            continue
+        bucket = key_bucket(key)
+        count, digest = shares.get(bucket, (0, 0))
+        shares[bucket] = (count + 1, (digest + row_digest(key, row)) & _MASK)
+    return shares
 
 
 class Totals:
@@ -69,9 +86,8 @@ class Totals:
     def _note(self, key: bytes, old: Row | None) -> None:
         changed = self._changed
         if len(changed) >= CHANGED_MAX:
-            self.digest()  # counts the present row
-            changed[key] = self._get(key)
-        elif old is not None and old.value is not None and len(old.value) > KEPT_BYTES_MAX:
+            self.digest()
+        if old is not None and old.value is not None and len(old.value) > KEPT_BYTES_MAX:
             self._digest -= row_digest(key, old)
             changed[key] = None
         else:

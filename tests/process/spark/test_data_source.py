@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from quorate.protocol.messages import AskRows, Message
+from quorate.protocol.messages import Message
+from quorate.protocol.tool_messages import AskRows
 from quorate_spark.scan_rows import SparkRowScan
 from quorate_spark.settings import Settings
 from quorate_spark.settle import settle

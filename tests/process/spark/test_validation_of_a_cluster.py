@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redis.exceptions import RedisError
 
-from quorate.protocol.messages import Damage, Damaged
+from quorate.protocol.tool_messages import Damage, Damaged
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import StartCluster
 from quorate_cluster.processes import environment

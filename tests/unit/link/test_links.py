@@ -13,13 +13,12 @@ import uvloop
 from quorate.protocol.messages import (
     FORMAT_VERSION,
     AgentReport,
-    AskCopies,
-    CopyRows,
     Hello,
     MasterPing,
     Message,
     Refused,
 )
+from quorate.protocol.tool_messages import AskCopies, CopyRows
 from quorate.wire.frames import FrameReader, encode_frame
 from quorate_link import BaseHandler, Endpoint, Link, LinkSettings, Peer
 

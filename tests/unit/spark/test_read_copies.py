@@ -7,15 +7,8 @@ from types import EllipsisType
 
 import pytest
 
-from quorate.protocol.messages import (
-    AskCopies,
-    AskRows,
-    Copies,
-    CopyRows,
-    Hello,
-    Message,
-    Refused,
-)
+from quorate.protocol.messages import Hello, Message, Refused
+from quorate.protocol.tool_messages import AskCopies, AskRows, Copies, CopyRows
 from quorate_spark.agent_link import Unreadable, parse_addresses
 from quorate_spark.read_copies import key_before, read_copies, read_key, read_rows
 from quorate_spark.settings import SettingError, Settings

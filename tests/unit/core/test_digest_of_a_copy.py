@@ -1,0 +1,111 @@
+"""Copies with equal rows share a digest, whatever the order in which the updates came."""
+
+from random import Random
+
+import msgspec
+import pytest
+
+from quorate.facts.lineage import Entry, Lineage
+from quorate.facts.topology import Holder
+from quorate.protocol.copy import Copy
+from quorate.protocol.messages import Operation, Update
+from quorate.protocol.storage import Row
+from quorate.protocol.totals import CHANGED_MAX, buckets_of, key_bucket, row_digest
+from quorate_agent.storage.memory import MemoryStorage
+
+TERM = 3
+
+
+def copy() -> Copy:
+    made = Copy(0, MemoryStorage(0))
+    made.promise(TERM, Holder("a1", "s1", 1))
+    made.adopt(Lineage(0, 0, (Entry(TERM, 1),)), 0, {})
+    return made
+
+
+def take(into: Copy, counter: int, operations: tuple[Operation, ...]) -> None:
+    update = Update(counter, TERM, operations)
+    into.keep(update, msgspec.msgpack.encode(update))
+
+
+def history(count: int, keys: int) -> list[tuple[Operation, ...]]:
+    random = Random(5)
+    made: list[tuple[Operation, ...]] = []
+    for number in range(count):
+        key = b"k%d" % random.randrange(keys)
+        value = None if random.random() < 0.2 else b"v%d" % number * random.choice([1, 3000])
+        made.append(((key, value, random.choice([0, 0, 10_000 + number])),))
+    made[count // 2] = ((None, None, 0),)  # a FLUSHALL in the middle
+    return made
+
+
+def scanned(of: Copy) -> int:
+    return sum(row_digest(key, row) for key, row in of.space.scan(None, 10**6, 1 << 40)) % (
+        1 << 128
+    )
+
+
+def test_updates_in_any_order_end_in_the_digest_that_a_scan_finds() -> None:
+    primary, backup, shuffled = copy(), copy(), list(enumerate(history(400, 40), start=1))
+    for counter, operations in shuffled:
+        take(primary, counter, operations)
+    Random(1).shuffle(shuffled)
+    for counter, operations in shuffled:
+        take(backup, counter, operations)
+
+    assert backup.lwm == primary.lwm == 400
+    assert backup.space.digest() == primary.space.digest() == scanned(primary) == scanned(backup)
+
+
+def test_a_mark_is_the_digest_at_its_counter_on_every_copy() -> None:
+    writing, keeping = copy(), copy()
+    steps = history(300, 20)
+    for asked in (writing, keeping):
+        asked.digest(mark=200)
+    for operations in steps[:260]:
+        writing.write(operations)
+    late = list(enumerate(steps[:260], start=1))
+    for counter, operations in late[150:] + late[:150]:
+        take(keeping, counter, operations)
+    alone = copy()
+    for operations in steps[:200]:
+        alone.write(operations)
+
+    told = [one.digest(mark=0) for one in (writing, keeping)]
+    assert [(one.mark, one.mark_digest) for one in told] == [(200, alone.digest(0).digest)] * 2
+    assert told[0].digest == told[1].digest != alone.digest(0).digest
+
+
+@pytest.mark.parametrize("change", ["value", "counter", "expiry", "a row more", "a row less"])
+def test_copies_that_differ_in_anything_have_other_digests_and_other_buckets(change: str) -> None:
+    right, wrong = copy(), copy()
+    for one in (right, wrong):
+        for operations in history(200, 50):
+            one.write(operations)
+    key, row = right.space.scan(None, 1, 1)[0]
+    while row.value is None:
+        key, row = right.space.scan(key, 1, 1)[0]
+    match change:
+        case "value":
+            wrong.space.put(key, Row(row.counter, row.term, row.expires_at, row.value + b"!"))
+        case "counter":
+            wrong.space.put(key, Row(row.counter + 1, row.term, row.expires_at, row.value))
+        case "expiry":
+            wrong.space.put(key, Row(row.counter, row.term, row.expires_at + 1, row.value))
+        case "a row more":
+            key = b"more"
+            wrong.space.put(key, Row(1, TERM, 0, b""))
+        case "a row less":
+            wrong.space.drop(key)
+
+    assert right.space.digest() != wrong.space.digest()
+    found = [buckets_of(one.space.scan(None, 10**6, 1 << 40), 200) for one in (right, wrong)]
+    assert {b for b in range(256) if found[0].get(b) != found[1].get(b)} == {key_bucket(key)}
+
+
+def test_many_changed_keys_are_counted_in_between() -> None:
+    one = copy()
+    for number in range(3 * CHANGED_MAX):
+        one.write(((b"k%d" % (number % (2 * CHANGED_MAX)), b"v%d" % number, 0),))
+
+    assert one.space.digest() == scanned(one)
