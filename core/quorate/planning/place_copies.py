@@ -9,10 +9,12 @@ fractions of copies could be spread evenly and flows with whole bounds have whol
 """
 
 from collections.abc import Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from functools import partial
+from math import gcd
 
 from quorate.planning.find_chain import NOBODY, Chain, Effort, Link, Network
 from quorate.planning.quotas import Spread
+from quorate.planning.vacancies import Vacancies
 
 
 class Placement:
@@ -172,47 +174,18 @@ class Placement:
         self.room[node] -= 1
 
     def _fill_directly(self) -> list[int]:
-        """Give each free place to the node that is due most; the partitions that stay short."""
-        room, domains = self.room, self._domains
-        queues: list[list[tuple[int, int]]] = [[] for _ in self._spread.at_most]
-        for node, free in enumerate(room):
-            if free > 0:
-                queues[domains[node]].append((-free, node))
-        for queue in queues:
-            heapify(queue)
-        # Domains by what their nodes are due together: a domain that is in nearly every partition
-        # must not be left until the end.
-        order = [(sum(due for due, _ in queue), at) for at, queue in enumerate(queues) if queue]
-        heapify(order)
+        """Give each free place to a node that is due something; the partitions that stay short."""
+        vacancies = Vacancies(self.owners, self.room, self._domains)
         short: list[int] = []
-        for partition, owners in enumerate(self.owners):
+        count = len(self.owners)
+        for partition in range(count) if self._spread_is_free else _scattered(count):
+            owners = self.owners[partition]
             while len(owners) < self._copies:
-                passed: list[tuple[int, int]] = []
-                placed = False
-                while order and not placed:
-                    domain_due, domain = heappop(order)
-                    queue = queues[domain]
-                    refused: list[tuple[int, int]] = []
-                    while queue and not placed:
-                        due, node = heappop(queue)
-                        if self._fits(owners, node):
-                            self._put(partition, node)
-                            placed = True
-                            domain_due += 1
-                            due += 1
-                        refused.append((due, node))
-                        if not placed and node not in owners:
-                            break  # the domain has its share of this partition
-                    for due, node in refused:
-                        if due < 0:
-                            heappush(queue, (due, node))
-                    if domain_due < 0:
-                        passed.append((domain_due, domain))
-                for entry in passed:
-                    heappush(order, entry)
-                if not placed:
+                node = vacancies.take(owners, partial(self._fits, owners))
+                if node == NOBODY:
                     short.append(partition)
                     break
+                self._put(partition, node)
         return short
 
     def _hand_over_nearly_all(self) -> None:
@@ -322,3 +295,16 @@ class Placement:
                         return giver, [(giver, partition, taker)]
         cheap = self._network.find(starts, Effort.CHEAP)
         return cheap if cheap[0] != NOBODY else self._network.find(starts, Effort.ANY)
+
+
+def _scattered(count: int) -> list[int]:
+    """0..count-1 in an order in which neighbours are far apart, by steps of the golden ratio.
+
+    Partitions with one primary are neighbours in a new zone.  Were their other owners chosen one
+    after the other, some nodes would be together with one other domain only, and what they have
+    could not be spread evenly when they are lost.
+    """
+    step = max(1, round(count * 0.618))
+    while gcd(step, count) > 1:
+        step += 1
+    return [at * step % count for at in range(count)]
