@@ -182,6 +182,8 @@ class Master:
         if now.boot_ms - self._judged_ms > STALL_MS:
             # It was this process that did not run: what the agents said meanwhile is still unread.
             self.started_ms = now.boot_ms
+            for zone in self.zones.values():
+                zone.stood_still(now)
         self._judged_ms = now.boot_ms
         for node in sorted(self.agents):
             agent = self.agents[node]
@@ -284,7 +286,7 @@ class Master:
             case RowsStored():
                 zone.rows_stored(node, message)
             case TransferProgress():
-                zone.progress(node, message)
+                zone.progress(node, message, now)
             case ZoneReady():
                 zone.ready(node, message)
             case _:

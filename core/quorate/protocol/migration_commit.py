@@ -43,6 +43,7 @@ class Part(msgspec.Struct, frozen=True):
 
     The flags speak of `row.active` and `row.term`; they start anew with every new row that changes
     either.  `resolved`: the active migration was started, or asked about, by this master.
+    `progress_ms`: when its destination last had more than before.
     """
 
     row: PartitionRow
@@ -51,6 +52,7 @@ class Part(msgspec.Struct, frozen=True):
     activated: bool = False
     tried: tuple[str, ...] = ()
     better: str = ""
+    progress_ms: int = -1
     caught_up: bool = False
     freeze_ms: int = -1
     freeze_sent_ms: int = -1
@@ -92,6 +94,7 @@ def adopt_row(part: Part, row: PartitionRow, now_ms: int) -> Part:
     return msgspec.structs.replace(
         kept,
         resolved=True,
+        progress_ms=now_ms,
         caught_up=False,
         freeze_ms=-1,
         freeze_sent_ms=-1,
@@ -241,6 +244,9 @@ def _decide_migration(
         after = ownership.without_owners(row, left, new_term=part.freeze_ms >= 0)
         return Decision(after, f"{', '.join(sorted(left))} left")
     if not part.caught_up:
+        still_ms = now_ms - max(part.progress_ms, part.since_ms)
+        if part.activated and still_ms > settings.migration_stall_ms:
+            return _give_up(row, part, f"no progress for {still_ms // 1000} s")
         return NOTHING
     if changes_primary and not part.frozen:
         if part.freeze_sent_ms >= 0 and now_ms - part.freeze_sent_ms < settings.retry_ms:

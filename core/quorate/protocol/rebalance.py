@@ -43,7 +43,7 @@ class Rebalance:
         self._settings = settings
         self._signature: object = None
         self._steps: dict[int, tuple[PartitionRow, PlannedMigration | None]] = {}
-        self._backoff: dict[int, tuple[int, int]] = {}
+        self._backoff: dict[tuple[int, str], tuple[int, int]] = {}
         self._states: dict[str, str] = {}
 
     # --- who may hold copies ---------------------------------------------------------------------
@@ -184,12 +184,12 @@ class Rebalance:
                     left.append(partition)  # somebody is waited for
                 continue
             left.append(partition)
-            if self._backoff.get(partition, (0, 0))[0] > now.boot_ms:
+            node = step.destination or ""
+            if self._backoff.get((partition, node), (0, 0))[0] > now.boot_ms:
                 continue
             destination = self._destination(step)
             if step.destination is not None and destination is None:
                 continue
-            node = step.destination or ""
             if step.newcomer is not None and load.get(node, 0) >= limit:
                 continue
             load[node] = load.get(node, 0) + 1
@@ -198,14 +198,16 @@ class Rebalance:
         self.off_target = left
         return started
 
-    def ended(self, partition: int, failed: bool, now: Now) -> None:
-        """A migration is over; one that failed is tried again, each time after a longer pause."""
+    def ended(self, partition: int, destination: str, failed: bool, now: Now) -> None:
+        """A migration is over; one that failed is tried again with the same destination each time
+        after a longer pause, with another one at once."""
+        to = (partition, destination)
         if not failed:
-            self._backoff.pop(partition, None)
+            self._backoff.pop(to, None)
             return
-        count = self._backoff.get(partition, (0, 0))[1] + 1
+        count = self._backoff.get(to, (0, 0))[1] + 1
         until = now.boot_ms + min(500 << min(count, 6), BACKOFF_MS_MAX)
-        self._backoff[partition] = (until, count)
+        self._backoff[to] = (until, count)
         if partition not in self.off_target:
             self.off_target.append(partition)
 

@@ -167,9 +167,19 @@ class ZoneMaster:
         if trouble.kind == "no-role" or forgotten or no_quorum:
             self._note(trouble.partition, stuck=trouble.kind, activated=True)
 
-    def progress(self, node: str, message: TransferProgress) -> None:
+    def progress(self, node: str, message: TransferProgress, now: Now) -> None:
         """How far a filling copy is."""
-        self._moved.note(message)
+        has_more = self._moved.note(node, message)
+        part = self.parts.get(message.partition)
+        destination = part.row.active.destination if part and part.row.active else None
+        if has_more and destination is not None and destination.node == node:
+            self._note(message.partition, progress_ms=now.boot_ms)
+
+    def stood_still(self, now: Now) -> None:
+        """This process did not run: what migrations did meanwhile is still unread."""
+        for partition, part in list(self.parts.items()):
+            if part.row.active is not None:
+                self._note(partition, progress_ms=now.boot_ms)
 
     def rows_stored(self, node: str, message: RowsStored) -> None:
         """The agent has these rows durably (for a deleted zone: its data is gone)."""
@@ -333,10 +343,10 @@ class ZoneMaster:
             else:
                 self.parts[row.partition] = Part(row, now.boot_ms, resolved=row.active is None)
                 self._decided.pop(row.partition, None)  # it was decided from a row that is gone
-            if part is not None and ours:
-                self._count(part.row, row, now)
-            if decided is not None and ours and part is not None:
-                reasons.setdefault(decided[1], []).append(row.partition)
+            if part is not None and decided is not None and ours:
+                is_told = self._is_told(part.row, row, decided[1], now)
+                if not is_told:
+                    reasons.setdefault(decided[1], []).append(row.partition)
             self._dirty.add(row.partition)
             news.append(row)
         if news:
@@ -346,13 +356,22 @@ class ZoneMaster:
                 which = f"{len(partitions)} partitions from {partitions[0]} on"
                 self._master.event(self.record.uid, None, "RowChanged", f"{reason}: {which}")
 
-    def _count(self, before: PartitionRow, row: PartitionRow, now: Now) -> None:
+    def _is_told(self, before: PartitionRow, row: PartitionRow, reason: str, now: Now) -> bool:
+        """Count a migration that has ended; whether an Event of its own says why."""
         migration = before.active
         if migration is None or row.active is not None:
-            return
+            return False
         failed = row.version != before.version + 1 or row.replicas != migration.replicas
-        self._moved.ended(row.partition, failed)
-        self._rebalance.ended(row.partition, failed, now)
+        destination = migration.destination.node if migration.destination is not None else ""
+        self._moved.ended(row.partition, destination, failed)
+        self._rebalance.ended(row.partition, destination, failed, now)
+        if not failed or not reason.startswith(migration.migration_id):
+            return False
+        where = f" (to {destination})" if destination else ""
+        self._master.event(
+            self.record.uid, row.partition, "MigrationFailed", f"{reason}{where}", "Warning"
+        )
+        return True
 
     def record_written(self, record: ZoneRecord | None, now: Now) -> None:
         """The zone's record is stored (None: deleted)."""

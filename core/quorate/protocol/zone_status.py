@@ -19,22 +19,24 @@ class Moved:
         self.migrations_failed = 0
         self.bytes_moved = 0
         self.full_copies = 0
-        self.under_way: dict[int, TransferProgress] = {}
+        self.under_way: dict[tuple[int, str], TransferProgress] = {}
 
-    def note(self, message: TransferProgress) -> None:
-        """How far a filling copy is."""
-        known = self.under_way.get(message.partition)
+    def note(self, node: str, message: TransferProgress) -> bool:
+        """How far a filling copy on `node` is; whether that is elsewhere than before."""
+        copy = (message.partition, node)
+        known = self.under_way.get(copy)
         before = known.bytes_done if known is not None else 0
         self.bytes_moved += max(message.bytes_done - before, 0)
         if message.done:
             self.full_copies += 1 if message.full_reason else 0
-            self.under_way.pop(message.partition, None)
+            self.under_way.pop(copy, None)
         else:
-            self.under_way[message.partition] = message
+            self.under_way[copy] = message
+        return message.done or message.bytes_done != before
 
-    def ended(self, partition: int, failed: bool) -> None:
+    def ended(self, partition: int, destination: str, failed: bool) -> None:
         """A migration is over."""
-        self.under_way.pop(partition, None)
+        self.under_way.pop((partition, destination), None)
         if failed:
             self.migrations_failed += 1
         else:
@@ -107,13 +109,14 @@ def _migrations(parts: Mapping[int, Part], moved: Moved) -> tuple[MigrationStatu
     for partition in sorted(parts):
         active = parts[partition].row.active
         if active is not None:
-            progress = moved.under_way.get(partition)
+            destination = active.destination.node if active.destination else None
+            progress = moved.under_way.get((partition, destination or ""))
             found.append(
                 MigrationStatus(
                     partition,
                     active.kind.value,
                     active.source,
-                    active.destination.node if active.destination else None,
+                    destination,
                     _phase(parts[partition]),
                     progress.bytes_done if progress else 0,
                     progress.bytes_total if progress else 0,
