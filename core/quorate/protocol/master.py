@@ -120,6 +120,15 @@ class Master:
             (agent.record.store, agent.record.incarnation) != (wanted.store, wanted.incarnation)
         ):
             self._set_left(hello.node, agent, now, "a new process")
+            if agent.record.store != wanted.store:
+                self.event(
+                    "",
+                    None,
+                    "NewStore",
+                    f"{hello.node} came back with a new store: it takes no part as its old self; "
+                    "where that one has a vote, another agent without a copy takes its place",
+                    "Warning",
+                )
         if agent.record == wanted and agent.newest == wanted:
             self._welcome(hello.node, agent)
         else:

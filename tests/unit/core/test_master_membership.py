@@ -1,5 +1,7 @@
 """Whom the master takes for left, and when it must not judge."""
 
+import msgspec
+
 from quorate.facts.time import Now
 from quorate.protocol.master import Master
 from quorate.protocol.messages import FORMAT_VERSION, AgentReport, Hello, Refused
@@ -115,6 +117,23 @@ def test_a_process_on_a_copied_folder_is_refused_and_told_what_to_do() -> None:
     for part in ("node agent-1", "incarnation 4", "store s", "another --name"):
         assert part in refused.reason
     assert known_process(master) == (4, "p")
+
+
+def test_an_agent_that_lost_its_folder_is_taken_in_as_a_new_voter_and_it_is_said() -> None:
+    master = with_process()
+    master.agent_disconnected("agent-1", True, at(100))
+    for key, value in master.take_outputs().writes:
+        master.written(key, value, at(100))
+
+    wiped = msgspec.structs.replace(hello(1, "next"), store="another")
+    master.agent_connected(wiped, at(200))
+    outputs = master.take_outputs()
+
+    (said,) = [event for event in outputs.events if event.reason == "NewStore"]
+    assert "agent-1 came back with a new store" in said.message
+    for key, value in outputs.writes:
+        master.written(key, value, at(200))
+    assert known_process(master) == (1, "next")
 
 
 def test_an_image_that_counts_up_to_a_process_that_has_left_is_set_aside() -> None:
