@@ -10,6 +10,7 @@ term.  A new term starts again.  Source: docs/protocol.md, section 4.
 """
 
 import enum
+from collections.abc import Sequence
 
 from quorate.facts.lineage import Lineage
 from quorate.protocol.copy import Copy
@@ -42,18 +43,22 @@ class FullReason(enum.StrEnum):
 
 
 class Fill:
-    """The filling of one copy for one term."""
+    """The filling of one copy for one term.  `suppliers`: nodes to ask, in this order, the primary
+    (which has told us to adopt, and has everything) the last of them or before."""
 
     __slots__ = (
         "_after",
         "_asked_ms",
+        "_at",
         "_chunk_floor",
         "_full_done",
         "_need",
         "_need_first",
         "_patience_ms",
         "_settings",
+        "_short",
         "_space",
+        "_suppliers",
         "bytes_done",
         "bytes_total",
         "copy",
@@ -61,19 +66,25 @@ class Fill:
         "generation",
         "lineage",
         "reported_ms",
-        "supplier",
         "term",
         "undo",
         "undo_rows",
     )
 
     def __init__(
-        self, copy: Copy, lineage: Lineage, need: int, supplier: str, settings: ProtocolSettings
+        self,
+        copy: Copy,
+        lineage: Lineage,
+        need: int,
+        suppliers: Sequence[str],
+        settings: ProtocolSettings,
     ) -> None:
         self.copy = copy
         self.term = lineage.last_term
         self.lineage = lineage
-        self.supplier = supplier
+        self._suppliers = tuple(suppliers)
+        self._at = 0
+        self._short: set[str] = set()
         self._settings = settings
         self._asked_ms = -(1 << 40)
         self._patience_ms = settings.retry_ms
@@ -105,6 +116,21 @@ class Fill:
             self.undo |= touched
 
     @property
+    def supplier(self) -> str:
+        """Who is asked at present."""
+        return self._suppliers[self._at]
+
+    def _next_supplier(self) -> bool:
+        """Ask another; False when all have had their turn and the first is due again."""
+        self._at = (self._at + 1) % len(self._suppliers)
+        return self._at != 0
+
+    def unavailable(self, node: str) -> None:
+        """`node` cannot supply in this term: it has not adopted it, or knows another."""
+        if node == self.supplier and self._next_supplier():
+            self.answered()
+
+    @property
     def is_full(self) -> bool:
         """Whether the whole partition is being copied."""
         return bool(self.full_reason)
@@ -125,6 +151,8 @@ class Fill:
         self.bytes_done = 0
         self.undo = set()
         self.undo_rows = {}
+        self._at = 0
+        self._short = set()
         self._asked_ms = -(1 << 40)
 
     def abandon(self) -> None:
@@ -167,13 +195,16 @@ class Fill:
             # A row may be so large that it is still on its way: asked for at a steady pace it would
             # be sent again and again, and arrive later each time.
             self._patience_ms = min(2 * self._patience_ms, PATIENCE_MS_MAX)
+            self._next_supplier()
         self._asked_ms = now_ms
         partition, size = self.copy.partition, self._settings.transfer_chunk_bytes
         if self.is_full and not self._full_done:
             return [(self.supplier, FetchSnapshot(zone, partition, self.term, self._after, size))]
         keys = sorted(self.undo - self.undo_rows.keys())
         if keys:
-            return [(self.supplier, FetchKeys(zone, partition, self.term, tuple(keys[:10_000])))]
+            return [
+                (self.supplier, FetchKeys(zone, partition, self.term, tuple(keys[:10_000]), True))
+            ]
         ranges = tuple(self.missing()[:RANGES_PER_ASK])
         return [(self.supplier, FetchUpdates(zone, partition, self.term, ranges))]
 
@@ -182,8 +213,8 @@ class Fill:
         self._asked_ms = -(1 << 40)
         self._patience_ms = self._settings.retry_ms
 
-    def take_updates(self, answer: Updates) -> None:
-        """Updates were held already; see whether the supplier's log reaches far enough."""
+    def take_updates(self, node: str, answer: Updates) -> None:
+        """Updates were held already; see whether anybody's log reaches far enough."""
         if answer.updates:
             self.answered()
             self.bytes_done += sum(len(bytes(raw)) for raw in answer.updates)
@@ -192,7 +223,13 @@ class Fill:
         if answer.reaches_from == TOO_MUCH:
             self._go_full(FullReason.TOO_MUCH)
         elif missing and missing[0][0] <= answer.reaches_from:
-            self._go_full(FullReason.NO_HISTORY)
+            self._short.add(node)
+            if self._short.issuperset(self._suppliers):
+                self._go_full(FullReason.NO_HISTORY)
+            elif node == self.supplier:
+                while self.supplier in self._short:
+                    self._next_supplier()
+                self.answered()
 
     def take_keys(self, answer: KeyRows) -> None:
         """Rows that replace what divergent updates touched."""

@@ -381,12 +381,14 @@ class Updates(msgspec.Struct, frozen=True, array_like=True, tag=50):
 
 
 class FetchKeys(msgspec.Struct, frozen=True, array_like=True, tag=51):
-    """Send the present rows of these keys (they were touched by divergent updates)."""
+    """Send the present rows of these keys (they were touched by divergent updates); with `adopted`
+    only if you have adopted the term (an activation asks a voter that has only promised it)."""
 
     zone: str
     partition: int
     term: int
     keys: tuple[bytes, ...]
+    adopted: bool = False
 
 
 class KeyRows(msgspec.Struct, frozen=True, array_like=True, tag=52):

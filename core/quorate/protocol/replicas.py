@@ -111,6 +111,7 @@ class Replicas:
         self.roles: dict[int, Primary] = {}
         self.fills: dict[int, Fill] = {}
         self.stores: dict[str, str] = {}
+        self.domains: dict[str, str] = {}
         self.incarnations: dict[str, int] = {}
         self.dirty: dict[int, Primary] = {}
         self.announcements: dict[str, list[Batch]] = {}
@@ -151,6 +152,7 @@ class Replicas:
             known = self.incarnations.get(node.name)
             self.stores[node.name] = node.zone_store(self.zone.persistent)
             self.incarnations[node.name] = node.incarnation
+            self.domains[node.name] = node.failure_domain
             if known is not None and known != node.incarnation:
                 self.peer_started(node.name, self.now)
 
@@ -308,7 +310,7 @@ class Replicas:
             case SnapshotChunk():
                 transfer.take_chunk(self, message)
             case Unavailable():
-                pass  # asked again on a later tick
+                transfer.refused(self, node, message)
             case PreparedRow():
                 self._prepare(message)
             case Freeze():

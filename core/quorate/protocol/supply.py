@@ -49,7 +49,7 @@ def supply_updates(
 
 def supply_keys(zone: str, copy: Copy, ask: FetchKeys) -> KeyRows | Unavailable:
     """Present rows of the asked keys."""
-    if copy.promise_term != ask.term:
+    if copy.promise_term != ask.term or (ask.adopted and not copy.adopted):
         return Unavailable(zone, ask.partition, ask.term)
     rows: list[tuple[bytes, int, int, int, bytes | None]] = []
     for key in ask.keys:

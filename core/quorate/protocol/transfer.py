@@ -46,7 +46,23 @@ def told_to_adopt(replicas: Replicas, node: str, sync: Sync) -> None:
             # Nobody waits for a newcomer to adopt, but all wait for it in joint mode: what was
             # there before it comes first, and then only what is on its way is missing.
             need = max(need, sync.hwm)
-        begin(replicas, Fill(copy, sync.lineage, need, node, replicas.settings))
+        suppliers = _suppliers(replicas, sync.partition, node)
+        begin(replicas, Fill(copy, sync.lineage, need, suppliers, replicas.settings))
+
+
+def _suppliers(replicas: Replicas, partition: int, primary: str) -> list[str]:
+    """Whom to ask for what is missing: owners that are heard of, of our failure domain first; the
+    primary, which has the most to do, after the others."""
+    row = replicas.table[partition]
+    now, leases = replicas.now.boot_ms, replicas.leases
+    owners = row.owners if row is not None else ()
+    heard = [
+        node
+        for node in owners
+        if node not in (replicas.me.node, primary) and leases.held_until(node) > now
+    ]
+    ours = replicas.domains.get(replicas.me.node, "")
+    return sorted([*heard, primary], key=lambda node: replicas.domains.get(node, "") != ours)
 
 
 def begin(replicas: Replicas, fill: Fill) -> None:
@@ -56,9 +72,18 @@ def begin(replicas: Replicas, fill: Fill) -> None:
     step(replicas, fill)
 
 
-def repair(replicas: Replicas, copy: Copy, supplier: str) -> None:
+def repair(replicas: Replicas, copy: Copy, primary: str) -> None:
     """An adopted copy lacks updates it was told of: ask for them."""
-    begin(replicas, Fill(copy, copy.lineage, copy.hwm, supplier, replicas.settings))
+    suppliers = _suppliers(replicas, copy.partition, primary)
+    begin(replicas, Fill(copy, copy.lineage, copy.hwm, suppliers, replicas.settings))
+
+
+def refused(replicas: Replicas, node: str, answer: Unavailable) -> None:
+    """One we asked cannot supply: ask another."""
+    fill = replicas.fills.get(answer.partition)
+    if fill is not None and fill.term == answer.term:
+        fill.unavailable(node)
+        step(replicas, fill)
 
 
 def step(replicas: Replicas, fill: Fill) -> None:
@@ -68,7 +93,9 @@ def step(replicas: Replicas, fill: Fill) -> None:
         fill.finish()
         replicas.touch(fill.copy)
         del replicas.fills[fill.copy.partition]
-        replicas.ack_due[fill.copy.partition] = (fill.supplier, fill.copy, fill.term)
+        holder = fill.copy.promise_holder
+        if holder is not None:
+            replicas.ack_due[fill.copy.partition] = (holder.node, fill.copy, fill.term)
         replicas.out.send(MASTER, fill.progress(replicas.uid, done=True))
         if fill.is_full:
             replicas.full_copies += 1
@@ -126,7 +153,7 @@ def take_updates(replicas: Replicas, node: str, answer: Updates) -> None:
     if changed:
         replicas.touch(copy)
     if fill is not None:
-        fill.take_updates(answer)
+        fill.take_updates(node, answer)
         step(replicas, fill)
     elif role is not None:
         activation.updates_came(replicas, role, node, answer.reaches_from)

@@ -168,7 +168,7 @@ def test_a_divergent_update_applied_while_filling_is_undone_as_well() -> None:
     agent.hear("b", Sync("uid-1", 0, 5, new, 2))
     asked = agent.hear("b", Updates("uid-1", 0, 5, (_update(3, 2, b"j", b"2"),), 0))
 
-    assert ("b", FetchKeys("uid-1", 0, 5, (b"k",))) in asked
+    assert ("b", FetchKeys("uid-1", 0, 5, (b"k",), adopted=True)) in asked
     said = agent.hear("b", KeyRows("uid-1", 0, 5, 2, ((b"k", 1, 3, 0, b"1"),)))
     copy = agent.replicas.copies[0]
     assert copy.get(b"k") == Row(1, 3, 0, b"1")

@@ -15,7 +15,7 @@ SETTINGS = ProtocolSettings(retry_ms=500)
 def _fill() -> Fill:
     copy = Copy(0, MemoryStorage(0))
     copy.promise(2, Holder("a", "store-a", 1))
-    return Fill(copy, EMPTY_LINEAGE.appended(Entry(2, 1)), 5, "a", SETTINGS)
+    return Fill(copy, EMPTY_LINEAGE.appended(Entry(2, 1)), 5, ["a"], SETTINGS)
 
 
 def _asks(fill: Fill, upto_ms: int) -> list[int]:

@@ -1,0 +1,190 @@
+"""Whom a filling copy asks, and what it makes of those that cannot give everything."""
+
+import msgspec
+import pytest
+
+from quorate.facts.lineage import EMPTY_LINEAGE, Entry, Lineage
+from quorate.facts.topology import Holder
+from quorate.protocol.copy import Copy
+from quorate.protocol.fill import Fill, FullReason
+from quorate.protocol.messages import (
+    FetchKeys,
+    FetchSnapshot,
+    FetchUpdates,
+    KeyRows,
+    SnapshotChunk,
+    Unavailable,
+    Update,
+    Updates,
+)
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.supply import TOO_MUCH, supply_keys, supply_snapshot, supply_updates
+from quorate_agent.storage.memory import MemoryStorage
+
+SETTINGS = ProtocolSettings(retry_ms=500, transfer_chunk_bytes=1)
+HOLDER = Holder("p", "store-p", 1)
+LINEAGE = EMPTY_LINEAGE.appended(Entry(2, 1))
+
+
+def empty() -> Copy:
+    copy = Copy(0, MemoryStorage(0))
+    copy.promise(2, HOLDER)
+    return copy
+
+
+def owner(updates: int, cut: int = 0, lineage: Lineage = LINEAGE) -> Copy:
+    """An owner that has adopted the term and holds `updates` updates, its log those above `cut`."""
+    copy = empty()
+    copy.adopt(lineage, 0, {})
+    for counter in range(1, updates + 1):
+        copy.write(((b"k%02d" % (counter % 7), b"v%d" % counter, 0),))
+    copy.majority = updates
+    copy.cut_log(cut)
+    return copy
+
+
+class Exchange:
+    """A fill and the owners it may ask, without network.  `asked`: who was asked for what."""
+
+    def __init__(self, fill: Fill, owners: dict[str, Copy]) -> None:
+        self.fill = fill
+        self.owners = owners
+        self.asked: list[tuple[str, str]] = []
+        self.bytes_of_updates = 0
+        self.now = 0
+
+    def run(self, silent: tuple[str, ...] = (), asks: int = 100) -> None:
+        """Until nothing is missing, or so many questions; time passes when one stays silent."""
+        for _ in range(asks):
+            if self.fill.is_complete():
+                return
+            for node, message in self.fill.ask("zone", self.now):
+                self.asked.append((node, type(message).__name__))
+                if node not in silent:
+                    self._answer(node, message)
+            self.now += 100
+
+    def _answer(self, node: str, ask: object) -> None:
+        supplier, fill = self.owners[node], self.fill
+        match ask:
+            case FetchUpdates():
+                answer = supply_updates("zone", supplier, ask, 1 << 20)
+            case FetchKeys():
+                answer = supply_keys("zone", supplier, ask)
+            case FetchSnapshot():
+                answer = supply_snapshot("zone", supplier, ask)
+        match answer:
+            case Updates():
+                for raw in answer.updates:
+                    self.bytes_of_updates += len(bytes(raw))
+                    fill.copy.keep(msgspec.msgpack.decode(bytes(raw), type=Update), bytes(raw))
+                fill.take_updates(node, answer)
+            case KeyRows():
+                fill.take_keys(answer)
+            case SnapshotChunk():
+                fill.take_chunk(answer)
+            case Unavailable():
+                fill.unavailable(node)
+
+
+def same_rows(one: Copy, other: Copy) -> bool:
+    return one.space.digest() == other.space.digest()
+
+
+def test_the_first_supplier_gives_everything_and_nobody_else_is_asked() -> None:
+    exchange = Exchange(
+        Fill(empty(), LINEAGE, 20, ["b", "p"], SETTINGS), {"b": owner(20), "p": owner(20)}
+    )
+    exchange.run()
+    exchange.fill.finish()
+
+    assert exchange.asked == [("b", "FetchUpdates")]
+    assert exchange.fill.copy.lwm == 20
+    assert same_rows(exchange.fill.copy, exchange.owners["p"])
+
+
+def test_one_that_has_not_adopted_the_term_is_passed_over() -> None:
+    late = empty()
+    late.promise(3, HOLDER)
+    exchange = Exchange(
+        Fill(empty(), LINEAGE, 20, ["b", "p"], SETTINGS), {"b": late, "p": owner(20)}
+    )
+    exchange.run()
+
+    assert exchange.asked == [("b", "FetchUpdates"), ("p", "FetchUpdates")]
+    assert exchange.fill.is_complete()
+
+
+def test_one_that_says_nothing_is_passed_over() -> None:
+    exchange = Exchange(
+        Fill(empty(), LINEAGE, 20, ["b", "p"], SETTINGS), {"b": owner(20), "p": owner(20)}
+    )
+    exchange.run(silent=("b",))
+
+    assert exchange.asked[0][0] == "b"
+    assert exchange.asked[-1][0] == "p"
+    assert exchange.fill.is_complete()
+
+
+def test_a_log_that_does_not_reach_is_no_reason_for_a_full_copy_while_another_does() -> None:
+    exchange = Exchange(
+        Fill(empty(), LINEAGE, 20, ["b", "p"], SETTINGS), {"b": owner(20, cut=12), "p": owner(20)}
+    )
+    exchange.run()
+
+    assert exchange.fill.is_complete()
+    assert not exchange.fill.is_full
+
+
+def test_when_no_log_reaches_the_whole_partition_is_copied() -> None:
+    exchange = Exchange(
+        Fill(empty(), LINEAGE, 20, ["b", "p"], SETTINGS),
+        {"b": owner(20, cut=12), "p": owner(20, cut=3)},
+    )
+    exchange.run()
+    exchange.fill.finish()
+
+    assert exchange.fill.full_reason == FullReason.EMPTY_STORE
+    assert exchange.fill.copy.lwm == 20
+    assert same_rows(exchange.fill.copy, exchange.owners["p"])
+
+
+@pytest.mark.parametrize("lost_after", [2, 3, 4])
+def test_a_snapshot_cut_off_in_the_middle_goes_on_with_another_owner(lost_after: int) -> None:
+    owners = {"b": owner(20, cut=20), "p": owner(23, cut=20)}
+    exchange = Exchange(Fill(empty(), LINEAGE, 20, ["b", "p"], SETTINGS), owners)
+    while [name for _, name in exchange.asked].count("FetchSnapshot") < lost_after:
+        exchange.run(asks=1)
+    rows_before = exchange.fill.bytes_done
+    exchange.run(silent=("b",))
+    exchange.fill.finish()
+
+    after = [node for node, name in exchange.asked if name == "FetchSnapshot"][lost_after:]
+    assert after == ["b", *["p"] * (8 - lost_after)]  # seven rows and the end, one a piece
+    assert exchange.fill.bytes_done > rows_before
+    assert exchange.fill.copy.lwm == 23  # a piece stands at 23: what came since 20 is wanted too
+    assert same_rows(exchange.fill.copy, owners["p"])
+
+
+def test_a_delta_larger_than_the_partition_is_refused_for_its_size() -> None:
+    fill = Fill(empty(), LINEAGE, 20, ["b", "p"], SETTINGS)
+    fill.take_updates("b", Updates("zone", 0, 2, (), TOO_MUCH))
+
+    assert fill.full_reason == FullReason.TOO_MUCH
+
+
+def test_exactly_the_missing_ranges_are_shipped() -> None:
+    source = owner(50)
+    lacking = empty()
+    kept = {*range(1, 11), *range(21, 31)}
+    for counter, _, raw in source.storage.log_read(0, 1, 50, 1 << 20):
+        if counter in kept:
+            lacking.keep(msgspec.msgpack.decode(raw, type=Update), raw)
+    exchange = Exchange(Fill(lacking, LINEAGE, 50, ["p"], SETTINGS), {"p": source})
+    exchange.run()
+    exchange.fill.finish()
+
+    log = source.storage.log_read(0, 1, 50, 1 << 20)
+    missing = sum(len(raw) for counter, _, raw in log if counter not in kept)
+    assert exchange.bytes_of_updates == missing
+    assert same_rows(lacking, source)
