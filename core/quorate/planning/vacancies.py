@@ -62,8 +62,10 @@ class Vacancies:
                 break
             domain = heappop(self._order)
             looked_at.append(domain)
-            for node in self._fitting(domain[1], owners, fits):
-                found.append((self._count_together(node[1], owners), domain, node))
+            found += [
+                (self._count_together(node[1], owners), domain, node)
+                for node in self._fitting(domain[1], owners, fits)
+            ]
         best = min(found, default=None)
         for due, domain_number in looked_at:
             if best is not None and best[1][1] == domain_number:

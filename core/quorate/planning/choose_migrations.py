@@ -1,0 +1,156 @@
+"""Which of the waiting migrations start now.
+
+All partitions wait in one queue: those with fewest copies first, then the smaller ones, then those
+whose two ends have least to do.  Nothing that cannot start holds up what is behind it.
+
+A transfer starts when both of its ends and its zone are below their limits of migrations and of
+bytes under way.  One that is larger than the limit of bytes starts when nothing else is under way
+there.  A change of roles moves no data and has a limit of its own, so that it does not wait behind
+transfers.
+
+While a zone has lost copies that are not replaced, its repairs go on and its moves for balance do
+not begin; changes of roles do.
+"""
+
+from collections.abc import Collection, Iterable
+from heapq import heapify, heappop, heappush
+
+import msgspec
+
+from quorate.planning.retries import Retries
+
+
+class QueuedMigration(msgspec.Struct, frozen=True):
+    """One partition's next step, waiting or under way.
+
+    `owning` is how many copies the partition has now, `bytes` what must be copied.  `source`
+    supplies the data, `destination` gets it or becomes the primary; None when nobody does.
+    `is_repair`: it replaces a copy that was lost.
+    """
+
+    zone: str
+    partition: int
+    owning: int
+    source: str | None
+    destination: str | None
+    copies_data: bool
+    bytes: int = 0
+    is_repair: bool = False
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The nodes it burdens, each once."""
+        ends = (self.source, self.destination)
+        return tuple(node for node in dict.fromkeys(ends) if node is not None)
+
+
+class StartLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much may be under way at once.
+
+    `node_` limits hold for each node as source and destination together, `zone_` limits for each
+    zone.  How many may be under way to one destination, transfers and changes of roles each, is
+    limited by `Retries.at_most` as well.
+    """
+
+    node_migrations: int = 8
+    node_bytes: int = 4 * 1024**3
+    node_role_changes: int = 64
+    zone_migrations: int = 1024
+    zone_bytes: int = 1024**4
+
+
+def choose_migrations(
+    waiting: Iterable[QueuedMigration],
+    running: Iterable[QueuedMigration],
+    limits: StartLimits,
+    retries: Retries,
+    losses: Collection[str],
+    now_ms: int,
+) -> tuple[QueuedMigration, ...]:
+    """What starts now, in that order.
+
+    `running` are those under way in all zones; `losses` the zones with copies that were lost and
+    are not replaced; what `retries` holds back at `now_ms` does not start, nor does a second
+    migration of a partition.  Of two that are alike in everything the one with the lower zone and
+    partition comes first, in whatever order they wait.
+    """
+    busy = _Busy(limits, retries)
+    under_way: dict[tuple[str, int], None] = {}
+    for migration in running:
+        busy.add(migration)
+        under_way[migration.zone, migration.partition] = None
+    queue: list[tuple[int, int, int, str, int, QueuedMigration]] = []
+    for migration in waiting:
+        zone, partition = migration.zone, migration.partition
+        is_move = migration.copies_data and not migration.is_repair
+        if (zone, partition) in under_way or (is_move and zone in losses):
+            continue
+        if retries.is_held_back(zone, partition, migration.destination, now_ms):
+            continue
+        if busy.has_room(migration):  # there will not be more room further down
+            load = busy.load(migration)
+            queue.append((migration.owning, migration.bytes, load, zone, partition, migration))
+    heapify(queue)
+    started: list[QueuedMigration] = []
+    while queue:
+        owning, size, load, zone, partition, migration = heappop(queue)
+        if not busy.has_room(migration):
+            continue
+        load_now = busy.load(migration)
+        if load_now > load:  # what was started meanwhile burdens it; loads never become less
+            heappush(queue, (owning, size, load_now, zone, partition, migration))
+            continue
+        busy.add(migration)
+        started.append(migration)
+    return tuple(started)
+
+
+class _Busy:
+    """What is under way, counted by node and by zone."""
+
+    __slots__ = ("_bytes", "_count", "_incoming", "_limits", "_retries", "_role_changes")
+
+    def __init__(self, limits: StartLimits, retries: Retries) -> None:
+        self._limits = limits
+        self._retries = retries
+        self._count: dict[tuple[str, str], int] = {}  # by ("node" or "zone", name)
+        self._bytes: dict[tuple[str, str], int] = {}
+        self._role_changes: dict[str, int] = {}
+        self._incoming: dict[tuple[str | None, bool], int] = {}  # by destination and copies_data
+
+    def load(self, migration: QueuedMigration) -> int:
+        """How much both ends have to do."""
+        return sum(
+            self._count.get(("node", node), 0) + self._role_changes.get(node, 0)
+            for node in migration.ends
+        )
+
+    def has_room(self, migration: QueuedMigration) -> bool:
+        limits, way = self._limits, (migration.destination, migration.copies_data)
+        if way[0] is not None and self._incoming.get(way, 0) >= self._retries.at_most(way[0]):
+            return False
+        if not migration.copies_data:
+            most = limits.node_role_changes
+            return all(self._role_changes.get(node, 0) < most for node in migration.ends)
+        places = [(("zone", migration.zone), limits.zone_migrations, limits.zone_bytes)]
+        places += [
+            (("node", node), limits.node_migrations, limits.node_bytes) for node in migration.ends
+        ]
+        for place, most, most_bytes in places:
+            under_way = self._count.get(place, 0)
+            if under_way >= most:
+                return False
+            if under_way and self._bytes[place] + migration.bytes > most_bytes:
+                return False
+        return True
+
+    def add(self, migration: QueuedMigration) -> None:
+        way = (migration.destination, migration.copies_data)
+        self._incoming[way] = self._incoming.get(way, 0) + 1
+        if not migration.copies_data:
+            for node in migration.ends:
+                self._role_changes[node] = self._role_changes.get(node, 0) + 1
+            return
+        for place in (("zone", migration.zone), *(("node", node) for node in migration.ends)):
+            self._count[place] = self._count.get(place, 0) + 1
+            self._bytes[place] = self._bytes.get(place, 0) + migration.bytes
