@@ -143,6 +143,24 @@ class Cluster:
 
         wait_until(online, f"online {sorted(wanted)}", timeout_s, self._ask_status)
 
+    def primaries(self) -> dict[str, int]:
+        """How many partitions each agent is primary of, as the master's rows say."""
+        return {node["name"]: node["primaries"] for node in self.api.status()["nodes"]}
+
+    def agent_with_most_primaries(self) -> Agent:
+        """The one whose loss is felt most."""
+        primaries = self.primaries()
+        return self.agents[max(primaries, key=primaries.__getitem__)]
+
+    def wait_left(self, name: str, timeout_s: float = 30) -> None:
+        """Wait until the master knows that this agent is gone."""
+
+        def left() -> bool:
+            nodes = self._ask_status().get("nodes", [])
+            return any(node["name"] == name and not node["online"] for node in nodes)
+
+        wait_until(left, f"loss of {name} at the master", timeout_s, self._ask_status)
+
     # -- declared objects --------------------------------------------------------------------------
 
     def apply(self, kind: str, plural: str, name: str, spec: Json) -> Json:

@@ -42,6 +42,7 @@ class Pulses:
         keys_max: int = 16,
         every_s: float = 0.02,
         socket_timeout_s: float = 8,
+        protocol: int = 3,
     ) -> None:
         partitions = int(cluster.zone(zone)["spec"]["partitions"])
         step = max(1, partitions // keys_max)
@@ -54,6 +55,7 @@ class Pulses:
         self._zone = zone
         self._every_s = every_s
         self._socket_timeout_s = socket_timeout_s
+        self._protocol = protocol
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._pulse, args=(key,)) for key in self.keys]
 
@@ -105,7 +107,9 @@ class Pulses:
         return [each for each in self.acknowledged_at[key][-10:] if each >= moment]
 
     def _pulse(self, key: str) -> None:
-        client = self._cluster.client(self._zone, socket_timeout=self._socket_timeout_s)
+        client = self._cluster.client(
+            self._zone, socket_timeout=self._socket_timeout_s, protocol=self._protocol
+        )
         value = 0
         while not self._stop.wait(self._every_s):
             value += 1

@@ -21,11 +21,6 @@ _OUTAGE_S_MAX = 30.0
 """Generous: the machine may be busy.  What it was is reported."""
 
 
-def _agent_with_most_primaries(cluster: Cluster) -> Agent:
-    nodes = cluster.api.status()["nodes"]
-    return cluster.agents[max(nodes, key=lambda node: node["primaries"])["name"]]
-
-
 @pytest.mark.parametrize(
     ("what", "disturb", "mend", "socket_timeout_s"),
     [
@@ -43,7 +38,7 @@ def test_losing_an_agent_loses_no_acknowledged_write_and_every_key_is_writable_a
 ) -> None:
     cluster = start_cluster(agents=3)
     cluster.apply_zone("z", partitions=16)
-    victim = _agent_with_most_primaries(cluster)
+    victim = cluster.agent_with_most_primaries()
     pulses = Pulses(cluster, "z", socket_timeout_s=socket_timeout_s)
     with Workload(cluster, "z") as load, pulses:
         moment = time.monotonic()

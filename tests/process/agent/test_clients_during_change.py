@@ -1,0 +1,260 @@
+"""Stock clients that go on while an agent is killed, or joins: what each of them is told.
+
+redis-py asks again by itself, redis-cli leaves that to who calls it, and redis-benchmark judges the
+cluster by the list of primaries that it read when it began.  None may lose what was acknowledged,
+and none may be told anything but the few replies that stand in `DOCUMENTED`.
+"""
+
+import re
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from quorate_cluster.cluster import Cluster
+from quorate_cluster.fixtures import Measured, StartCluster
+from quorate_cluster.outage import Pulses
+from quorate_cluster.processes import Agent
+from quorate_cluster.waiting import wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+
+DOCUMENTED = re.compile(
+    r"CLUSTERDOWN|UNKNOWN the command may or may not have been applied"
+    r"|Could not connect to Redis at .*: Connection refused"
+    r"|Error: (Server closed the connection|Connection reset by peer|Broken pipe)"
+)
+"""All that redis-cli may say for want of an answer: two replies, and a connection that is gone."""
+PYTHON_DOCUMENTED = re.compile(
+    r"ClusterDownError|ResponseError: UNKNOWN|(Connection|Timeout)Error|ClusterError"
+)
+REDIRECTED = "-> Redirected to slot"
+BENCHMARK_S_MAX = 60
+COMMAND_S_MAX = 20
+
+Change = Callable[[Cluster], object]
+
+
+def _lose(cluster: Cluster) -> None:
+    victim = cluster.agent_with_most_primaries()
+    victim.kill()
+    cluster.wait_left(victim.name)
+    cluster.wait_available("z")
+
+
+def _grow(cluster: Cluster) -> None:
+    cluster.add_agent()
+    wait_until(lambda: "agent-4" in cluster.zone("z")["status"]["dataNodes"], "data node agent-4")
+    cluster.wait_quiet("z")
+
+
+CHANGES = pytest.mark.parametrize("change", [_lose, _grow], ids=["loss", "growth"])
+
+
+@pytest.fixture
+def cluster_with_data(start_cluster: StartCluster) -> Cluster:
+    """Three agents and enough data that a move of it takes a while."""
+    cluster = start_cluster(agents=3)
+    cluster.apply_zone("z", partitions=64)
+    client = cluster.client("z")
+    for number in range(600):
+        client.set(f"data-{number}", bytes(50_000))
+    return cluster
+
+
+# -- redis-py -----------------------------------------------------------------------------------
+
+
+@CHANGES
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_redis_py_goes_on_in_either_protocol(
+    cluster_with_data: Cluster, measured: Measured, change: Change, protocol: int
+) -> None:
+    cluster = cluster_with_data
+    with Pulses(cluster, "z", protocol=protocol) as pulses:
+        began = time.monotonic()
+        change(cluster)
+        pulses.wait_all_written_since(time.monotonic())
+
+    measured(
+        f"redis-py, RESP{protocol}, {change.__name__.strip('_')}",
+        f"failed commands {len(pulses.failed)}, keys not writable for at most"
+        f" {max(pulses.longest_gaps_s(began)):.2f} s",
+    )
+    assert pulses.lost() == []
+    assert [each for each in pulses.failed if not PYTHON_DOCUMENTED.match(each[2])] == []
+    if change is _grow:
+        assert pulses.failed == []
+
+
+# -- redis-cli ----------------------------------------------------------------------------------
+
+
+class _Commands:
+    """SETs of ever new keys, each by a redis-cli of its own, one after the other."""
+
+    def __init__(self, port: int) -> None:
+        self.acknowledged: list[str] = []
+        self.refused: list[str] = []
+        self.said: Counter[str] = Counter()
+        self._words = ["redis-cli", "-c", "-h", "127.0.0.1", "-p", str(port)]
+        self._stop = threading.Event()
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._go_on)
+        thread.start()
+        try:
+            wait_until(lambda: len(self.acknowledged) > 20, "answers to redis-cli")
+            yield
+        finally:
+            self._stop.set()
+            thread.join(COMMAND_S_MAX)
+
+    def run(self, *command: str) -> str:
+        """What redis-cli says, to whichever of its outputs."""
+        return subprocess.run(
+            [*self._words, *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=COMMAND_S_MAX,
+        ).stdout.strip()
+
+    def _go_on(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            number += 1
+            key = f"command-{number}"
+            said = self.run("SET", key, f"value of {key}")
+            if said == "OK":
+                self.acknowledged.append(key)
+                continue
+            if "CLUSTERDOWN" in said:
+                self.refused.append(key)
+            self.said[said] += 1
+
+
+@pytest.mark.needs("redis-cli")
+@CHANGES
+def test_redis_cli_is_answered_or_told_in_documented_words(
+    cluster_with_data: Cluster, measured: Measured, change: Change
+) -> None:
+    cluster = cluster_with_data
+    victim = cluster.agent_with_most_primaries().name
+    survivor = next(name for name in cluster.agents if name != victim)
+    commands = _Commands(cluster.port("z", survivor))
+    with commands.going_on():
+        change(cluster)
+        before = len(commands.acknowledged)
+        wait_until(lambda: len(commands.acknowledged) > before + 100, "further answers")
+
+    measured(
+        f"redis-cli -c, {change.__name__.strip('_')}",
+        f"{len(commands.acknowledged)} commands answered, {commands.said.total()} not",
+    )
+    assert [each for each in commands.said if not DOCUMENTED.search(each)] == []
+    assert [
+        key for key in commands.acknowledged if commands.run("GET", key) != f"value of {key}"
+    ] == []
+    assert [key for key in commands.refused if commands.run("GET", key)] == []
+    if change is _grow:
+        assert commands.said == {}
+
+
+@pytest.mark.needs("redis-cli")
+def test_a_session_of_redis_cli_follows_data_that_moves(cluster_with_data: Cluster) -> None:
+    # Not for a loss: a session whose agent died calls that very agent again for ever.
+    cluster = cluster_with_data
+    words = ["redis-cli", "-c", "-h", "127.0.0.1", "-p", str(cluster.port("z", "agent-1"))]
+    stop = threading.Event()
+    sent = 0
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as session:
+        assert session.stdin is not None
+        assert session.stdout is not None
+        growing = threading.Thread(target=lambda: (_grow(cluster), stop.set()))
+        growing.start()
+        said: Counter[str] = Counter()
+        while not stop.is_set() or sent < 100:
+            sent += 1
+            session.stdin.write(f"SET session-{sent} {sent}\n")
+            session.stdin.flush()
+            while (line := session.stdout.readline()).startswith(REDIRECTED):
+                pass
+            said[line.strip()] += 1
+        growing.join()
+        session.stdin.close()
+
+    client = cluster.client("z")
+    assert said == {"OK": sent}
+    assert [n for n in range(1, sent + 1) if client.get(f"session-{n}") != b"%d" % n] == []
+
+
+# -- redis-benchmark ----------------------------------------------------------------------------
+
+
+def _benchmark(cluster: Cluster, agent: Agent, commands: int) -> subprocess.Popen[str]:
+    words = ["redis-benchmark", "--cluster", "-h", "127.0.0.1"]
+    words += ["-p", str(cluster.port("z", agent.name)), "-t", "set,get", "-n", str(commands)]
+    words += ["-c", "10", "-d", "100", "-r", "1000", "--csv"]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _assert_ran_through(said: str, errors: str, code: int | None) -> None:
+    assert code == 0, errors + said
+    assert "Error" not in said + errors
+    assert re.search(r'^"SET","[0-9]', said, re.M)
+    assert re.search(r'^"GET","[0-9]', said, re.M)
+
+
+@pytest.mark.needs("redis-benchmark")
+def test_redis_benchmark_follows_data_that_moves_between_agents_it_knows(
+    cluster_with_data: Cluster,
+) -> None:
+    # It ends when it hears of an agent that was no primary when it began, also in Redis Cluster:
+    # so it begins when the fourth agent has just become primary of something.
+    cluster = cluster_with_data
+    growing = threading.Thread(target=_grow, args=(cluster,))
+    growing.start()
+    wait_until(lambda: cluster.primaries().get("agent-4"), "first primary of agent-4")
+
+    benchmark = _benchmark(cluster, cluster.agents["agent-1"], 12_000)
+    said, errors = benchmark.communicate(timeout=BENCHMARK_S_MAX)
+    growing.join()
+
+    _assert_ran_through(said, errors, benchmark.returncode)
+    assert "Cluster has 4 master nodes" in said
+    # It met partitions that had moved: else this test shows nothing.
+    assert "Cluster slots configuration changed" in errors
+
+
+@pytest.mark.needs("redis-benchmark")
+def test_redis_benchmark_loses_its_connections_with_an_agent_and_no_more(
+    cluster_with_data: Cluster,
+) -> None:
+    # A closed connection ends it, also in Redis Cluster: it never connects again.  What it must
+    # not hear from any agent is an error; and the next run has nothing to complain about.
+    cluster = cluster_with_data
+    victim = cluster.agent_with_most_primaries()
+    survivor = next(each for each in cluster.agents.values() if each is not victim)
+    benchmark = _benchmark(cluster, survivor, 1_000_000)
+    syncs = sum(survivor.metrics("quorate_syncs_total"))
+    wait_until(lambda: sum(survivor.metrics("quorate_syncs_total")) > syncs + 100, "its writes")
+
+    victim.kill()
+    said, errors = benchmark.communicate(timeout=BENCHMARK_S_MAX)
+
+    assert benchmark.returncode == 1
+    assert re.search(r"^Error: (Server closed|Connection reset)", errors, re.M), errors
+    assert "Error from server" not in said + errors
+
+    cluster.wait_left(victim.name)
+    cluster.wait_available("z")
+    again = _benchmark(cluster, survivor, 3_000)
+    _assert_ran_through(*again.communicate(timeout=BENCHMARK_S_MAX), again.returncode)
