@@ -6,6 +6,7 @@ Operators and agents are real processes; only pods are missing.
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(
 Json = dict[str, Any]
 LEASE_S = 4
 KEYS = 200
+ROLE = Path(__file__).parents[3] / "examples" / "operator-role.yaml"
 QUIET = {"Available": "True", "FullyReplicated": "True", "Rebalancing": "False"}
 
 
@@ -35,6 +37,8 @@ class Road:
         self.kept = KeptFolder("quorate-road-")
         self.agents: dict[str, Agent] = {}
         self.operators: dict[str, Component] = {}
+        self.kubeconfig = control_plane.kubeconfig
+        """By which operators reach the API server."""
         self._control_plane = control_plane
         self._ports = free_ports()
 
@@ -54,7 +58,7 @@ class Road:
 
     def start_operator(self, name: str = "operator-a") -> Component:
         arguments = ["--namespace", self.namespace, "--lease-seconds", str(LEASE_S)]
-        arguments += ["--kubeconfig", str(self._control_plane.kubeconfig)]
+        arguments += ["--kubeconfig", str(self.kubeconfig)]
         command = python("quorate_operator", "kubernetes", *arguments)
         self.operators[name] = Component(name, self.kept.path, command, environment())
         self.operators[name].start()
@@ -135,6 +139,16 @@ class Road:
         """Folders of zones' data on all agents."""
         return [str(path) for agent in self.agents.values() for path in agent.data.glob("zones/*")]
 
+    def all_logs(self) -> str:
+        """Everything that the operators said."""
+        return "\n".join(each.log_tail(100_000) for each in self.operators.values())
+
+    def may(self, user: str, verb: str, what: str, namespace: str = "") -> bool:
+        """Whether RBAC lets `user` do `verb` with `what`."""
+        here = f"--namespace={namespace or self.namespace}"
+        question = "auth", "can-i", verb, what, f"--as={user}", here
+        return self._control_plane.kubectl(*question, check=False).stdout.strip() == "yes"
+
     def logs(self) -> str:
         processes = (*self.operators.values(), *self.agents.values())
         return "\n".join(f"--- {each.name} ---\n{each.log_tail()}" for each in processes)
@@ -197,6 +211,46 @@ def test_from_kubectl_to_replicated_data_a_lost_agent_and_nothing_left(road: Roa
     assert len(road.items("storagenodes")) == 3
     road.kubectl("delete", "storagecluster", "main", "--timeout=30s")
     wait_until(lambda: road.items("storagenodes") == [], "end of all registrations", 90)
+
+
+def test_the_role_of_the_examples_is_all_that_an_operator_needs(
+    control_plane: ControlPlane, road: Road
+) -> None:
+    road.kubectl("apply", "--filename", str(ROLE))
+    account = f"system:serviceaccount:{road.namespace}:quorate-operator"
+    road.kubeconfig = control_plane.kubeconfig_for(account)
+    road.start_agents()
+    first = road.start_operator("operator-a")
+    road.declare()
+    road.wait_zone(**QUIET)
+    road.write_keys("first")
+    road.wait_led_by(first)
+
+    road.agents["agent-2"].kill()  # rows are changed, a registration, Events are told
+    road.wait_zone(Available="True", FullyReplicated="False")
+    wait_until(lambda: road.items("events"), "events")
+    second = road.start_operator("operator-b")
+    first.kill()
+    road.wait_led_by(second)
+    road.agents["agent-2"].start()
+    road.wait_zone(**QUIET)
+    road.check_keys("first")
+    road.kubectl("delete", "zone", "sessions", "--timeout=60s")
+    wait_until(lambda: road.items("partitiontables") == [], "end of all rows")
+
+    refused = [line for line in road.all_logs().splitlines() if "orbidden" in line]
+    assert refused == []
+    for verb, what in (
+        ("get", "secrets"),
+        ("list", "pods"),
+        ("get", "configmaps/another"),
+        ("update", "leases/another"),
+        ("delete", "zones"),
+        ("update", "storageclusters"),
+        ("create", "customresourcedefinitions"),
+    ):
+        assert not road.may(account, verb, what), f"{verb} {what}"
+    assert not road.may(account, "list", "zones", "default")
 
 
 def test_when_the_operator_is_killed_another_goes_on_and_data_was_there_all_the_time(
