@@ -8,9 +8,11 @@ from pathlib import Path
 CORE = Path(__file__).parents[3] / "core"
 PROGRAM = """
 import hashlib
+from quorate.planning.choose_migrations import QueuedMigration, StartLimits, choose_migrations
 from quorate.planning.distribute_partitions import DataNode, distribute_partitions
 from quorate.planning.plan_migrations import plan_migrations
 from quorate.planning.plan_staged import plan_staged
+from quorate.planning.retries import Retries
 
 def nodes(first, last, domains):
     return [
@@ -19,6 +21,7 @@ def nodes(first, last, domains):
     ]
 
 told = hashlib.sha256()
+waiting = []
 for domains in (0, 2, 5):
     rows = [()] * 256
     for first, last, replicas in ((0, 9, 3), (0, 12, 3), (2, 12, 3), (1, 14, 5), (1, 14, 2)):
@@ -26,8 +29,18 @@ for domains in (0, 2, 5):
         told.update(repr(result).encode())
         for before, after in zip(rows, result.assignments):
             for planner in (plan_migrations, plan_staged):
-                told.update(repr(planner(before, before, after, {"node-0", "node-1"})).encode())
+                steps = planner(before, before, after, {"node-0", "node-1"})
+                told.update(repr(steps).encode())
+                waiting += [
+                    QueuedMigration(f"z{at % 3}", at, len(before), step.source, step.destination,
+                                    step.newcomer is not None, at % 7, at % 2 == 0)
+                    for at, step in enumerate(steps, len(waiting))
+                ]
         rows = result.assignments
+limits = StartLimits(zone_migrations=20)
+chosen = choose_migrations(waiting, waiting[:9], limits, Retries(), {"z1", "z2"}, 0)
+assert len(chosen) > 9
+told.update(repr(chosen).encode())
 print(told.hexdigest())
 """
 
