@@ -225,14 +225,9 @@ class Demo:
             f"{self._node(name).owners} copies moved onto {name}: {size(moved)} in"
             f" {until - since:.1f} s ({size(int(moved / (until - since)))}/s)"
         )
-        count, longest = longest_parked(parked, self._parked())
-        self._say(
-            f"hand-overs made {count} commands wait, none longer than {1000 * longest:.0f} ms"
-            if count
-            else "no command had to wait for a hand-over"
-        )
+        self._say(words_of_parked(*longest_parked(parked, self._parked())))
         self._say_longest_wait(since, until)
-        self._check_writes(since)
+        refuse_failures(self._check_writes(since), f"{name} joined")
 
     def _parked(self) -> dict[float, int]:
         """Commands that waited for a primary, by how long, of all agents."""
@@ -260,7 +255,7 @@ class Demo:
         copied = self._zone().full_copies - copied
         self._say(f"{len(names)} restarts in {until - since:.1f} s, {copied} full copies")
         self._say_longest_wait(since, until)
-        self._check_writes(since)
+        refuse_failures(self._check_writes(since), "agents were restarted one by one")
         if copied:
             raise Problem(f"{copied} copies were made whole where the log should have sufficed")
 
@@ -284,6 +279,10 @@ class Demo:
     def _fresh_endpoints(self) -> list[str]:
         found = resources.fetch(self.cluster.api(), resources.ZONE, self.zone_name)
         return resources.zone(found).status.endpoints
+
+    def _replicas(self) -> int:
+        found = resources.fetch(self.cluster.api(), resources.ZONE, self.zone_name)
+        return resources.zone(found).spec.replicas
 
     # --- 8: proof --------------------------------------------------------------------------------
 
@@ -324,7 +323,7 @@ class Demo:
             self.folder / "spark",
             file,
             zone.partitions,
-            3,
+            self._replicas(),
         )
         with self.console.status("   Spark reads every copy"):
             code = run_validation(command, log, self.folder / "spark.pid")
@@ -360,12 +359,13 @@ class Demo:
     def _say(self, sentence: str) -> None:
         self.console.print(f"   {sentence}", soft_wrap=True)
 
-    def _check_writes(self, since: float) -> None:
-        """What the writer met since then, and that it finds what it was promised."""
+    def _check_writes(self, since: float) -> list[Failure]:
+        """Problem unless the writer finds what it was promised; which of its commands failed."""
         failures: list[Failure] = self.writer.failures_since(since)
         unknown = sum("UNKNOWN" in failure.text for failure in failures)
         self._say(f"failed commands: {len(failures)}, of these with unknown outcome: {unknown}")
         self._say(f"{self.writer.check()} acknowledged writes, none is gone")
+        return failures
 
     def _say_longest_wait(self, since: float, until: float) -> None:
         gaps = [history.longest_gap(since, until) for history in self.writer.histories]
@@ -414,3 +414,21 @@ class Demo:
         with Progress(*columns, console=self.console, transient=True, disable=self._plain) as bar:
             task = bar.add_task(what, total=total)
             yield lambda count: bar.update(task, completed=min(count, total))
+
+
+def refuse_failures(failures: Sequence[Failure], what: str) -> None:
+    """Problem when any command failed while `what` happened, which no client should notice."""
+    if failures:
+        raise Problem(
+            f"{len(failures)} commands failed while {what}, the first of them on key"
+            f" {failures[0].key}: {failures[0].text}"
+        )
+
+
+def words_of_parked(count: int, longest_s: float) -> str:
+    """How many commands waited for a hand-over, and what the longest of them did not exceed."""
+    if not count:
+        return "no command had to wait for a hand-over"
+    if longest_s == float("inf"):
+        return f"hand-overs made {count} commands wait, one of them longer than agents measure"
+    return f"hand-overs made {count} commands wait, none longer than {1000 * longest_s:.0f} ms"

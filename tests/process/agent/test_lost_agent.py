@@ -7,7 +7,6 @@ import pytest
 import redis
 from redis.exceptions import ClusterDownError, RedisError
 
-from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import Measured, StartCluster
 from quorate_cluster.history import find_violations
 from quorate_cluster.outage import Pulses, key_in_each
