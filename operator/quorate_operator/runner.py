@@ -17,7 +17,7 @@ from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import check_row
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.master import STALL_MS, Event, Master
+from quorate.protocol.master import Event, Master
 from quorate.protocol.membership import is_same_process
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
 from quorate.protocol.metastore import (
@@ -33,6 +33,7 @@ from quorate.protocol.metastore import (
     Value,
     ZoneKey,
 )
+from quorate.protocol.node_registry import STALL_MS
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
 from quorate.wire.frames import encode_frame

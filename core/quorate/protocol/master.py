@@ -18,12 +18,11 @@ from quorate.facts.partition_row import check_row
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.membership import Agent, left, record_of, refusal
+from quorate.protocol.membership import Agent, refusal
 from quorate.protocol.messages import (
     Activated,
     ActivationBlocked,
     AgentReport,
-    AskInventory,
     CaughtUp,
     CopyReady,
     Frozen,
@@ -39,12 +38,12 @@ from quorate.protocol.messages import (
     ZoneReady,
 )
 from quorate.protocol.metastore import Key, NodeKey, ShardKey, Value, ZoneKey
+from quorate.protocol.node_registry import NodeRegistry
 from quorate.protocol.settings import ProtocolSettings
-from quorate.protocol.status import ClusterStatus, NodeStatus
+from quorate.protocol.status import ClusterStatus
 from quorate.protocol.zone_master import ZoneMaster
 
 PING_MS = 500
-STALL_MS = 1000
 
 
 class Event(NamedTuple):
@@ -73,26 +72,20 @@ class Master:
         self.settings = settings
         self.agents: dict[str, Agent] = {}
         self.zones: dict[str, ZoneMaster] = {}
-        self.started_ms = now.boot_ms
-        self._judged_ms = now.boot_ms
+        self._nodes = NodeRegistry(self, now)
         self.next_deadline_ms = now.boot_ms
         self._sends: list[tuple[str, Message]] = []
         self._events: list[Event] = []
         self._ping = 0
         self._pinged_ms = -(1 << 40)
         self._writing: set[Key] = set()
-        self._node_writes: dict[str, NodeRecord | None] = {}
         self._zone_writes: dict[str, ZoneRecord | None] = {}
-        self._members_changed = False
 
     def load(self, snapshot: dict[Key, Value], now: Now) -> None:
         """Take what the metastore holds; nothing is published before the agents have reported."""
         for key, value in snapshot.items():
             if isinstance(key, NodeKey) and isinstance(value, NodeRecord):
-                agent = Agent(value, now.boot_ms)
-                if value.left_since_ms is not None:
-                    agent.left_ms = now.boot_ms - max(0, now.wall_ms - value.left_since_ms)
-                self.agents[key.name] = agent
+                self._nodes.load(value, now)
             elif isinstance(key, ZoneKey) and isinstance(value, ZoneRecord):
                 self.zones[key.uid] = ZoneMaster(self, value)
                 self.zones[key.uid].record_written(value, now)
@@ -106,147 +99,31 @@ class Master:
 
     def agent_connected(self, hello: Hello, now: Now) -> None:
         """An agent answered our dial; it is registered before it takes part."""
-        agent = self.agents.get(hello.node)
-        refused = self.refusal(hello)
-        if refused is not None:
-            self._sends.append((hello.node, refused))
-            return
-        if agent is None:
-            agent = self.agents[hello.node] = Agent(None, now.boot_ms)
-        agent.connected, agent.gone = True, False
-        agent.heard_ms = now.boot_ms
-        wanted = msgspec.structs.replace(record_of(hello), draining=agent.drain_wanted)
-        if agent.record is not None and (
-            (agent.record.store, agent.record.incarnation) != (wanted.store, wanted.incarnation)
-        ):
-            self._set_left(hello.node, agent, now, "a new process")
-            if agent.record.store != wanted.store:
-                self.event(
-                    "",
-                    None,
-                    "NewStore",
-                    f"{hello.node} came back with a new store: it takes no part as its old self; "
-                    "where that one has a vote, another agent without a copy takes its place",
-                    "Warning",
-                )
-        if agent.record == wanted and agent.newest == wanted:
-            self._welcome(hello.node, agent)
-        else:
-            self._register(hello.node, agent, wanted)
+        self._nodes.connected(hello, now)
         self.decide(now)
-
-    def _register(self, node: str, agent: Agent, record: NodeRecord) -> None:
-        """It takes part once `record` is written."""
-        agent.pending = self._write_node(node, agent, record)
-
-    def _write_node(self, node: str, agent: Agent, record: NodeRecord) -> NodeRecord:
-        record = msgspec.structs.replace(record, draining=agent.drain_wanted)
-        agent.newest = self._node_writes[node] = record
-        return record
 
     def refusal(self, hello: Hello) -> Refused | None:
         """Why the agent that greets must not take part; None when it may."""
         return refusal(self.agents.get(hello.node), hello)
 
-    def _welcome(self, node: str, agent: Agent) -> None:
-        """The agent's incarnation is registered: it takes part."""
-        agent.online = agent.connected
-        agent.left_ms = -1
-        agent.leaving = False
-        agent.forget_reports()
-        agent.inventory.clear()
-        self._members_changed = True
-        for zone in self.zones.values():
-            zone.topology_changed()
-            if zone.is_published(node):
-                self._sends.append((node, zone.table_message()))
-        self._sends.append((node, AskInventory(self.master_term)))
-
     def agent_disconnected(self, node: str, process_gone: bool, now: Now) -> None:
         """The link to an agent is down; `process_gone`: its host refuses new connections."""
-        agent = self.agents.get(node)
-        if agent is None:
-            return
-        agent.connected = False
-        if process_gone:
-            agent.gone = True
-            if agent.online or agent.left_ms < 0:
-                self._set_left(node, agent, now, "its process is gone")
-                self.decide(now)
-
-    def _set_left(self, node: str, agent: Agent, now: Now, why: str) -> None:
-        agent.online = False
-        agent.left_ms = now.boot_ms
-        agent.forget_reports()
-        agent.pending = None
-        if agent.newest is not None:
-            self._write_node(node, agent, left(agent.newest, now))
-        for zone in self.zones.values():
-            zone.topology_changed()
-        self.event("", None, "NodeLeft", f"{node} left: {why}", "Warning")
-
-    def _judge(self, now: Now) -> None:
-        """Who has been silent for too long; who is back."""
-        silence = self.settings.failure_detection_ms
-        if now.boot_ms - self._judged_ms > STALL_MS:
-            # It was this process that did not run: what the agents said meanwhile is still unread.
-            self.started_ms = now.boot_ms
-            for zone in self.zones.values():
-                zone.stood_still(now)
-        self._judged_ms = now.boot_ms
-        for node in sorted(self.agents):
-            agent = self.agents[node]
-            if agent.record is None:
-                continue
-            since = max(agent.heard_ms, self.started_ms)
-            silent = now.boot_ms - since >= silence
-            if silent and (agent.online or agent.left_ms < 0):
-                self._set_left(node, agent, now, f"silent for {silence} ms")
-            elif not silent and not agent.online and agent.connected and agent.pending is None:
-                back = msgspec.structs.replace(agent.record, left_since_ms=None)
-                self._register(node, agent, back)
+        self._nodes.disconnected(node, process_gone, now)
+        self.decide(now)
 
     def drain(self, node: str, draining: bool, now: Now) -> str:
         """Move everything off `node` (or stop to); a sentence why not, or empty.
 
         It begins once it is written, so that it outlives this master."""
-        agent = self.agents.get(node)
-        if agent is None or agent.newest is None:
-            return f"node {node}: not registered"
-        if draining:
-            others = [
-                n for n, a in self.agents.items() if a.online and not a.drain_wanted and n != node
-            ]
-            for zone in self.zones.values():
-                if zone.record.replicas > len(others) and zone.names(node):
-                    return (
-                        f"node {node}: zone {zone.record.name} needs {zone.record.replicas} agents "
-                        f"and {len(others)} would remain; add an agent first"
-                    )
-        if agent.drain_wanted != draining:
-            agent.drain_wanted = draining
-            newest = self._write_node(node, agent, agent.newest)
-            if agent.pending is not None:
-                agent.pending = newest
+        refused = self._nodes.drain(node, draining)
         self.decide(now)
-        return ""
+        return refused
 
     def forget(self, node: str, now: Now) -> str:
         """Remove the registration of a node that no row names; a sentence why not, or empty.
 
         If it comes back, it is a new node: not draining, data node at once."""
-        agent = self.agents.get(node)
-        if agent is None:
-            return ""
-        held = [z.record.name for z in self.zones.values() if z.names(node)]
-        if held:
-            return f"node {node}: still holds copies of zone {', '.join(held)}"
-        # Nothing that is still heard of it may write its record again.
-        agent.online = agent.connected = False
-        agent.left_ms = now.boot_ms if agent.left_ms < 0 else agent.left_ms
-        agent.pending = agent.newest = None
-        self._node_writes[node] = None
-        return ""
+        return self._nodes.forget(node, now)
 
     # --- messages --------------------------------------------------------------------------------
 
@@ -265,7 +142,7 @@ class Master:
                 zone_master = self.zones.get(trouble.zone)
                 if zone_master is not None:
                     zone_master.trouble(node, trouble)
-            self._judge(now)
+            self._nodes.judge(now)
             return
         if isinstance(message, Inventory):
             if message.zone:
@@ -338,7 +215,7 @@ class Master:
             for node in sorted(self.agents):
                 if self.agents[node].connected:
                     self._sends.append((node, MasterPing(self.master_term, self._ping)))
-        self._judge(now)
+        self._nodes.judge(now)
         self.decide(now)
 
     def decide(self, now: Now) -> None:
@@ -346,6 +223,10 @@ class Master:
         for uid in sorted(self.zones):
             self.zones[uid].decide(now)
         self.next_deadline_ms = now.boot_ms + 100
+
+    def send(self, node: str, message: Message) -> None:
+        """Send to one agent, registered or about to be told why it is not."""
+        self._sends.append((node, message))
 
     def publish(self, nodes: Iterable[str], message: Message) -> None:
         """Send to all of `nodes` that are connected and registered."""
@@ -365,10 +246,11 @@ class Master:
     def take_outputs(self) -> Outputs:
         """Writes not yet under way, messages that may leave now, events."""
         writes: list[tuple[Key, Value | None]] = []
-        for node in sorted(self._node_writes):
+        node_writes = self._nodes.writes
+        for node in sorted(node_writes):
             if NodeKey(node) not in self._writing:
                 self._writing.add(NodeKey(node))
-                writes.append((NodeKey(node), self._node_writes.pop(node)))
+                writes.append((NodeKey(node), node_writes.pop(node)))
         for uid in sorted(self._zone_writes):
             if ZoneKey(uid) not in self._writing:
                 self._writing.add(ZoneKey(uid))
@@ -377,8 +259,8 @@ class Master:
             for key, rows in self.zones[uid].take_writes():
                 self._writing.add(key)
                 writes.append((key, rows))
-        if self._members_changed:
-            self._members_changed = False
+        if self._nodes.members_changed:
+            self._nodes.members_changed = False
             records = tuple(
                 agent.record for _, agent in sorted(self.agents.items()) if agent.record is not None
             )
@@ -393,7 +275,7 @@ class Master:
         """The metastore holds `value` under `key`: what depends on it may be sent."""
         self._writing.discard(key)
         if isinstance(key, NodeKey):
-            self._node_written(key.name, value if isinstance(value, NodeRecord) else None)
+            self._nodes.written(key.name, value if isinstance(value, NodeRecord) else None)
         elif isinstance(key, ZoneKey):
             zone = self.zones.get(key.uid)
             if zone is not None:
@@ -410,18 +292,7 @@ class Master:
         """A write did not happen, or nobody knows: this is what the metastore holds now."""
         self._writing.discard(key)
         if isinstance(key, NodeKey):
-            agent = self.agents.get(key.name)
-            record = value if isinstance(value, NodeRecord) else None
-            if agent is not None:
-                wanted = agent.pending
-                self._take_record(agent, record)
-                agent.newest = self._node_writes.get(key.name) or record
-                if wanted is not None and wanted == record:
-                    self._node_written(key.name, record)
-                elif wanted is not None:
-                    self._register(key.name, agent, wanted)
-                elif agent.newest is not None and agent.newest.draining != agent.drain_wanted:
-                    self._write_node(key.name, agent, agent.newest)
+            self._nodes.reloaded(key.name, value if isinstance(value, NodeRecord) else None)
         elif isinstance(key, ZoneKey):
             zone = self.zones.get(key.uid)
             if zone is not None:
@@ -431,28 +302,6 @@ class Master:
             if zone is not None:
                 zone.rows_reloaded(key, value if isinstance(value, tuple) else (), now)
         self.decide(now)
-
-    def _node_written(self, node: str, record: NodeRecord | None) -> None:
-        agent = self.agents.get(node)
-        if agent is None:
-            return
-        if record is None:
-            del self.agents[node]
-            for zone in self.zones.values():
-                zone.keep_ports_of(self.agents)
-            self._members_changed = True
-            return
-        self._take_record(agent, record)
-        if agent.pending == record:
-            agent.pending = None
-            self._welcome(node, agent)
-        self._members_changed = True
-
-    def _take_record(self, agent: Agent, record: NodeRecord | None) -> None:
-        before, agent.record = agent.draining, record
-        if agent.draining != before:
-            for zone in self.zones.values():
-                zone.topology_changed()
 
     def delete_zone_record(self, uid: str) -> None:
         """Nobody has data of the deleted zone any more: its record goes too."""
@@ -474,22 +323,7 @@ class Master:
                 if part.row.replicas[0] is not None:
                     first = part.row.replicas[0]
                     primaries[first] = primaries.get(first, 0) + 1
-        nodes = tuple(
-            NodeStatus(
-                name,
-                agent.record.store,
-                agent.record.incarnation,
-                agent.online,
-                _agent_state(agent),
-                f"{agent.record.host}:{agent.record.peer_port}",
-                agent.record.failure_domain,
-                primaries.get(name, 0),
-                owners.get(name, 0),
-                agent.record.left_since_ms,
-            )
-            for name, agent in sorted(self.agents.items())
-            if agent.record is not None
-        )
+        nodes = self._nodes.statuses(primaries, owners)
         zones = tuple(self.zones[uid].status() for uid in sorted(self.zones))
         return ClusterStatus(self.master_term, nodes, zones)
 
@@ -498,11 +332,3 @@ class Master:
         for zone in self.zones.values():
             for part in zone.parts.values():
                 check_row(part.row)
-
-
-def _agent_state(agent: Agent) -> str:
-    if agent.draining:
-        return "Draining"
-    if agent.leaving:
-        return "Leaving"
-    return "Online" if agent.online else "Offline"

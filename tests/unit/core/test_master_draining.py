@@ -210,6 +210,24 @@ def test_a_removed_node_leaves_no_port_and_comes_back_as_a_new_one() -> None:
     assert world.holders() == {"a", "b", "c"}
 
 
+def test_a_node_that_greets_while_its_removal_is_written_is_a_new_one() -> None:
+    world = World()
+    world.master.drain("c", True, world.now)
+    world.settle()
+    world.master.forget("c", world.now)
+    ((key, value),) = world.master.take_outputs().writes
+    assert value is None
+
+    world.connect("c")
+    del world.stored[key]
+    world.master.written(key, value, world.now)
+    world.settle()
+
+    assert NodeKey("c") in world.stored
+    assert world.state("c") == "Online"
+    assert world.holders() == {"a", "b", "c"}
+
+
 def test_ports_of_nodes_removed_under_the_last_master_are_forgotten() -> None:
     world = World()
     world.master.drain("c", True, world.now)

@@ -1,0 +1,261 @@
+"""Which agents are registered, online, waited for or draining, and what is written of them.
+
+    unknown --Hello--> pending --written--> online --silent, gone or followed--> left
+                          ^--------------------- back ---------------------------'
+
+Nobody takes part before the metastore holds the registration.  Rules of who may register are in
+membership.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from quorate.facts.time import Now
+from quorate.facts.topology import NodeRecord
+from quorate.protocol.membership import Agent, left, record_of, refusal
+from quorate.protocol.messages import AskInventory, Hello
+from quorate.protocol.status import NodeStatus
+
+if TYPE_CHECKING:
+    from quorate.protocol.master import Master
+
+STALL_MS = 1000
+"""Who was not asked the time for this long did not run, or had too much to do to listen."""
+
+
+class NodeRegistry:
+    """The master's agents.  `writes` are not under way yet; None removes a registration."""
+
+    def __init__(self, master: Master, now: Now) -> None:
+        self.writes: dict[str, NodeRecord | None] = {}
+        self.members_changed = False
+        self._master = master
+        self._agents = master.agents
+        self._started_ms = now.boot_ms
+        self._judged_ms = now.boot_ms
+
+    def load(self, record: NodeRecord, now: Now) -> None:
+        """One that the metastore holds."""
+        agent = self._agents[record.name] = Agent(record, now.boot_ms)
+        if record.left_since_ms is not None:
+            agent.left_ms = now.boot_ms - max(0, now.wall_ms - record.left_since_ms)
+
+    # --- who comes and goes ----------------------------------------------------------------------
+
+    def connected(self, hello: Hello, now: Now) -> None:
+        """An agent greets: it is refused, or registered before it takes part."""
+        agent = self._agents.get(hello.node)
+        refused = refusal(agent, hello)
+        if refused is not None:
+            self._master.send(hello.node, refused)
+            return
+        if agent is None:
+            agent = self._agents[hello.node] = Agent(None, now.boot_ms)
+        agent.connected, agent.gone = True, False
+        agent.heard_ms = now.boot_ms
+        wanted = msgspec.structs.replace(record_of(hello), draining=agent.drain_wanted)
+        if agent.record is not None and (
+            (agent.record.store, agent.record.incarnation) != (wanted.store, wanted.incarnation)
+        ):
+            self._set_left(hello.node, agent, now, "a new process")
+            if agent.record.store != wanted.store:
+                self._master.event(
+                    "",
+                    None,
+                    "NewStore",
+                    f"{hello.node} came back with a new store: it takes no part as its old self; "
+                    "where that one has a vote, another agent without a copy takes its place",
+                    "Warning",
+                )
+        if agent.record == wanted and agent.newest == wanted:
+            self._welcome(hello.node, agent)
+        else:
+            self._register(hello.node, agent, wanted)
+
+    def _welcome(self, node: str, agent: Agent) -> None:
+        """The agent's incarnation is registered: it takes part."""
+        agent.online = agent.connected
+        agent.left_ms = -1
+        agent.leaving = False
+        agent.forget_reports()
+        agent.inventory.clear()
+        self.members_changed = True
+        for zone in self._master.zones.values():
+            zone.topology_changed()
+            if zone.is_published(node):
+                self._master.send(node, zone.table_message())
+        self._master.send(node, AskInventory(self._master.master_term))
+
+    def disconnected(self, node: str, process_gone: bool, now: Now) -> None:
+        """The link to an agent is down; `process_gone`: its host refuses new connections."""
+        agent = self._agents.get(node)
+        if agent is None:
+            return
+        agent.connected = False
+        if process_gone:
+            agent.gone = True
+            if agent.online or agent.left_ms < 0:
+                self._set_left(node, agent, now, "its process is gone")
+
+    def _set_left(self, node: str, agent: Agent, now: Now, why: str) -> None:
+        agent.online = False
+        agent.left_ms = now.boot_ms
+        agent.forget_reports()
+        agent.pending = None
+        if agent.newest is not None:
+            self._write_node(node, agent, left(agent.newest, now))
+        for zone in self._master.zones.values():
+            zone.topology_changed()
+        self._master.event("", None, "NodeLeft", f"{node} left: {why}", "Warning")
+
+    def judge(self, now: Now) -> None:
+        """Who has been silent for too long; who is back."""
+        silence = self._master.settings.failure_detection_ms
+        if now.boot_ms - self._judged_ms > STALL_MS:
+            # It was this process that did not run: what the agents said meanwhile is still unread.
+            self._started_ms = now.boot_ms
+            for zone in self._master.zones.values():
+                zone.stood_still(now)
+        self._judged_ms = now.boot_ms
+        for node in sorted(self._agents):
+            agent = self._agents[node]
+            if agent.record is None:
+                continue
+            since = max(agent.heard_ms, self._started_ms)
+            silent = now.boot_ms - since >= silence
+            if silent and (agent.online or agent.left_ms < 0):
+                self._set_left(node, agent, now, f"silent for {silence} ms")
+            elif not silent and not agent.online and agent.connected and agent.pending is None:
+                back = msgspec.structs.replace(agent.record, left_since_ms=None)
+                self._register(node, agent, back)
+
+    # --- who is to hold nothing ------------------------------------------------------------------
+
+    def drain(self, node: str, draining: bool) -> str:
+        """Move everything off `node` (or stop to); a sentence why not, or empty.
+
+        It begins once it is written, so that it outlives this master."""
+        agent = self._agents.get(node)
+        if agent is None or agent.newest is None:
+            return f"node {node}: not registered"
+        if draining:
+            others = [
+                n for n, a in self._agents.items() if a.online and not a.drain_wanted and n != node
+            ]
+            for zone in self._master.zones.values():
+                if zone.record.replicas > len(others) and zone.names(node):
+                    return (
+                        f"node {node}: zone {zone.record.name} needs {zone.record.replicas} agents "
+                        f"and {len(others)} would remain; add an agent first"
+                    )
+        if agent.drain_wanted != draining:
+            agent.drain_wanted = draining
+            newest = self._write_node(node, agent, agent.newest)
+            if agent.pending is not None:
+                agent.pending = newest
+        return ""
+
+    def forget(self, node: str, now: Now) -> str:
+        """Remove the registration of a node that no row names; a sentence why not, or empty.
+
+        If it comes back, it is a new node: not draining, data node at once."""
+        agent = self._agents.get(node)
+        if agent is None:
+            return ""
+        held = [z.record.name for z in self._master.zones.values() if z.names(node)]
+        if held:
+            return f"node {node}: still holds copies of zone {', '.join(held)}"
+        # Nothing that is still heard of it may write its record again.
+        agent.online = agent.connected = False
+        agent.left_ms = now.boot_ms if agent.left_ms < 0 else agent.left_ms
+        agent.pending = agent.newest = None
+        agent.drain_wanted = False
+        self.writes[node] = None
+        return ""
+
+    # --- writes ----------------------------------------------------------------------------------
+
+    def _register(self, node: str, agent: Agent, record: NodeRecord) -> None:
+        """It takes part once `record` is written."""
+        agent.pending = self._write_node(node, agent, record)
+
+    def _write_node(self, node: str, agent: Agent, record: NodeRecord) -> NodeRecord:
+        record = msgspec.structs.replace(record, draining=agent.drain_wanted)
+        agent.newest = self.writes[node] = record
+        return record
+
+    def written(self, node: str, record: NodeRecord | None) -> None:
+        """What the metastore holds of `node` now; None: its registration is removed."""
+        agent = self._agents.get(node)
+        if agent is None:
+            return
+        if record is None:
+            if agent.pending is None:
+                del self._agents[node]
+            else:  # it greeted again meanwhile: a new node, whose registration follows
+                self._take_record(agent, None)
+            for zone in self._master.zones.values():
+                zone.keep_ports_of(self._agents)
+            self.members_changed = True
+            return
+        self._take_record(agent, record)
+        if agent.pending == record:
+            agent.pending = None
+            self._welcome(node, agent)
+        self.members_changed = True
+
+    def _take_record(self, agent: Agent, record: NodeRecord | None) -> None:
+        before, agent.record = agent.draining, record
+        if agent.draining != before:
+            for zone in self._master.zones.values():
+                zone.topology_changed()
+
+    def reloaded(self, node: str, record: NodeRecord | None) -> None:
+        """A write did not happen, or nobody knows: `record` is what the metastore holds now."""
+        agent = self._agents.get(node)
+        if agent is None:
+            return
+        wanted = agent.pending
+        self._take_record(agent, record)
+        agent.newest = self.writes.get(node) or record
+        if wanted is not None and wanted == record:
+            self.written(node, record)
+        elif wanted is not None:
+            self._register(node, agent, wanted)
+        elif agent.newest is not None and agent.newest.draining != agent.drain_wanted:
+            self._write_node(node, agent, agent.newest)
+
+    # --- status ----------------------------------------------------------------------------------
+
+    def statuses(
+        self, primaries: Mapping[str, int], owners: Mapping[str, int]
+    ) -> tuple[NodeStatus, ...]:
+        """Every registered node as users see it, with its copies by node name."""
+        return tuple(
+            NodeStatus(
+                name,
+                agent.record.store,
+                agent.record.incarnation,
+                agent.online,
+                _agent_state(agent),
+                f"{agent.record.host}:{agent.record.peer_port}",
+                agent.record.failure_domain,
+                primaries.get(name, 0),
+                owners.get(name, 0),
+                agent.record.left_since_ms,
+            )
+            for name, agent in sorted(self._agents.items())
+            if agent.record is not None
+        )
+
+
+def _agent_state(agent: Agent) -> str:
+    if agent.draining:
+        return "Draining"
+    if agent.leaving:
+        return "Leaving"
+    return "Online" if agent.online else "Offline"
