@@ -94,13 +94,14 @@ def choose_migrations(
     started: list[QueuedMigration] = []
     while queue:
         owning, size, load, zone, partition, migration = heappop(queue)
-        if not busy.has_room(migration):
+        if (zone, partition) in under_way or not busy.has_room(migration):
             continue
         load_now = busy.load(migration)
         if load_now > load:  # what was started meanwhile burdens it; loads never become less
             heappush(queue, (owning, size, load_now, zone, partition, migration))
             continue
         busy.add(migration)
+        under_way[zone, partition] = None
         started.append(migration)
     return tuple(started)
 

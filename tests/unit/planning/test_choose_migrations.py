@@ -134,6 +134,7 @@ def test_a_drop_has_no_destination_and_no_limit_but_its_sources() -> None:
 
 def test_a_partition_with_a_migration_under_way_does_not_get_a_second_one() -> None:
     assert started(transfer(0, "C", "D"), running=(transfer(0),)) == []
+    assert started(transfer(0, "A", "B"), transfer(0, "C", "D", size=200)) == [0]
 
 
 def test_a_failed_attempt_waits_and_longer_each_time() -> None:

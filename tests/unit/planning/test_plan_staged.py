@@ -86,5 +86,9 @@ def test_a_row_never_has_more_than_eight_voters() -> None:
     assert [step.newcomer for step in steps if step.newcomer] == ["V", "W", "X", "Y"]
 
 
+def test_a_row_that_is_as_wanted_needs_nothing() -> None:
+    assert plan("A B C", "A B C") == ()
+
+
 def test_without_a_primary_nothing_is_planned() -> None:
     assert plan("- B C", "B C D", voters="A B C") == ()
