@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         "--agents", required=True, help="peer ports of all agents: host:port,host:port"
     )
     validate.add_argument("--level", choices=[level.value for level in Level], default=Level.ROWS)
-    validate.add_argument("--cluster", default="", help="the agents must be of this cluster")
+    validate.add_argument("--cluster", default="", help="its name, as the agents know it")
     validate.add_argument("--partitions", type=int, default=0, help="as the zone declares them")
     validate.add_argument("--replicas", type=int, default=0, help="as the zone declares them")
     validate.add_argument("--report", type=Path, help="write the verdict to this file as JSON")

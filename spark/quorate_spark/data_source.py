@@ -1,12 +1,12 @@
 """The Spark data source `quorate`: every row of every copy of a zone.
 
     spark.dataSource.register(QuorateDataSource)
-    spark.read.format("quorate").option("zone", "sessions").option("agents", "host:port,…").load()
+    spark.read.format("quorate").options(cluster="main", zone="sessions", agents="host:port,…").load()
 
 One Spark partition per storage partition and copy, Arrow batches of one chunk each.  Options:
 
-- `zone`: the zone's name; `agents`: the peer ports of all agents; `cluster`: its name, checked when
-  given;
+- `zone`: the zone's name; `agents`: the peer ports of all agents; `cluster`: its name, which the
+  agents compare with theirs;
 - `partitions`: only these storage partitions, as in "0,3,7" (default: all);
 - `values`: `full` (default), or `sha256` for digests in place of values;
 - `problems`: `raise` (default: a copy that cannot be read whole fails the query), or `rows`: one
