@@ -90,6 +90,7 @@ class Peer:
             async with asyncio.timeout(endpoint.settings.connect_timeout_ms / 1000):
                 connection = await self._connect()
         except ConnectionRefusedError:
+            endpoint.counters.dials_refused += 1
             lost, self._lost = self._lost, None
             if lost is not None:
                 endpoint.handler.on_gone(lost)

@@ -97,6 +97,8 @@ class LinkCounters:
     frames_out: int = 0
     links_opened: int = 0
     links_lost: int = 0
+    dials_refused: int = 0
+    """By a host where nobody listens."""
     garbage: int = 0
     refused: int = 0
     slow_dropped: int = 0

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
@@ -138,7 +139,7 @@ class World:
         return runner
 
     def stored(self) -> dict[Key, Value]:
-        return {key: each.value for key, each in self.metastore._stored.items()}
+        return {key: each.value for key, each in self.metastore.stored.items()}
 
     def stored_rows(self) -> dict[int, PartitionRow]:
         shards = [each for key, each in self.stored().items() if isinstance(key, ShardKey)]
@@ -158,14 +159,27 @@ class World:
             await agent.close()
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
+@asynccontextmanager
+async def world_of_agents() -> AsyncIterator[World]:
     world = World()
     for name in NAMES:
         await world.add_agent(name)
     yield world
     await world.close()
     assert world.published_early == []
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with world_of_agents() as world:
+        yield world
+
+
+@pytest.fixture
+async def world_elsewhere() -> AsyncIterator[World]:
+    """Another cluster, left alone: what happens in it shows how time goes by."""
+    async with world_of_agents() as world:
+        yield world
 
 
 async def until(is_true: Callable[[], bool], what: str, timeout_s: float = 10) -> None:
@@ -283,17 +297,26 @@ class Revocable:
         return self.held
 
 
-async def test_without_the_mandate_nothing_is_written_and_nothing_sent(world: World) -> None:
+def ping_count(world: World) -> int:
+    told = world.agents["agent-1"].told
+    return sum(isinstance(message, MasterPing) for message in told)
+
+
+async def test_without_the_mandate_nothing_is_written_and_nothing_sent(
+    world: World, world_elsewhere: World
+) -> None:
     mandate = Revocable()
     runner = await world.lead(mandate)
     await until(lambda: is_available(runner), "available")
+    await world_elsewhere.lead()
 
     mandate.held = False
     before, told = world.stored(), {name: len(a.told) for name, a in world.agents.items()}
     await world.agents["agent-3"].close()
     runner.set_zone(msgspec.structs.replace(ZONE, replicas=2))
     await until(lambda: not runner.is_leading, "stopped")
-    await asyncio.sleep(DEFAULTS.heartbeat_ms * 3 / 1000)  # long enough for two pings
+    pings = ping_count(world_elsewhere)
+    await until(lambda: ping_count(world_elsewhere) > pings + 2, "pings of a master that leads")
 
     assert world.stored() == before
     assert {name: len(agent.told) for name, agent in world.agents.items()} == told
