@@ -1,7 +1,8 @@
 """The Spark data source `quorate`: every row of every copy of a zone.
 
     spark.dataSource.register(QuorateDataSource)
-    spark.read.format("quorate").options(cluster="main", zone="sessions", agents="host:port,…").load()
+    options = {"cluster": "main", "zone": "sessions", "agents": "host:port,host:port"}
+    spark.read.format("quorate").options(**options).load()
 
 One Spark partition per storage partition and copy, Arrow batches of one chunk each.  Options:
 
