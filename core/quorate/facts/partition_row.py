@@ -72,6 +72,16 @@ def majority(count: int) -> int:
     return count // 2 + 1
 
 
+def quorum(voters: int, dead: int) -> int:
+    """How many of `voters` must agree when the stores of `dead` of them are gone for good.
+
+    A majority; when too few are left for one, all that are left, provided that every majority there
+    ever was has one of them (docs/protocol.md, section 5).
+    """
+    needed, left = majority(voters), voters - dead
+    return left if voters - needed < left < needed else needed
+
+
 def committed_row(row: PartitionRow) -> PartitionRow:
     """The row after its active migration: version + 1, a new term when the primary changes."""
     migration = row.active

@@ -175,6 +175,12 @@ class ZoneNodes:
             return agent.record.zone_store(self._persistent) != store
         return agent.left_ms >= 0
 
+    def dead(self, node: str, store: str) -> bool:
+        """Whether `store` is gone for good: `node` is registered with another one."""
+        agent = self._agents.get(node)
+        record = agent.record if agent is not None else None
+        return record is not None and record.zone_store(self._persistent) != store
+
     def reported(self, node: str) -> bool:
         """Whether `node` told its inventory of this zone, or has left."""
         agent = self._agents.get(node)

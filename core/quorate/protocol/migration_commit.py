@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from quorate.facts.partition_row import PartitionRow, committed_row, majority
+from quorate.facts.partition_row import PartitionRow, committed_row, quorum
 from quorate.facts.topology import Holder
 from quorate.protocol import ownership
 from quorate.protocol.messages import CopyReport, Freeze, Message, PreparedRow
@@ -27,6 +27,9 @@ class Nodes(Protocol):
 
     def gone(self, node: str, store: str) -> bool:
         """Whether `node` was judged to have left, or is online with another store than `store`."""
+
+    def dead(self, node: str, store: str) -> bool:
+        """Whether `store` is gone for good: `node` is registered with another one."""
 
     def reported(self, node: str) -> bool:
         """Whether `node` has told this master its inventory (or has left)."""
@@ -174,7 +177,8 @@ def _decide_primary(part: Part, nodes: Nodes, left: frozenset[str], why: str) ->
     if any(not nodes.reported(voter.node) for voter in row.voters):
         return NOTHING
     candidates = _candidates(part, nodes)
-    if len(candidates) < majority(len(row.voters)):
+    dead = sum(nodes.dead(voter.node, voter.store) for voter in row.voters)
+    if len(candidates) < quorum(len(row.voters), dead):
         if left and row.owners:
             return Decision(
                 ownership.without_owners(row, left), f"{', '.join(sorted(left))} left, no quorum"

@@ -9,13 +9,14 @@ when a higher term is promised or a row says so, and never serves again after th
 
 import enum
 from collections import deque
+from collections.abc import Mapping
 
 import msgspec
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.intervals import IntervalSet
 from quorate.facts.lineage import Entry, Lineage
-from quorate.facts.partition_row import Migration, PartitionRow, majority
+from quorate.facts.partition_row import Migration, PartitionRow, quorum
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.update_counter import check_primary_counter, kept_under
 from quorate.protocol.copy import Copy
@@ -65,6 +66,7 @@ class Primary:
     """The role of one copy in one term."""
 
     __slots__ = (
+        "_registered",
         "acked",
         "announced",
         "asked",
@@ -97,8 +99,16 @@ class Primary:
         "waiters",
     )
 
-    def __init__(self, copy: Copy, row: PartitionRow, holder: Holder, now_ms: int) -> None:
+    def __init__(
+        self,
+        copy: Copy,
+        row: PartitionRow,
+        holder: Holder,
+        registered: Mapping[str, str],
+        now_ms: int,
+    ) -> None:
         self.copy = copy
+        self._registered = registered  # the store of each node, as the registry has it now
         self.row = row
         self.holder = holder
         self.term = row.term
@@ -151,12 +161,18 @@ class Primary:
             self.joint = None
         self.voting = [self.peers[n] for n in row.voter_nodes if n in self.peers]
         self.votes = self.holder.node in row.voter_nodes
-        self.majority_index = len(row.voters) - majority(len(row.voters))
+        self.majority_index = len(row.voters) - self._needed(row.voters)
+
+    def _needed(self, voters: tuple[Voter, ...]) -> int:
+        """How many of `voters` make a quorum: less than a majority only when stores are gone."""
+        registered = self._registered
+        dead = sum(registered.get(voter.node, voter.store) != voter.store for voter in voters)
+        return quorum(len(voters), dead)
 
     def _count(self, voters: tuple[Voter, ...], value: dict[str, int]) -> int:
-        """The highest number that a majority of `voters` reaches."""
+        """The highest number that a quorum of `voters` reaches."""
         ranked = sorted((value.get(voter.node, -1) for voter in voters), reverse=True)
-        return ranked[majority(len(voters)) - 1]
+        return ranked[self._needed(voters) - 1]
 
     def _quorum(self, value: dict[str, int]) -> int:
         """The same over the row's voters, in joint mode over both sets and the destination."""

@@ -17,6 +17,7 @@ from quorate.planning.distribute_partitions import (
     placed_voters,
 )
 from quorate.planning.plan_migrations import PlannedMigration, plan_migrations
+from quorate.planning.reduce_voters import reduce_voters
 from quorate.protocol import ownership
 from quorate.protocol.membership import Agent, ZoneNodes
 from quorate.protocol.migration_commit import Part
@@ -56,14 +57,8 @@ class Rebalance:
             state = self._states[name] = self._state_of(name, agent, record, now)
             if agent.record is None or state in ("draining", "unregistered"):
                 continue
-            nodes.append(
-                DataNode(
-                    name,
-                    agent.record.weight,
-                    agent.record.failure_domain,
-                    state in ("online", "waited") if self._parts else state == "online",
-                )
-            )
+            there = state in ("online", "new-store") or (state == "waited" and bool(self._parts))
+            nodes.append(DataNode(name, agent.record.weight, agent.record.failure_domain, there))
         return nodes
 
     def _state_of(self, node: str, agent: Agent, record: ZoneRecord, now: Now) -> str:
@@ -86,8 +81,8 @@ class Rebalance:
         words = {
             "waited": "{} is offline and waited for",
             "lost": "{} is offline; another agent without a copy would take its place",
-            "new-store": "{} came back with a new store and takes no part as its old self; "
-            "another agent without a copy would take the old one's place",
+            "new-store": "{} came back with a new store and takes no part as its old self: "
+            "its votes are given up, then it is given new copies",
             "draining": "{} is draining",
         }
         return [
@@ -144,6 +139,13 @@ class Rebalance:
         lost = [voter.node for voter in row.voters if self._nodes.gone(voter.node, voter.store)]
         wanted = self._wanted(row)
         lost += [n for n in wanted if n not in lost and self._nodes.holder(n) is None]
+        nodes = self._nodes
+        dead = [voter.node for voter in row.voters if nodes.dead(voter.node, voter.store)]
+        if dead:
+            online = [node for node in wanted if nodes.holder(node) is not None]
+            drop = reduce_voters(row.replicas, row.voter_nodes, dead, wanted, online)
+            if drop is not None:
+                return drop
         steps = plan_migrations(row.replicas, row.voter_nodes, wanted, lost)
         if not steps or len(steps[0].voters) < min(len(row.voters), replicas):
             return None  # a lost voter stays one until the node that is to replace it is there

@@ -155,6 +155,9 @@ class Replicas:
             self.domains[node.name] = node.failure_domain
             if known is not None and known != node.incarnation:
                 self.peer_started(node.name, self.now)
+        for role in list(self.roles.values()):
+            role.follow(role.row)  # a store that is gone for good changes what a quorum is
+            activation.step(self, role, self.now)
 
     def peer_started(self, node: str, now: Now) -> None:
         """`node` is a new process: it has forgotten what it was sent and what it took back."""
@@ -232,7 +235,7 @@ class Replicas:
         self.touch(copy)
         self._promise_moved(copy, earlier, self.me)
         self._drop_fill(row.partition)
-        role = Primary(copy, row, self.me, now.boot_ms)
+        role = Primary(copy, row, self.me, self.stores, now.boot_ms)
         role.lease_wait_until = copy.lease_until
         if carried is not None:
             # The same process again, in a new term: it holds everything it has reserved, so the new
