@@ -2,6 +2,13 @@
 
 import pytest
 
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.time import Now
+from quorate.facts.topology import NodeRecord, Voter
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.master import Master
+from quorate.protocol.metastore import NodeKey, ShardKey, ZoneKey
+from quorate.protocol.settings import DEFAULTS
 from quorate_sim.scenario import Scenario
 
 pytestmark = pytest.mark.simulation
@@ -97,3 +104,17 @@ def test_an_adopting_copy_forgets_what_an_earlier_term_announced() -> None:
     assert zone.copies[0].hwm == zone.copies[0].lwm
     assert not zone.fills
     assert story.read(new, b"x") == b"0"
+
+
+def test_a_zone_whose_placement_was_interrupted_waits_for_agents_to_place_the_rest() -> None:
+    node = NodeRecord("a1", "s1", 1, "a1", 1, "a1")
+    zone = ZoneRecord("zone", "zone", 128, 1)
+    holder = node.holder(True)
+    rows = tuple(PartitionRow(p, 1, 1, holder, ("a1",), (Voter("a1", "s1"),)) for p in range(64))
+    now = Now(0, 0)
+    master = Master(2, DEFAULTS, now)  # the first one wrote one of two objects
+    master.load({ZoneKey("zone"): zone, NodeKey("a1"): node, ShardKey("zone", 0): rows}, now)
+    master.tick(now)
+    master.check()
+    written = dict(master.take_outputs().writes)
+    assert ShardKey("zone", 1) not in written  # a1 has not been heard of yet

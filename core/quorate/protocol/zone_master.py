@@ -265,7 +265,8 @@ class ZoneMaster:
             self._all_placed = True
             return
         data_nodes = self._rebalance.data_nodes(self.record, now)
-        online = [node for node in data_nodes if node.online]
+        # One that is waited for counts as online to a zone that has rows; here it cannot be named.
+        online = [n for n in data_nodes if n.online and self.nodes.holder(n.name) is not None]
         if len(online) < self.record.replicas:
             self.sentence = (
                 f"waiting for agents: {len(online)} of {self.record.replicas} that the zone's "
