@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from quorate.facts.keyspace import key_partition
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
+from quorate.facts.zone import SyncWrites, ZoneRecord
 from quorate.protocol.agent import AgentCore, ZoneOpened
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message
 from quorate.protocol.outbox import MASTER
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Action = Callable[[], None]
 REDIAL_US = 100 * MS
+SYNC_INTERVAL_US = 1000 * MS
 
 
 class Clock:
@@ -33,6 +34,10 @@ class Clock:
         self._rate = rate
         self._boot_base_ms = boot_base_ms
         self._wall_base_ms = wall_base_ms
+
+    def jump(self, ms: int) -> None:
+        """Somebody sets the wall clock; boot time goes on as it does."""
+        self._wall_base_ms += ms
 
     def now(self, time_us: int) -> Now:
         """What this machine believes the time to be."""
@@ -65,6 +70,7 @@ class AgentProcess:
         self._flush_asked = False
         self._dialing: set[str] = set()
         self._sync_free_us = 0
+        self._interval_due = False
         self._turns: dict[str, list[tuple[Turn, int, bool]]] = {}
         self._schedule_tick()
 
@@ -131,12 +137,13 @@ class AgentProcess:
         for uid, turn in flushed.turns:
             storage = self.store.storages.get(uid)
             self.cluster.checks.flushed(self, uid, turn)
-            batches = storage.written if storage is not None else 0
+            # What need not be synced becomes durable with what must be, or by and by.
+            must = self._must_sync(self.core.zones[uid].zone, turn)
+            batches = storage.written if storage is not None and must else 0
             self._turns.setdefault(uid, []).append((turn, batches, False))
-            persistent = self.core.zones[uid].zone.persistent
-            delay = self.cluster.sync_us() if persistent and turn.wrote else 0
+            delay = self.cluster.sync_us(self) if must else 0
             at = max(self._sync_free_us, self.world.time_us + delay)
-            if persistent and turn.wrote:
+            if must:
                 self._sync_free_us = at
             if delay:
                 self.world.at(at, partial(self._sync_done, uid, turn))
@@ -149,6 +156,22 @@ class AgentProcess:
         self._dial_members()
         self._finished()
         self.cluster.checks.agent_step(self)
+
+    def _must_sync(self, zone: ZoneRecord, turn: Turn) -> bool:
+        if not zone.persistent or not turn.wrote:
+            return False
+        if zone.sync_writes is SyncWrites.ALWAYS:
+            return True
+        if not self._interval_due:
+            self._interval_due = True
+            self.world.after(SYNC_INTERVAL_US, self._sync_by_interval)
+        return bool(turn.after_sync or turn.adopted)
+
+    def _sync_by_interval(self) -> None:
+        self._interval_due = False
+        if self.alive:
+            for uid in sorted(self.store.storages):
+                self.store.storages[uid].sync()
 
     def _sync_done(self, uid: str, turn: Turn) -> None:
         """The disk has this turn's batch; the process hears of it when it runs."""
@@ -195,6 +218,7 @@ class AgentProcess:
 
     def _send(self, sends: list[tuple[str, Message]]) -> None:
         for node, message in sends:
+            self.cluster.coverage.said(self.name, node, message)
             link = self.master_link if node == MASTER else self.links.get(node)
             if self.world.tracing:
                 self.cluster.tell(self.label, node or "master", message)
@@ -245,8 +269,11 @@ class AgentProcess:
         """A message over a link that we accepted."""
         source = link.source.name
         if link.source.is_master:
-            if not self.core.receive_from_master(message, self.now()):  # type: ignore[arg-type]
-                self.cluster.network.lose(link)  # only a master's messages come over its link
+            # Only a master's messages come over its link.
+            obeyed = self.core.receive_from_master(message, self.now())  # type: ignore[arg-type]
+            self.cluster.checks.heard_master(self, message, obeyed)
+            if not obeyed:
+                self.cluster.network.lose(link)
             return
         if self.heard_links.get(source) is link:
             self.core.receive(source, message, self.now())
@@ -270,12 +297,12 @@ class AgentProcess:
     def command(self, op: Op) -> None:
         """Carry out one client's command as the client endpoint does."""
         zone = self.core.zones.get(op.zone)
-        partition = key_partition(op.key, self.cluster.swarm.partitions)
+        partition = self.cluster.partition_of(op)
         role = zone.primaries[partition] if zone is not None else None
         if zone is None or role is None or not role.serves(self.now().boot_ms):
             self.cluster.clients.answer(self, op, "elsewhere", None)
             return
-        self.cluster.checks.executed(self, role)
+        self.cluster.checks.executed(self, op.zone, role)
         self._execute(zone, role, op)
 
     def _execute(self, zone: Replicas, role: Primary, op: Op) -> None:

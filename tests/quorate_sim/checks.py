@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from quorate.facts.errors import InvariantError
 from quorate.facts.keyspace import key_partition
 from quorate.facts.partition_row import PartitionRow, check_row
+from quorate.facts.topology import NodeRecord, Voter
 from quorate.protocol.messages import FenceAck, Message
+from quorate.protocol.metastore import NodeKey
 from quorate.protocol.primary import Primary, Stage
 from quorate.protocol.replicas import Turn
 from quorate_sim.linearizability import Call, check_key
@@ -18,24 +20,30 @@ if TYPE_CHECKING:
     from quorate_sim.cluster import Cluster
 
 
+Where = tuple[str, int]
+"""Zone and partition."""
+
+
 class Checks:
     """Watches the whole cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.acknowledged: dict[int, dict[int, int]] = {}
-        self._served: dict[int, tuple[int, str]] = {}
-        self._serving: dict[tuple[int, int], object] = {}
+        self.acknowledged: dict[Where, dict[int, int]] = {}
+        self._served: dict[Where, tuple[int, str]] = {}
+        self._serving: dict[tuple[Where, int], object] = {}
         self._promises: dict[tuple[str, str, int], int] = {}
-        self._present: dict[tuple[str, int], bool] = {}
+        self._present: dict[tuple[str, str, int], bool] = {}
+        self._obeyed: dict[str, int] = {}
         self._activated: dict[int, Primary] = {}
 
     # --- the metastore ---------------------------------------------------------------------------
 
-    def rows_written(self, before: object, rows: object) -> None:
+    def rows_written(self, uid: str, before: object, rows: object) -> None:
         """I-4: versions and terms of rows never go back; no two rows share a version."""
         assert isinstance(before, tuple)
         assert isinstance(rows, tuple)
+        self.cluster.coverage.rows_written(uid, before, rows)
         known = {row.partition: row for row in before}
         for row in rows:
             check_row(row)
@@ -44,22 +52,37 @@ class Checks:
                 continue
             if row.version <= old.version or row.term < old.term:
                 raise InvariantError(f"I-4: {row} follows {old}")
-            if len(row.voters) < min(len(old.voters), self.cluster.swarm.replicas):
+            # A voter whose store is gone for good is no copy: without it the row has as many.
+            living, before_it = (self._living(uid, each.voters) for each in (row, old))
+            if living < min(before_it, self.cluster.zones[uid].replicas):
                 raise InvariantError(f"I-1: {row} has fewer copies than {old}")
         if len(rows) < len(before):
             raise InvariantError(f"rows were lost: {before} became {rows}")
+
+    def _living(self, uid: str, voters: tuple[Voter, ...]) -> int:
+        """How many voters have the store that their node is registered with."""
+        stored = self.cluster.metastore.stored()
+        persistent = self.cluster.zones[uid].persistent
+        count = 0
+        for voter in voters:
+            record = stored[NodeKey(voter.node)].value if NodeKey(voter.node) in stored else None
+            count += not isinstance(record, NodeRecord) or (
+                record.zone_store(persistent) == voter.store
+            )
+        return count
 
     # --- an agent's turn -------------------------------------------------------------------------
 
     def flushed(self, agent: AgentProcess, uid: str, turn: Turn) -> None:
         """I-3: what was deleted is named nowhere in the metastore's row."""
         for copy, _, _ in turn.durable:
-            key = (agent.label, copy.partition)
+            key = (agent.label, uid, copy.partition)
             was = self._present.get(key, False)
             self._present[key] = copy.present
             if not was or copy.present:
                 continue
-            row = self.cluster.committed_row(copy.partition)
+            self.cluster.coverage.deleted(uid, copy.partition, agent.name)
+            row = self.cluster.committed_row(uid, copy.partition)
             store = agent.core.zones[uid].me.store
             if row is not None and _names(row, agent.name, store, copy.version):
                 raise InvariantError(f"I-3: {agent.label} deleted a copy that {row} names")
@@ -78,9 +101,18 @@ class Checks:
             for role in zone.roles.values():
                 if role.stage >= Stage.ADOPTING and id(role) not in self._activated:
                     self._activated[id(role)] = role
-                    self._check_activation(agent, role)
+                    self._check_activation(agent, uid, role)
                 if role.stage is Stage.SERVING:
-                    self._check_alone(agent, role)
+                    self._check_alone(agent, uid, role)
+
+    def heard_master(self, agent: AgentProcess, message: Message, obeyed: bool) -> None:
+        """I-4: who has obeyed a master obeys none before it, also after a restart."""
+        term = getattr(message, "master_term", 0)
+        highest = self._obeyed.get(agent.disk.store, 0)
+        if obeyed and term < highest:
+            raise InvariantError(f"I-4: {agent.label} obeys master {term} after {highest}")
+        if obeyed:
+            self._obeyed[agent.disk.store] = max(term, highest)
 
     def sent(self, agent: AgentProcess, message: Message) -> None:
         """What an agent claims must be so for ever: a promise."""
@@ -88,10 +120,10 @@ class Checks:
             key = (message.zone, message.store, message.partition)
             self._promises[key] = max(message.term, self._promises.get(key, 0))
 
-    def _check_activation(self, agent: AgentProcess, role: Primary) -> None:
+    def _check_activation(self, agent: AgentProcess, uid: str, role: Primary) -> None:
         """I-5: every counter that was ever answered is here, in the term it was answered in."""
         copy = role.copy
-        for counter, term in self.acknowledged.get(copy.partition, {}).items():
+        for counter, term in self.acknowledged.get((uid, copy.partition), {}).items():
             at = copy.lineage.term_at(counter)
             if counter > copy.lwm or (at is not None and at != term):
                 raise InvariantError(
@@ -99,30 +131,30 @@ class Checks:
                     f"at {copy.lwm} {copy.lineage}: lost ({term}, {counter}), answered"
                 )
 
-    def _check_alone(self, agent: AgentProcess, role: Primary) -> None:
+    def _check_alone(self, agent: AgentProcess, uid: str, role: Primary) -> None:
         """I-4: one process serves a term."""
-        key = (role.copy.partition, role.term)
+        where = (uid, role.copy.partition)
+        key = (where, role.term)
         first = self._serving.setdefault(key, role)
         if first is not role:
             raise InvariantError(f"I-4: {agent.label} serves {key}, which another served")
-        term, _ = self._served.get(role.copy.partition, (0, ""))
+        term, _ = self._served.get(where, (0, ""))
         if role.term > term:
-            self._served[role.copy.partition] = (role.term, agent.label)
-            agent.world.trace(agent.label, f"serves partition {key[0]} in term {role.term}")
+            self._served[where] = (role.term, agent.label)
+            agent.world.trace(agent.label, f"serves partition {where[1]} in term {role.term}")
             for other in self.cluster.living():
-                for zone in other.core.zones.values():
-                    older = zone.primaries[role.copy.partition]
-                    if older is None or older.term >= role.term:
-                        continue
-                    if older.serves(other.now().boot_ms):
-                        raise InvariantError(
-                            f"I-4: {agent.label} begins to serve {key}, {other.label} still serves "
-                            f"term {older.term}"
-                        )
+                older = self.cluster.role_of(other, *where)
+                if older is None or older.term >= role.term:
+                    continue
+                if older.serves(other.now().boot_ms):
+                    raise InvariantError(
+                        f"I-4: {agent.label} begins to serve {key}, {other.label} still serves "
+                        f"term {older.term}"
+                    )
 
-    def executed(self, agent: AgentProcess, role: Primary) -> None:
+    def executed(self, agent: AgentProcess, uid: str, role: Primary) -> None:
         """I-4: nobody takes commands in an older term than one that was ever served."""
-        term, label = self._served.get(role.copy.partition, (0, ""))
+        term, label = self._served.get((uid, role.copy.partition), (0, ""))
         if role.term < term:
             raise InvariantError(
                 f"I-4: {agent.label} takes a command of partition {role.copy.partition} in term "
@@ -134,7 +166,7 @@ class Checks:
         if op.wrote is None:
             return
         partition, term, counter = op.wrote
-        known = self.acknowledged.setdefault(partition, {})
+        known = self.acknowledged.setdefault((op.zone, partition), {})
         if known.setdefault(counter, term) != term:
             raise InvariantError(
                 f"I-4: counter {counter} of partition {partition} was answered in terms "
@@ -145,16 +177,18 @@ class Checks:
 
     def check_history(self, history: list[Op]) -> None:
         """Per key, the clients' history is linearizable; I-5 through the last reads."""
-        partitions = self.cluster.swarm.partitions
-        keys = sorted({op.key for op in history})
-        for key in keys:
+        for uid, key in sorted({(op.zone, op.key) for op in history}):
+            partitions = self.cluster.zones[uid].partitions
             calls = [
                 Call(op.start_us, op.end_us, op.kind, op.value, op.result, str(op))
                 for op in history
-                if op.key == key
-                or (
-                    op.kind == "flush"
-                    and key_partition(op.key, partitions) == key_partition(key, partitions)
+                if op.zone == uid
+                and (
+                    op.key == key
+                    or (
+                        op.kind == "flush"
+                        and key_partition(op.key, partitions) == key_partition(key, partitions)
+                    )
                 )
             ]
             unexplained = check_key(calls)
@@ -170,20 +204,23 @@ class Checks:
         """What is not yet as it must be when all is quiet (I-6, I-7, everything serves)."""
         cluster = self.cluster
         found: list[str] = []
-        for partition in range(cluster.swarm.partitions):
-            row = cluster.committed_row(partition)
-            if row is None:
-                return [f"partition {partition} has no row"]
-            found += self._partition_problems(partition, row)
+        for uid, record in cluster.zones.items():
+            usable = self._usable(uid)
+            for partition in range(record.partitions):
+                row = cluster.committed_row(uid, partition)
+                if row is None:
+                    return [f"partition {partition} of {uid} has no row"]
+                found += self._partition_problems(uid, partition, row, usable)
         return found
 
-    def _partition_problems(self, partition: int, row: PartitionRow) -> list[str]:
-        cluster, uid = self.cluster, self.cluster.zone.uid
+    def _partition_problems(
+        self, uid: str, partition: int, row: PartitionRow, usable: int
+    ) -> list[str]:
+        cluster = self.cluster
         if row.active is not None:
             return [f"partition {partition}: {row.active.migration_id} is active"]
         found: list[str] = []
-        usable = self._usable()
-        wanted = cluster.swarm.replicas
+        wanted = cluster.zones[uid].replicas
         if usable >= wanted and not len(row.owners) == len(row.voters) == wanted:
             found.append(f"partition {partition}: {usable} agents are there, but the row is {row}")
         states: list[object] = []
@@ -220,20 +257,9 @@ class Checks:
             found.append(f"I-6: partition {partition}: copies differ: {states}")
         return found
 
-    def _usable(self) -> int:
-        """How many living agents may hold copies: one whose store is new must not, where its old
-        store still has a vote."""
-        voters: dict[str, set[str]] = {}
-        for partition in range(self.cluster.swarm.partitions):
-            row = self.cluster.committed_row(partition)
-            for voter in row.voters if row is not None else ():
-                voters.setdefault(voter.node, set()).add(voter.store)
-        count = 0
-        for agent in self.cluster.living():
-            zone = agent.core.zones.get(self.cluster.zone.uid)
-            stores = voters.get(agent.name, set())
-            count += zone is not None and stores <= {zone.me.store}
-        return count
+    def _usable(self, uid: str) -> int:
+        """How many living agents may hold copies."""
+        return sum(agent.core.zones.get(uid) is not None for agent in self.cluster.living())
 
 
 def _names(row: PartitionRow, node: str, store: str, deleted_by: int) -> bool:

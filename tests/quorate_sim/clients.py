@@ -129,20 +129,23 @@ class Clients:
             kind, key = "expiring", b"e%d" % number
         if r.random() < swarm.flushes:
             kind = "flush"
-        self.send(client, kind, key)
+        uids = list(self.cluster.zones)
+        self.send(client, uids[0] if len(uids) == 1 else r.choice(uids), kind, key)
 
-    def send(self, client: int, kind: str, key: bytes, asked_for: int = PATIENCE_MS) -> Op:
+    def send(
+        self, client: int, zone: str, kind: str, key: bytes, asked_for: int = PATIENCE_MS
+    ) -> Op:
         """One new command."""
         self._number += 1
         value = b"v%d" % self._number + b"." * self.cluster.swarm.value_bytes
-        op = Op(self._number, client, self.cluster.zone.uid, kind, key, value)
+        op = Op(self._number, client, zone, kind, key, value)
         self._try(op, self.world.time_us + asked_for * MS)
         return op
 
     def send_to(self, agent: AgentProcess, kind: str, key: bytes, value: bytes = b"") -> Op:
         """One new command to this agent, now and only once; its outcome may be `elsewhere`."""
         self._number += 1
-        op = Op(self._number, ONCE, self.cluster.zone.uid, kind, key, value)
+        op = Op(self._number, ONCE, "zone", kind, key, value)
         op.start_us = self.world.time_us
         op.outcome = "open"
         self._open[op.number] = (op, agent)
@@ -156,7 +159,7 @@ class Clients:
             self._pause(op)
             return
         op.start_us = self.world.time_us
-        agent = self.cluster.choose_agent(op.key)
+        agent = self.cluster.choose_agent(op)
         if agent is None:
             self._again(op, until_us)
             return

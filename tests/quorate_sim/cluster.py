@@ -10,12 +10,14 @@ from quorate.facts.errors import InvariantError
 from quorate.facts.keyspace import key_partition
 from quorate.facts.partition_row import PartitionRow, majority
 from quorate.facts.topology import Voter
-from quorate.facts.zone import StorageKind, ZoneRecord
+from quorate.facts.zone import SyncWrites, ZoneRecord
 from quorate.protocol.messages import Message
-from quorate.protocol.metastore import SHARD_PARTITIONS, ShardKey
+from quorate.protocol.metastore import ShardKey
+from quorate.protocol.primary import Primary
 from quorate_sim.agent_process import AgentProcess, Clock
 from quorate_sim.checks import Checks
-from quorate_sim.clients import Clients
+from quorate_sim.clients import Clients, Op
+from quorate_sim.coverage import Coverage
 from quorate_sim.disk import Disk
 from quorate_sim.master_process import MasterProcess
 from quorate_sim.metastore import SimMetastore
@@ -34,18 +36,13 @@ class Cluster:
     def __init__(self, seed: int, trace: bool = False, swarm: Swarm | None = None) -> None:
         self.world = World(seed, trace)
         self.swarm = swarm if swarm is not None else draw(seed)
+        self.coverage = Coverage(self)
         self.checks = Checks(self)
         self.network = Network(self.world, self.swarm)
         self.metastore = SimMetastore(self.world, self.checks, self.swarm.metastore_trouble)
         self.clients = Clients(self)
         self.lost_answers = 0.02
-        self.zone = ZoneRecord(
-            "zone",
-            "zone",
-            self.swarm.partitions,
-            self.swarm.replicas,
-            StorageKind.IN_MEMORY if self.swarm.in_memory else StorageKind.PERSISTENT,
-        )
+        self.zones = {record.uid: record for record in self.swarm.zones}
         self.disks: dict[str, Disk] = {}
         self.clocks: dict[str, Clock] = {}
         self.agents: dict[str, AgentProcess] = {}
@@ -60,7 +57,7 @@ class Cluster:
 
     def declared_zones(self) -> list[ZoneRecord]:
         """What a user declared."""
-        return [self.zone]
+        return list(self.zones.values())
 
     def addresses(self) -> list[str]:
         """Where agents may be found."""
@@ -94,6 +91,11 @@ class Cluster:
         wall = 1_700_000_000_000 + r.randrange(-5000, 5000)
         return Clock(rate, boot, wall)
 
+    def newest_master(self) -> MasterProcess | None:
+        """The living master of the highest term."""
+        living = [master for master in self.masters if master.alive]
+        return living[-1] if living else None
+
     def start_agent(self, name: str) -> None:
         """Start the process of this machine."""
         agent = self.agents[name] = AgentProcess(self, name, self.disks[name], self.clocks[name])
@@ -125,26 +127,31 @@ class Cluster:
 
     # --- questions -------------------------------------------------------------------------------
 
-    def committed_row(self, partition: int) -> PartitionRow | None:
+    def committed_row(self, uid: str, partition: int) -> PartitionRow | None:
         """What the metastore holds of one partition."""
-        stored = self.metastore.objects.get(ShardKey("zone", partition // SHARD_PARTITIONS))
-        if stored is None or not isinstance(stored[0], tuple):
+        shard = partition // self.swarm.shard_partitions
+        rows = self.metastore.value(ShardKey(uid, shard))
+        if not isinstance(rows, tuple):
             return None
-        return next((row for row in stored[0] if row.partition == partition), None)
+        return next((row for row in rows if row.partition == partition), None)
+
+    def partition_of(self, op: Op) -> int:
+        """Where the command's key lives."""
+        return key_partition(op.key, self.zones[op.zone].partitions)
 
     def may_lose_store(self, name: str) -> bool:
-        """Whether every voter set keeps a majority of its stores without this agent's."""
+        """Whether every voter set keeps so many stores without this agent's that each majority of
+        it has one of them."""
         intact = set()
         for other in self.disks:
+            if other == name:
+                continue
             agent = self.agents[other]
             store = self.disks[other].store
-            if self.swarm.in_memory:
-                store = f"{store}.{agent.incarnation}"
-                if not agent.alive:
-                    continue
-            if other != name:
-                intact.add(Voter(other, store))
-        values = [value for value, _ in self.metastore.objects.values()]
+            intact.add(Voter(other, store))
+            if agent.alive:
+                intact.add(Voter(other, f"{store}.{agent.incarnation}"))
+        values = [stored.value for stored in self.metastore.stored().values()]
         for rows in [*values, *self.metastore.in_flight]:
             if not isinstance(rows, tuple):
                 continue
@@ -152,22 +159,42 @@ class Cluster:
                 groups = [row.voters, row.active.voters if row.active is not None else ()]
                 for voters in groups:
                     left = sum(voter in intact for voter in voters)
-                    if voters and left < majority(len(voters)):
+                    if voters and left <= len(voters) - majority(len(voters)):
                         return False
         return True
 
-    def choose_agent(self, key: bytes) -> AgentProcess | None:
+    def may_lose_tail(self, name: str) -> bool:
+        """Whether every other voter holds all that this machine would forget with its power."""
+        agent = self.agents[name]
+        for uid, zone in agent.core.zones.items():
+            if self.zones[uid].sync_writes is SyncWrites.ALWAYS:
+                continue
+            for partition, copy in zone.copies.items():
+                row = self.committed_row(uid, partition)
+                if not copy.present or row is None:
+                    continue
+                if row.active is not None or self.metastore.in_flight or len(row.voters) == 1:
+                    return False
+                for node in row.voter_nodes:
+                    other = self.agent_at(node)
+                    held = other.core.zones.get(uid) if other is not None else None
+                    theirs = held.copies.get(partition) if held is not None else None
+                    if theirs is None or theirs.last_term != row.term or theirs.lwm < copy.hwm:
+                        return False
+        return True
+
+    def role_of(self, agent: AgentProcess, uid: str, partition: int) -> Primary | None:
+        """The agent's role as primary of a partition."""
+        zone = agent.core.zones.get(uid)
+        return zone.primaries[partition] if zone is not None else None
+
+    def choose_agent(self, op: Op) -> AgentProcess | None:
         """Where a client sends its command: mostly to one that thinks it is the primary."""
         living = self.living()
         if not living:
             return None
-        partition = key_partition(key, self.swarm.partitions)
-        believers = [
-            agent
-            for agent in living
-            if (zone := agent.core.zones.get("zone")) is not None
-            and zone.primaries[partition] is not None
-        ]
+        partition = self.partition_of(op)
+        believers = [a for a in living if self.role_of(a, op.zone, partition) is not None]
         return self.world.random.choice(believers or living)
 
     def tell(self, who: str, to: str, message: Message) -> None:
@@ -186,8 +213,10 @@ class Cluster:
         """How long an agent gathers work before it ends the turn."""
         return self.world.random.choice((0, 0, 100, 1000))
 
-    def sync_us(self) -> int:
+    def sync_us(self, agent: AgentProcess) -> int:
         """How long one sync takes."""
+        if agent.disk.slow:
+            return self.world.random.randrange(100, 1500) * MS
         return self.world.random.randrange(*self.swarm.sync_us)
 
     # --- the run ---------------------------------------------------------------------------------
@@ -205,7 +234,8 @@ class Cluster:
         if not self.world.run_until(self.world.time_us + REST_MS * MS, lambda: not self.rest()):
             raise InvariantError("not at rest: " + "; ".join(self.rest()))
         reads = [
-            self.clients.send(-1, "get", b"%s%d" % (b"n" if n % 4 == 3 else b"s", n), 30_000)
+            self.clients.send(-1, uid, "get", b"%s%d" % (b"n" if n % 4 == 3 else b"s", n), 30_000)
+            for uid in self.zones
             for n in range(self.swarm.keys)
         ]
         if not self.world.run_until(
@@ -214,20 +244,20 @@ class Cluster:
             raise InvariantError(f"a last read has no answer: {reads}")
         self.checks.check_history(self.clients.history)
         if self.world.seed % 4 == 0:
-            self.delete_zone()
+            self.delete_zone("zone")
 
-    def delete_zone(self) -> None:
-        """The user deletes the zone: nothing of it may stay anywhere (I-7)."""
-        self.zone = msgspec.structs.replace(self.zone, deleting=True)
+    def delete_zone(self, uid: str) -> None:
+        """The user deletes a zone: nothing of it may stay anywhere (I-7)."""
+        record = self.zones[uid] = msgspec.structs.replace(self.zones[uid], deleting=True)
         master = self.masters[-1]
-        master.run(lambda: master.declare(self.zone))
+        master.run(lambda: master.declare(record))
         if not self.world.run_until(
-            self.world.time_us + REST_MS * MS, lambda: not self._left_of_zone()
+            self.world.time_us + REST_MS * MS, lambda: not self._left_of_zone(uid)
         ):
-            raise InvariantError(f"I-7: left of a deleted zone: {self._left_of_zone()}")
+            raise InvariantError(f"I-7: left of a deleted zone: {self._left_of_zone(uid)}")
 
-    def _left_of_zone(self) -> list[str]:
-        left = [f"{key}" for key in self.metastore.objects if getattr(key, "uid", "") == "zone"]
-        left += [f"files of {name}" for name, disk in self.disks.items() if disk.images]
-        left += [f"copies of {agent.label}" for agent in self.living() if agent.core.zones]
+    def _left_of_zone(self, uid: str) -> list[str]:
+        left = [f"{key}" for key in self.metastore.stored() if getattr(key, "uid", "") == uid]
+        left += [f"files of {name}" for name, disk in self.disks.items() if uid in disk.images]
+        left += [f"copies of {agent.label}" for agent in self.living() if uid in agent.core.zones]
         return left

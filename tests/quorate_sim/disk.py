@@ -258,6 +258,7 @@ class Disk:
         self.store = store
         self.incarnation = 0
         self.master_term = 0
+        self.slow = False
         self.images: dict[str, Image] = {}
 
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
+from quorate.protocol import zone_deletion, zone_master
+from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate_sim.agent_process import AgentProcess
 from quorate_sim.cluster import Cluster
+from quorate_sim.coverage import ROLES, Reached
+from quorate_sim.master_process import MasterProcess
+from quorate_sim.network import Link
+from quorate_sim.swarm import draw
 from quorate_sim.world import MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 STEP_MS = 50
+
+AIMED = ("crash", "freeze", "cut", "one-way cut", "break", "wipe", "slow disk", "disk full")
 
 
 class Faults:
@@ -22,11 +32,12 @@ class Faults:
         self.world = cluster.world
         self.over = False
         self._joins = cluster.swarm.joins
-        self._cuts: list[tuple[str, str]] = []
 
     def start(self) -> None:
         """Faults begin after a while of quiet."""
         self.world.after(800 * MS, self._step)
+        if self.cluster.swarm.ambushes:
+            self.cluster.coverage.on_moment = self._moment
 
     def _often(self, rate: float) -> bool:
         return self.world.chance(rate * STEP_MS / 1000)
@@ -37,17 +48,25 @@ class Faults:
         self.world.after(STEP_MS * MS, self._step)
         swarm, r = self.cluster.swarm, self.world.random
         if self._often(swarm.crashes):
-            self._crash(wipe=False)
+            self._crash(self._pick(), wipe=False)
         if self._often(swarm.wipes):
-            self._crash(wipe=True)
+            self._crash(self._pick(), wipe=True)
         if self._often(swarm.freezes):
-            self._freeze()
+            self._freeze(self._pick())
         if self._often(swarm.cuts):
             self._cut()
         if self._often(swarm.breaks) and self.cluster.network.links:
-            self.cluster.network.lose(r.choice(self.cluster.network.links))
+            self._break(r.choice(self.cluster.network.links))
         if self._often(swarm.disk_full):
-            self._fill_disk()
+            self._fill_disk(self._pick())
+        if self._often(swarm.slow_disks):
+            self._slow_disk(self._pick())
+        if self._often(swarm.blackouts):
+            self._blackout()
+        if self._often(swarm.clock_jumps):
+            self._jump_clock()
+        if self._often(swarm.master_freezes):
+            self._freeze_master()
         if self._often(swarm.master_crashes):
             self._replace_master(second=False)
         if self._often(swarm.second_masters):
@@ -67,28 +86,85 @@ class Faults:
     def _later(self, low_ms: int, high_ms: int, action: Callable[[], None]) -> None:
         self.world.after(self.world.random.randrange(low_ms, high_ms) * MS, action)
 
-    def _crash(self, wipe: bool) -> None:
-        agent = self._pick()
+    def _crash(self, agent: AgentProcess | None, wipe: bool) -> None:
         if agent is None:
             return
-        if (wipe or self.cluster.swarm.in_memory) and not self.cluster.may_lose_store(agent.name):
-            return
+        cluster = self.cluster
         r = self.world.random
-        self.cluster.stop_agent(agent.name, machine_too=r.random() < 0.5, refused=r.random() < 0.5)
+        machine = r.random() < 0.5
+        if (wipe or cluster.swarm.in_memory) and not cluster.may_lose_store(agent.name):
+            return
+        if machine and cluster.swarm.interval and not cluster.may_lose_tail(agent.name):
+            machine = False
+            if wipe:
+                return
+        cluster.coverage.struck(
+            "wipe" if wipe else "power loss" if machine else "crash", [agent.name]
+        )
+        cluster.stop_agent(agent.name, machine_too=machine, refused=r.random() < 0.5)
         if wipe:
-            self.cluster.wipe(agent.name)
+            cluster.wipe(agent.name)
         self._later(5, r.choice((20, 500, 5000)), lambda: self._restart(agent.name))
+
+    def _blackout(self) -> None:
+        """Every machine, or most of them, loses power at once."""
+        cluster, r = self.cluster, self.world.random
+        if cluster.swarm.in_memory or cluster.swarm.interval:
+            return
+        living = cluster.living()
+        struck = living if r.random() < 0.5 else r.sample(living, len(living) * 2 // 3)
+        cluster.coverage.struck("blackout", [agent.name for agent in struck])
+        for agent in struck:
+            cluster.stop_agent(agent.name, machine_too=True, refused=False)
+            self._later(50, 3000, partial(self._restart, agent.name))
 
     def _restart(self, name: str) -> None:
         if not self.cluster.agents[name].alive:
             self.cluster.start_agent(name)
 
-    def _freeze(self) -> None:
-        agent = self._pick()
+    def _freeze(self, agent: AgentProcess | None) -> None:
         if agent is not None and not agent.frozen:
+            self.cluster.coverage.struck("freeze", [agent.name])
             self.world.trace(agent.label, "freezes")
             agent.freeze()
             self._later(100, self.world.random.choice((400, 1500, 5000)), lambda: self._thaw(agent))
+
+    def _freeze_master(self) -> None:
+        master = self.cluster.newest_master()
+        if master is None or master.frozen:
+            return
+        self.cluster.coverage.struck("freeze", [master.name])
+        self.world.trace(master.name, "freezes")
+        master.freeze()
+
+        def thaw() -> None:
+            self.world.trace(master.name, "goes on")
+            master.thaw()
+
+        self._later(200, self.world.random.choice((1500, 6000)), thaw)
+
+    def _jump_clock(self) -> None:
+        """Somebody sets a wall clock, by up to ten minutes either way."""
+        name = self.world.random.choice(list(self.cluster.clocks))
+        self.cluster.coverage.struck("clock jump", [name])
+        self.cluster.clocks[name].jump(self.world.random.randrange(-600_000, 600_000))
+
+    def _slow_disk(self, agent: AgentProcess | None) -> None:
+        if agent is None or agent.disk.slow:
+            return
+        self.cluster.coverage.struck("slow disk", [agent.name])
+        self.world.trace(agent.label, "its disk is slow")
+        disk = agent.disk
+        disk.slow = True
+
+        def recover() -> None:
+            disk.slow = False
+
+        self._later(300, 4000, recover)
+
+    def _break(self, link: Link) -> None:
+        self.cluster.coverage.struck("break", [link.source.name, link.target.name])
+        self.cluster.network.lose(link)
 
     def _thaw(self, agent: AgentProcess) -> None:
         if agent.alive and agent.frozen:
@@ -122,25 +198,40 @@ class Faults:
                 if other not in side
                 for pair in ((one, other), (other, one))
             ]
+        self._cut_pairs(pairs)
+
+    def _cut_pairs(self, pairs: list[tuple[str, str]]) -> None:
+        if not pairs:
+            return
+        one_way = all((target, source) not in pairs for source, target in pairs)
+        # Who is cut off from most others is struck, not those it is cut off from.
+        ends = [name for pair in pairs for name in pair]
+        most = max(map(ends.count, ends))
+        struck = sorted({name for name in ends if ends.count(name) == most})
+        self.cluster.coverage.struck("one-way cut" if one_way else "cut", struck)
         self.world.trace("network", f"cut {pairs}")
         for pair in pairs:
             self.cluster.network.cut(*pair)
-        self._later(200, r.choice((800, 3000, 8000)), lambda: self._heal(pairs))
+        long = self.world.random.choice((800, 3000, 8000))
+        self._later(200, long, lambda: self._heal(pairs))
 
     def _heal(self, pairs: list[tuple[str, str]]) -> None:
         self.world.trace("network", f"healed {pairs}")
         for pair in pairs:
             self.cluster.network.heal(*pair)
 
-    def _fill_disk(self) -> None:
-        agent = self._pick()
+    def _fill_disk(self, agent: AgentProcess | None) -> None:
         if agent is not None:
+            self.cluster.coverage.struck("disk full", [agent.name])
             for uid in sorted(agent.store.storages):
                 self.world.trace(agent.label, "its disk is full for one batch")
                 agent.store.storages[uid].refuse = True
 
     def _replace_master(self, second: bool) -> None:
         living = [master for master in self.cluster.masters if master.alive]
+        self.cluster.coverage.struck(
+            "second master" if second else "crash", [master.name for master in living]
+        )
         for master in living:
             if second:
                 self._later(500, 6000, master.die)
@@ -159,6 +250,7 @@ class Faults:
             return
         if self.cluster.swarm.in_memory and not self.cluster.may_lose_store(agent.name):
             return
+        self.cluster.coverage.struck("leave", [agent.name])
         self.world.trace(agent.label, "asks to leave")
         agent.run(lambda: agent.core.leave(agent.now()))
 
@@ -177,6 +269,7 @@ class Faults:
         if not living:
             return
         process, name = living[-1], self.world.random.choice(list(self.cluster.disks))
+        self.cluster.coverage.struck("drain", [name])
 
         def drain(draining: bool) -> None:
             if process.master is not None:
@@ -194,6 +287,8 @@ class Faults:
         cluster.network.calm()
         cluster.metastore.trouble = 0.0
         cluster.lost_answers = 0.0
+        for disk in cluster.disks.values():
+            disk.slow = False
         for agent in cluster.living():
             for uid in sorted(agent.store.storages):
                 agent.store.storages[uid].refuse = False
@@ -212,12 +307,110 @@ class Faults:
         if self.cluster.metastore.in_flight:
             self.world.after(100 * MS, self._last_master)
         else:
-            self.cluster.add_master()
+            self._undrain(self.cluster.add_master())
+
+    def _undrain(self, master: MasterProcess) -> None:
+        """Nobody is to be drained any more; what an earlier master was told outlives it."""
+        if master.master is None:
+            self.world.after(20 * MS, lambda: self._undrain(master))
+            return
+        core = master.master
+
+        def undrain() -> None:
+            for name in self.cluster.disks:
+                core.drain(name, False, master.now())
+
+        master.run(undrain)
+
+    # --- aimed faults ----------------------------------------------------------------------------
+
+    def _moment(self, reached: Reached) -> None:
+        """A migration has come to a moment: that is when to strike somebody who takes part."""
+        if self.over or not self.world.chance(self.cluster.swarm.ambushes):
+            return
+        r = self.world.random
+        role, fault = r.choice(ROLES), r.choice(AIMED)
+        delay = r.choice((0, 0, 1000, 5000, 30_000))
+        self.world.after(delay, lambda: self._strike(reached, role, fault))
+
+    def _strike(self, reached: Reached, role: str, fault: str) -> None:
+        if self.over:
+            return
+        self.world.trace("faults", f"{fault} of the {role} at: {reached.moment}")
+        if role == "master":
+            self._strike_master(fault)
+            return
+        names = reached.running.nodes(role)
+        agent = self.cluster.agent_at(self.world.random.choice(names)) if names else None
+        if agent is None:
+            return
+        match fault:
+            case "crash" | "wipe":
+                self._crash(agent, fault == "wipe")
+            case "freeze":
+                self._freeze(agent)
+            case "slow disk":
+                self._slow_disk(agent)
+            case "disk full":
+                self._fill_disk(agent)
+            case _:
+                self._isolate(agent.name, fault)
+
+    def _strike_master(self, fault: str) -> None:
+        master = self.cluster.newest_master()
+        if master is None:
+            return
+        match fault:
+            case "crash":
+                self._replace_master(second=False)
+            case "wipe":
+                self._replace_master(second=True)
+            case "freeze":
+                self._freeze_master()
+            case "cut" | "one-way cut" | "break":
+                self._isolate(master.name, fault)
+            case _:
+                pass  # it has no disk
+
+    def _isolate(self, name: str, fault: str) -> None:
+        links = [k for k in self.cluster.network.links if name in (k.source.name, k.target.name)]
+        if fault == "break":
+            for link in links:
+                self._break(link)
+            return
+        others = [agent.name for agent in self.cluster.living()]
+        others += [master.name for master in self.cluster.masters if master.alive]
+        out = [(name, other) for other in others if other != name]
+        back = [(other, name) for other in others if other != name]
+        if not out:
+            return
+        if fault == "cut":
+            self._cut_pairs(out + back)
+        else:
+            self._cut_pairs(self.world.random.choice((out, back)))
+
+
+@contextmanager
+def _shards_of(partitions: int) -> Iterator[None]:
+    """Rows per stored object: smaller than the product's, so that few partitions make many."""
+    modules = (zone_master, zone_deletion)
+    for module in modules:
+        setattr(module, "SHARD_PARTITIONS", partitions)  # noqa: B010
+    try:
+        yield
+    finally:
+        for module in modules:
+            setattr(module, "SHARD_PARTITIONS", SHARD_PARTITIONS)  # noqa: B010
 
 
 def run_seed(seed: int, trace: bool = False) -> Cluster:
     """Run one seed to its end; an InvariantError tells what did not hold."""
-    cluster = Cluster(seed, trace)
+    swarm = draw(seed)
+    with _shards_of(swarm.shard_partitions):
+        return _run(Cluster(seed, trace, swarm))
+
+
+def _run(cluster: Cluster) -> Cluster:
     faults = Faults(cluster)
     cluster.clients.start()
     faults.start()
@@ -227,7 +420,7 @@ def run_seed(seed: int, trace: bool = False) -> Cluster:
         cluster.world.run_until(cluster.world.time_us + 300 * MS)
         cluster.finish()
     except Exception as error:
-        error.add_note(f"seed {seed} at {cluster.world.time_ms} ms: {cluster.swarm}")
+        error.add_note(f"seed {cluster.world.seed} at {cluster.world.time_ms} ms: {cluster.swarm}")
         error.__dict__["cluster"] = cluster
         raise
     return cluster

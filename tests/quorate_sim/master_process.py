@@ -9,7 +9,7 @@ from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master import Master
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message
-from quorate.protocol.metastore import Key, Value
+from quorate.protocol.metastore import Key, Revision, Stored, Value
 from quorate_sim.agent_process import Clock
 from quorate_sim.metastore import Outcome
 from quorate_sim.network import Link
@@ -36,9 +36,11 @@ class MasterProcess:
         self.alive = True
         self.term = cluster.metastore.acquire_master_term()
         self.master: Master | None = None
-        self.revisions: dict[Key, int] = {}
+        self.frozen = False
+        self.revisions: dict[Key, Revision] = {}
         self.links: dict[str, Link] = {}
         self._greeted: set[str] = set()
+        self._backlog: list[Callable[[], None]] = []
         cluster.metastore.load(self._loaded)
 
     def now(self) -> Now:
@@ -49,12 +51,15 @@ class MasterProcess:
         """How it greets."""
         return Hello(FORMAT_VERSION, "master", "sim", self.name, master_term=self.term)
 
-    def _loaded(self, objects: dict[Key, tuple[Value, int]]) -> None:
+    def _loaded(self, objects: dict[Key, Stored]) -> None:
         if not self.alive:
             return
+        if self.frozen:
+            self._backlog.append(lambda: self._loaded(objects))
+            return
         self.master = Master(self.term, self.cluster.swarm.settings, self.now())
-        self.revisions = {key: revision for key, (_, revision) in objects.items()}
-        self.master.load({key: value for key, (value, _) in objects.items()}, self.now())
+        self.revisions = {key: stored.revision for key, stored in objects.items()}
+        self.master.load({key: stored.value for key, stored in objects.items()}, self.now())
         for record in self.cluster.declared_zones():
             self.master.set_zone(record, self.now())
         self.world.trace(self.name, f"is master in term {self.term}")
@@ -66,16 +71,35 @@ class MasterProcess:
         self.master.set_zone(record, self.now())
 
     def run(self, action: Callable[[], None]) -> None:
-        """Do something, then carry out what the core decided."""
-        if self.alive and self.master is not None:
-            action()
-            self.pump()
+        """Do something, then carry out what the core decided; later while it is frozen."""
+        if not self.alive or self.master is None:
+            return
+        if self.frozen:
+            self._backlog.append(action)
+            return
+        action()
+        self.pump()
+
+    def freeze(self) -> None:
+        """The process stands still; the world goes on."""
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """It goes on with all that has gathered meanwhile."""
+        self.frozen = False
+        backlog, self._backlog = self._backlog, []
+        for action in backlog:
+            if self.master is None:
+                action()  # it had not yet loaded what is stored
+            else:
+                self.run(action)
 
     def _tick(self) -> None:
         if not self.alive:
             return
         self.world.after(TICK_US, self._tick)
-        self.run(self._tick_now)
+        if not self.frozen:
+            self.run(self._tick_now)
 
     def _tick_now(self) -> None:
         assert self.master is not None
@@ -139,8 +163,11 @@ class MasterProcess:
         if self.world.tracing:
             self.world.trace(self.name, f"writes {key}: {value_text(value)}")
 
-        def answered(outcome: Outcome, revision: int) -> None:
-            if not self.alive or self.master is None:
+        def answered(outcome: Outcome, revision: Revision) -> None:
+            self.run(lambda: take_answer(outcome, revision))
+
+        def take_answer(outcome: Outcome, revision: Revision) -> None:
+            if self.master is None:
                 return
             if outcome != "written":
                 self.world.trace(self.name, f"write of {key}: {outcome}")
@@ -148,20 +175,22 @@ class MasterProcess:
                 return
             self._note(key, revision if value is not None else None)
             self.master.written(key, value, self.now())
-            self.pump()
 
-        def reloaded(value: Value | None, revision: int | None) -> None:
-            if not self.alive or self.master is None:
+        def reloaded(stored: Stored | None) -> None:
+            self.run(lambda: take_stored(stored))
+
+        def take_stored(stored: Stored | None) -> None:
+            if self.master is None:
                 return
-            self._note(key, revision)
+            value = stored.value if stored is not None else None
+            self._note(key, stored.revision if stored is not None else None)
             if self.world.tracing:
                 self.world.trace(self.name, f"reads {key}: {value_text(value)}")
             self.master.reloaded(key, value, self.now())
-            self.pump()
 
         self.cluster.metastore.write(key, value, self.revisions.get(key), answered)
 
-    def _note(self, key: Key, revision: int | None) -> None:
+    def _note(self, key: Key, revision: Revision | None) -> None:
         if revision is None:
             self.revisions.pop(key, None)
         else:
@@ -170,5 +199,6 @@ class MasterProcess:
     def die(self) -> None:
         """Stop at once."""
         self.alive = False
+        self._backlog.clear()
         for link in list(self.links.values()):
             self.cluster.network.lose(link)

@@ -1,40 +1,62 @@
-"""A metastore in memory that is slow, conflicts, and sometimes does not say what it did."""
+"""The product's metastore in memory, made slow, conflicting and silent about what it did."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from quorate.protocol.metastore import Key, ShardKey, Value
+from quorate.protocol.metastore import Conflict, Key, Revision, ShardKey, Stored, Value
+from quorate_operator.metastore_memory import MemoryMetastore
 from quorate_sim.world import MS, World
 
 if TYPE_CHECKING:
     from quorate_sim.checks import Checks
 
+T = TypeVar("T")
 Outcome = Literal["written", "conflict", "unknown"]
 
 
+def _done(call: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine that never waits answers: a dict needs no event loop."""
+    try:
+        call.send(None)
+    except StopIteration as stop:
+        answer: T = stop.value
+        return answer
+    raise AssertionError(f"{call} waits")
+
+
 class SimMetastore:
-    """Objects under compare-and-set.  Every request takes a while, the answer another."""
+    """Requests and answers take a while; some answers never come, some writes are very late."""
 
     def __init__(self, world: World, checks: Checks, trouble: float) -> None:
         self.world = world
         self.checks = checks
         self.trouble = trouble
-        self.objects: dict[Key, tuple[Value, int]] = {}
         self.in_flight: list[Value] = []
-        self.master_terms = 0
-        self._revision = 0
+        self.store = MemoryMetastore()
+
+    def stored(self) -> dict[Key, Stored]:
+        """Everything, as of now."""
+        return _done(self.store.load())
+
+    def value(self, key: Key) -> Value | None:
+        """One object's value, as of now."""
+        stored = _done(self.store.read(key))
+        return stored.value if stored is not None else None
 
     def _delay(self) -> int:
-        return self.world.random.randrange(1 * MS, 8 * MS)
+        delay = self.world.random.randrange(1 * MS, 8 * MS)
+        if self.world.chance(self.trouble * 0.2):
+            delay += self.world.random.randrange(100, 1500) * MS
+        return delay
 
     def write(
         self,
         key: Key,
         value: Value | None,
-        expected: int | None,
-        answer: Callable[[Outcome, int], None],
+        expected: Revision | None,
+        answer: Callable[[Outcome, Revision], None],
     ) -> None:
         """Write when the object is at `expected`; `answer` may hear that nobody knows."""
         lost = self.world.chance(self.trouble)
@@ -55,40 +77,38 @@ class SimMetastore:
         delay = self._delay()
         self.world.after(delay + (self.world.random.randrange(2000) * MS if late else 0), apply)
         if lost:
-            self.world.after(delay + 50 * MS, lambda: answer("unknown", 0))
+            self.world.after(delay + 50 * MS, lambda: answer("unknown", ""))
 
-    def _apply(self, key: Key, value: Value | None, expected: int | None) -> tuple[Outcome, int]:
-        present = self.objects.get(key)
-        if (present[1] if present else None) != expected:
-            return "conflict", 0
-        self._revision += 1
-        if value is None:
-            self.objects.pop(key, None)
-            return "written", 0
-        if isinstance(key, ShardKey):
-            self.checks.rows_written(present[0] if present else (), value)
-        self.objects[key] = (value, self._revision)
-        return "written", self._revision
+    def _apply(
+        self, key: Key, value: Value | None, expected: Revision | None
+    ) -> tuple[Outcome, Revision]:
+        before = self.value(key)
+        try:
+            revision = _done(self.store.write(key, value, expected))
+        except Conflict:
+            return "conflict", ""
+        if isinstance(key, ShardKey) and value is not None:
+            self.checks.rows_written(key.uid, before if before is not None else (), value)
+        return "written", revision
 
-    def read(self, key: Key, answer: Callable[[Value | None, int | None], None]) -> None:
+    def read(self, key: Key, answer: Callable[[Stored | None], None]) -> None:
         """One object as of some moment before the answer."""
 
         def apply() -> None:
-            value, revision = self.objects.get(key, (None, None))
-            self.world.after(self._delay(), lambda: answer(value, revision))
+            stored = _done(self.store.read(key))
+            self.world.after(self._delay(), lambda: answer(stored))
 
         self.world.after(self._delay(), apply)
 
-    def load(self, answer: Callable[[dict[Key, tuple[Value, int]]], None]) -> None:
+    def load(self, answer: Callable[[dict[Key, Stored]], None]) -> None:
         """Everything as of some moment before the answer."""
 
         def apply() -> None:
-            objects = dict(self.objects)
-            self.world.after(self._delay(), lambda: answer(objects))
+            stored = self.stored()
+            self.world.after(self._delay(), lambda: answer(stored))
 
         self.world.after(self._delay(), apply)
 
     def acquire_master_term(self) -> int:
         """Count one more holder of the mastership."""
-        self.master_terms += 1
-        return self.master_terms
+        return _done(self.store.acquire_master_term())

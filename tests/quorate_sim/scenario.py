@@ -3,12 +3,13 @@
 from collections.abc import Callable
 
 from quorate.facts.partition_row import PartitionRow
+from quorate.facts.zone import StorageKind
 from quorate.protocol.primary import Primary
 from quorate.protocol.settings import ProtocolSettings
 from quorate_sim.agent_process import AgentProcess
 from quorate_sim.clients import Op
 from quorate_sim.cluster import Cluster
-from quorate_sim.swarm import Swarm
+from quorate_sim.swarm import Swarm, zone_record
 from quorate_sim.world import MS
 
 SETTINGS = ProtocolSettings(
@@ -28,38 +29,9 @@ SETTINGS = ProtocolSettings(
 
 def quiet(agents: int = 3, replicas: int = 3, in_memory: bool = False) -> Swarm:
     """One partition, no faults, quick links and disks."""
+    storage = StorageKind.IN_MEMORY if in_memory else StorageKind.PERSISTENT
     return Swarm(
-        agents=agents,
-        spares=0,
-        partitions=1,
-        replicas=replicas,
-        in_memory=in_memory,
-        clients=0,
-        keys=0,
-        value_bytes=0,
-        flushes=0.0,
-        safety_ms=0,
-        delay_us=(100, 400),
-        slow_delay=0.0,
-        harsh=False,
-        duplicates=0.0,
-        tick_ms=20,
-        drift=0.0,
-        sync_us=(50, 500),
-        crashes=0.0,
-        freezes=0.0,
-        cuts=0.0,
-        cut_styles=(),
-        breaks=0.0,
-        wipes=0.0,
-        disk_full=0.0,
-        master_crashes=0.0,
-        second_masters=0.0,
-        joins=0,
-        leaves=0.0,
-        drains=0.0,
-        metastore_trouble=0.0,
-        settings=SETTINGS,
+        agents=agents, zones=(zone_record("zone", 1, replicas, storage),), settings=SETTINGS
     )
 
 
@@ -90,7 +62,7 @@ class Scenario:
     @property
     def row(self) -> PartitionRow:
         """The committed row."""
-        row = self.cluster.committed_row(0)
+        row = self.cluster.committed_row("zone", 0)
         assert row is not None
         return row
 

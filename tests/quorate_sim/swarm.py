@@ -4,50 +4,94 @@ from random import Random
 
 import msgspec
 
+from quorate.facts.zone import StorageKind, SyncWrites, ZoneRecord
 from quorate.protocol.settings import ProtocolSettings
 
+DRIFT_MAX = 0.0243
+"""Either way: two clocks that differ by as much as the protocol allows, 5 %."""
 
-class Swarm(msgspec.Struct, frozen=True):
-    """One seed's draw.  Rates are per simulated second, probabilities per event."""
+
+class Swarm(msgspec.Struct, frozen=True, kw_only=True):
+    """One seed's draw.  Rates are per simulated second, probabilities per event; without a fault's
+    number it does not happen."""
 
     agents: int
-    spares: int
-    partitions: int
-    replicas: int
-    in_memory: bool
-    clients: int
-    keys: int
-    value_bytes: int
-    flushes: float
-    safety_ms: int
-    delay_us: tuple[int, int]
-    slow_delay: float
-    harsh: bool
-    duplicates: float
-    tick_ms: int
-    drift: float
-    sync_us: tuple[int, int]
-    crashes: float
-    freezes: float
-    cuts: float
-    cut_styles: tuple[str, ...]
-    breaks: float
-    wipes: float
-    disk_full: float
-    master_crashes: float
-    second_masters: float
-    joins: int
-    leaves: float
-    drains: float
-    metastore_trouble: float
+    zones: tuple[ZoneRecord, ...]
     settings: ProtocolSettings
+    shard_partitions: int = 64
+    clients: int = 0
+    keys: int = 0
+    value_bytes: int = 0
+    flushes: float = 0.0
+    safety_ms: int = 0
+    delay_us: tuple[int, int] = (100, 400)
+    slow_delay: float = 0.0
+    harsh: bool = False
+    duplicates: float = 0.0
+    tick_ms: int = 20
+    drift: float = 0.0
+    clock_jumps: float = 0.0
+    sync_us: tuple[int, int] = (50, 500)
+    crashes: float = 0.0
+    freezes: float = 0.0
+    cuts: float = 0.0
+    cut_styles: tuple[str, ...] = ()
+    breaks: float = 0.0
+    wipes: float = 0.0
+    disk_full: float = 0.0
+    slow_disks: float = 0.0
+    blackouts: float = 0.0
+    master_crashes: float = 0.0
+    master_freezes: float = 0.0
+    second_masters: float = 0.0
+    joins: int = 0
+    leaves: float = 0.0
+    drains: float = 0.0
+    metastore_trouble: float = 0.0
+    ambushes: float = 0.0
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether a process that dies takes copies with it."""
+        return any(not zone.persistent for zone in self.zones)
+
+    @property
+    def interval(self) -> bool:
+        """Whether a machine that dies takes acknowledged updates with it."""
+        return any(zone.sync_writes is SyncWrites.INTERVAL for zone in self.zones)
+
+
+def zone_record(
+    uid: str,
+    partitions: int,
+    replicas: int,
+    storage: StorageKind = StorageKind.PERSISTENT,
+    sync_writes: SyncWrites = SyncWrites.ALWAYS,
+) -> ZoneRecord:
+    """A zone as a user declares it; its name is its uid."""
+    return ZoneRecord(uid, uid, partitions, replicas, storage, sync_writes)
+
+
+def _zones(r: Random, agents: int) -> tuple[ZoneRecord, ...]:
+    """Mostly one zone; sometimes two that have nothing in common but their agents."""
+    zones: list[ZoneRecord] = []
+    for uid in ("zone", "other") if r.random() < 0.12 else ("zone",):
+        storage, sync = StorageKind.PERSISTENT, SyncWrites.ALWAYS
+        chance = r.random()
+        if chance < 0.25:
+            storage = StorageKind.IN_MEMORY
+        elif chance < 0.37:
+            sync = SyncWrites.INTERVAL
+        partitions = r.choice((1, 2, 4) if not zones else (1, 2))
+        replicas = min(agents, r.choice((1, 2, 3, 3, 3, 3, 5)))
+        zones.append(zone_record(uid, partitions, replicas, storage, sync))
+    return tuple(zones)
 
 
 def draw(seed: int) -> Swarm:
     """What this seed is."""
     r = Random(f"swarm {seed}")
     agents = r.choice((1, 2, 3, 3, 3, 4, 5))
-    replicas = min(agents, r.choice((1, 2, 3, 3, 3, 3, 5)))
 
     def some(probability: float, low: float, high: float) -> float:
         """A rate that many seeds do not have at all: what is always on hides what is rare."""
@@ -71,15 +115,16 @@ def draw(seed: int) -> Swarm:
     )
     # One seed in six is about isolation alone: who is cut off must stop in time, by lease.
     isolation = r.random() < 1 / 6
+    zones = _zones(r, agents)
     if isolation:
-        agents = replicas = 3
+        agents = 3
+        zones = (zone_record("zone", r.choice((1, 2)), 3),)
         settings = msgspec.structs.replace(settings, failure_detection_ms=800)
     swarm = Swarm(
         agents=agents,
-        spares=0,
-        partitions=r.choice((1, 2, 4)),
-        replicas=replicas,
-        in_memory=r.random() < 0.25,
+        zones=zones,
+        settings=settings,
+        shard_partitions=r.choice((1, 2, 64, 64, 64)),
         clients=r.choice((2, 3, 5)),
         keys=r.choice((2, 4, 8, 40)),
         value_bytes=r.choice((0, 0, 1500, 4000)),
@@ -90,7 +135,8 @@ def draw(seed: int) -> Swarm:
         harsh=r.random() < 0.25,
         duplicates=some(0.3, 0.01, 0.1),
         tick_ms=r.choice((40, 100)),
-        drift=r.choice((0.0, 0.01, 0.024)),
+        drift=r.choice((0.0, 0.01, DRIFT_MAX)),
+        clock_jumps=some(0.2, 0.1, 0.5),
         sync_us=r.choice(((50, 500), (500, 10_000), (1000, 120_000))),
         crashes=some(0.7, 0.05, 0.6),
         freezes=some(0.4, 0.05, 0.3),
@@ -99,13 +145,16 @@ def draw(seed: int) -> Swarm:
         breaks=some(0.4, 0.1, 2.0),
         wipes=some(0.3, 0.1, 0.6),
         disk_full=some(0.2, 0.2, 3.0),
+        slow_disks=some(0.2, 0.1, 0.4),
+        blackouts=some(0.15, 0.05, 0.15),
         master_crashes=some(0.4, 0.05, 0.3),
+        master_freezes=some(0.2, 0.05, 0.2),
         second_masters=some(0.3, 0.05, 0.3),
         joins=r.choice((0, 0, 1, 2)),
         leaves=some(0.25, 0.05, 0.2),
         drains=some(0.2, 0.1, 0.4),
         metastore_trouble=some(0.4, 0.02, 0.2),
-        settings=settings,
+        ambushes=some(0.4, 0.03, 0.25),
     )
     if isolation:
         swarm = msgspec.structs.replace(
@@ -115,6 +164,7 @@ def draw(seed: int) -> Swarm:
             clients=5,
             breaks=0.0,
             crashes=0.0,
+            blackouts=0.0,
         )
     # One in eight is a storm: little of everything lives long.
     if not isolation and r.random() < 1 / 8:

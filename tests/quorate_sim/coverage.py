@@ -1,0 +1,244 @@
+"""Which moments of migrations and activations a run reached, and which faults struck at each.
+
+A migration's moments in order; `MOMENTS[n]` is reached when the process that brings it about says
+so.  Nothing here decides anything: it watches, and tells who asked (`on_moment`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow, committed_row
+from quorate.protocol.messages import (
+    ActivationBlocked,
+    CaughtUp,
+    Frozen,
+    Message,
+    Prepared,
+    RowsStored,
+    Sync,
+)
+from quorate.protocol.primary import Stage
+
+if TYPE_CHECKING:
+    from quorate_sim.cluster import Cluster
+
+MOMENTS = (
+    "start",
+    "filling",
+    "caught up",
+    "frozen",
+    "prepared row",
+    "committed",
+    "published",
+    "source deleted",
+)
+ROLES = ("master", "primary", "source", "destination", "bystander")
+
+Hit = tuple[str, str, str, str]
+"""Kind and moment of a migration, the role of who was struck, the fault."""
+
+
+class Counts(msgspec.Struct):
+    """What runs reached, added up."""
+
+    moments: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    hits: Counter[Hit] = msgspec.field(default_factory=Counter)
+    activations: Counter[tuple[str, str, str]] = msgspec.field(default_factory=Counter)
+    faults: Counter[str] = msgspec.field(default_factory=Counter)
+    events: Counter[str] = msgspec.field(default_factory=Counter)
+
+    def add(self, other: Counts) -> None:
+        """Another run's."""
+        for name in self.__struct_fields__:
+            getattr(self, name).update(getattr(other, name))
+
+
+class Running(msgspec.Struct):
+    """A migration under way, or committed and not yet followed by another row."""
+
+    migration: Migration
+    kind: str
+    primary: str
+    voters: tuple[str, ...]
+    version: int
+    moment: int = 0
+
+    def nodes(self, role: str) -> list[str]:
+        """Who has a role in it (not the master)."""
+        destination = self.migration.destination
+        known = {
+            "primary": self.primary,
+            "source": self.migration.source,
+            "destination": destination.node if destination is not None else None,
+        }
+        if role == "bystander":
+            return [node for node in self.voters if node not in known.values()]
+        node = known[role]
+        return [node] if node else []
+
+
+class Reached(NamedTuple):
+    """A migration has come to a moment."""
+
+    running: Running
+    moment: str
+
+
+class Coverage:
+    """Watches one run."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.counts = Counts()
+        self.on_moment: Callable[[Reached], None] | None = None
+        self._running: dict[tuple[str, int], Running] = {}
+
+    # --- moments ---------------------------------------------------------------------------------
+
+    def _reach(self, running: Running, moment: int) -> None:
+        if moment <= running.moment and moment:
+            return
+        running.moment = moment
+        self.counts.moments[running.kind, MOMENTS[moment]] += 1
+        if self.on_moment is not None:
+            self.on_moment(Reached(running, MOMENTS[moment]))
+
+    def rows_written(
+        self, uid: str, before: tuple[PartitionRow, ...], rows: tuple[PartitionRow, ...]
+    ) -> None:
+        """The metastore holds other rows of a shard."""
+        known = {row.partition: row for row in before}
+        for row in rows:
+            old = known.get(row.partition)
+            if old == row:
+                continue
+            where = (uid, row.partition)
+            running = self._running.get(where)
+            if running is not None and old is not None and old.active is not None:
+                if row == committed_row(old):
+                    running.version = row.version
+                    self._reach(running, 5)
+                    continue
+                self.counts.events["migration given up"] += 1
+            self._running.pop(where, None)
+            if row.active is not None:
+                self._running[where] = running = self._started(row, row.active)
+                self._reach(running, 0)
+
+    def _started(self, row: PartitionRow, migration: Migration) -> Running:
+        primary = row.primary.node if row.primary is not None else ""
+        kind = str(migration.kind)
+        if kind == MigrationKind.MOVE:
+            kind += " of primary" if migration.replicas[0] != primary else " of backup"
+        return Running(migration, kind, primary, row.voter_nodes, row.version)
+
+    def said(self, node: str, to: str, message: Message) -> None:
+        """An agent sends a message."""
+        kind = type(message)
+        if kind is Sync:
+            self._said_sync(to, message)  # type: ignore[arg-type]
+        elif kind is CaughtUp:
+            self._said_of(message, 2)
+        elif kind is Frozen:
+            self._said_of(message, 3)
+        elif kind is Prepared:
+            if message.accepted:  # type: ignore[union-attr]
+                self._said_of(message, 4)
+        elif kind is RowsStored:
+            self._said_stored(message)  # type: ignore[arg-type]
+        elif kind is ActivationBlocked:
+            self.counts.events["activation blocked"] += 1
+
+    def _said_sync(self, to: str, message: Sync) -> None:
+        running = self._running.get((message.zone, message.partition))
+        if running is not None and to in running.nodes("destination"):
+            self._reach(running, 1)
+
+    def _said_of(self, message: Message, moment: int) -> None:
+        where = (getattr(message, "zone", ""), getattr(message, "partition", 0))
+        running = self._running.get(where)
+        if running is not None and running.migration.migration_id == getattr(
+            message, "migration_id", ""
+        ):
+            self._reach(running, moment)
+
+    def _said_stored(self, message: RowsStored) -> None:
+        for partition, version in message.versions:
+            running = self._running.get((message.zone, partition))
+            if running is not None and running.moment == 5 and version >= running.version:
+                self._reach(running, 6)
+
+    def deleted(self, uid: str, partition: int, node: str) -> None:
+        """An agent has deleted its copy."""
+        running = self._running.get((uid, partition))
+        if running is not None and running.moment >= 5 and node == running.migration.source:
+            self._reach(running, 7)
+
+    # --- faults ----------------------------------------------------------------------------------
+
+    def struck(self, fault: str, names: Iterable[str]) -> None:
+        """A fault strikes these processes now: note what each of them was in the middle of."""
+        counts = self.counts
+        counts.faults[fault] += 1
+        struck = list(names)
+        master = self.cluster.newest_master()
+        for running in self._running.values():
+            moment = MOMENTS[running.moment]
+            for name in struck:
+                for role in ROLES:
+                    if role == "master":
+                        is_it = master is not None and name == master.name
+                    else:
+                        is_it = name in running.nodes(role)
+                    if is_it:
+                        counts.hits[running.kind, moment, role, fault] += 1
+        for agent in self.cluster.living():
+            for zone in agent.core.zones.values():
+                for primary in zone.roles.values():
+                    if primary.stage is not Stage.SERVING:
+                        who = "primary" if agent.name in struck else "another"
+                        counts.activations[primary.stage.name.lower(), fault, who] += 1
+
+
+def table(counts: Counts) -> str:
+    """Coverage as text: migrations by moment, faults by moment, faults by stage of activations."""
+    kinds = sorted({kind for kind, _ in counts.moments})
+    lines = ["migrations that reached a moment"]
+    lines += _grid(kinds, MOMENTS, lambda kind, moment: counts.moments[kind, moment])
+    faults = sorted(counts.faults)
+    at: Counter[tuple[str, str]] = Counter()
+    for (_, moment, _, fault), count in counts.hits.items():
+        at[fault, moment] += count
+    lines += ["", "faults that struck one who takes part, by the moment of the migration"]
+    lines += _grid(faults, MOMENTS, lambda fault, moment: at[fault, moment])
+    stages = [stage.name.lower() for stage in Stage if stage is not Stage.SERVING]
+    during: Counter[tuple[str, str]] = Counter()
+    for (stage, fault, who), count in counts.activations.items():
+        during[fault, stage] += count if who == "primary" else 0
+    lines += ["", "faults that struck the new primary, by the stage of its activation"]
+    lines += _grid(faults, stages, lambda fault, stage: during[fault, stage])
+    for name, count in sorted(counts.events.items()):
+        lines.append(f"{name}: {count}")
+    reachable = {(kind, moment) for kind, moment in counts.moments}
+    cells = {(k, m, r, f) for k, m in reachable for r in ROLES for f in counts.faults}
+    lines.append(
+        f"kind x moment x role x fault: {len(counts.hits)} of at most {len(cells)} cells reached"
+    )
+    return "\n".join(lines)
+
+
+def _grid(
+    rows: Iterable[str], columns: Iterable[str], count: Callable[[str, str], int]
+) -> list[str]:
+    names = list(columns)
+    widths = [max(len(name), 7) for name in names]
+    lines = [" " * 16 + "  ".join(n.rjust(w) for n, w in zip(names, widths, strict=True))]
+    for row in rows:
+        cells = [str(count(row, name)).rjust(w) for name, w in zip(names, widths, strict=True)]
+        lines.append(row.ljust(16) + "  ".join(cells))
+    return lines
