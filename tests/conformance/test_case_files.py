@@ -24,7 +24,11 @@ def test_case(case: Case, not_applicable: Callable[[str], NoReturn]) -> None:
 def test_every_case_of_the_projects_own_folder_has_a_judge() -> None:
     cases = read_cases(OWN_FOLDER)
 
-    assert {case.kind for case in cases} == {"counter_cases", "planner_cases"}
+    assert {case.kind for case in cases} == {
+        "counter_cases",
+        "planner_cases",
+        "reduce_append_cases",
+    }
     assert [case.id for case in cases if isinstance(judge_of(case), str)] == []
 
 

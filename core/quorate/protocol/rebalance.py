@@ -16,8 +16,8 @@ from quorate.planning.distribute_partitions import (
     distribute_partitions,
     placed_voters,
 )
-from quorate.planning.plan_migrations import PlannedMigration, plan_migrations
-from quorate.planning.reduce_voters import reduce_voters
+from quorate.planning.next_migration import next_migration
+from quorate.planning.plan_migrations import PlannedMigration
 from quorate.protocol import ownership
 from quorate.protocol.membership import Agent, ZoneNodes
 from quorate.protocol.migration_commit import Part
@@ -135,27 +135,18 @@ class Rebalance:
                 target.insert(0, others[0])
         return tuple(target)
 
-    def _next_step(self, row: PartitionRow, replicas: int) -> PlannedMigration | None:
-        lost = [voter.node for voter in row.voters if self._nodes.gone(voter.node, voter.store)]
-        wanted = self._wanted(row)
-        lost += [n for n in wanted if n not in lost and self._nodes.holder(n) is None]
-        nodes = self._nodes
+    def _next_step(self, row: PartitionRow, size: int) -> PlannedMigration | None:
+        nodes, wanted = self._nodes, self._wanted(row)
+        lost = [voter.node for voter in row.voters if nodes.gone(voter.node, voter.store)]
+        lost += [n for n in wanted if n not in lost and nodes.holder(n) is None]
         dead = [voter.node for voter in row.voters if nodes.dead(voter.node, voter.store)]
-        if dead:
-            online = [node for node in wanted if nodes.holder(node) is not None]
-            drop = reduce_voters(row.replicas, row.voter_nodes, dead, wanted, online)
-            if drop is not None:
-                return drop
-        steps = plan_migrations(row.replicas, row.voter_nodes, wanted, lost)
-        if not steps or len(steps[0].voters) < min(len(row.voters), replicas):
-            return None  # a lost voter stays one until the node that is to replace it is there
-        return steps[0]
+        return next_migration(row.replicas, row.voter_nodes, wanted, lost, dead, size)
 
-    def _planned_step(self, row: PartitionRow, replicas: int) -> PlannedMigration | None:
+    def _planned_step(self, row: PartitionRow, size: int) -> PlannedMigration | None:
         """`_next_step`, computed once for a row, a target and a topology."""
         known = self._steps.get(row.partition)
         if known is None or known[0] is not row:
-            known = self._steps[row.partition] = (row, self._next_step(row, replicas))
+            known = self._steps[row.partition] = (row, self._next_step(row, size))
         return known[1]
 
     # --- queue -----------------------------------------------------------------------------------

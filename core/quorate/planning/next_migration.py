@@ -1,0 +1,45 @@
+"""Which change of one row is due next: reduce what is gone for good, bring it back, then the rest.
+
+A node that comes back without what it held (an InMemory restart, a lost volume) is not the voter it
+was: it could promise twice.  Its old self is removed, and only then a new copy is made on it.
+Source: Ignite 3, IGNITE-16668 (switch.reduce, switch.append); docs/protocol.md, section 6.
+"""
+
+from collections.abc import Collection, Sequence
+
+from quorate.planning.plan_migrations import PlannedMigration, named_step, plan_migrations
+
+
+def next_migration(
+    replicas: Sequence[str | None],
+    voters: Sequence[str],
+    wanted: Sequence[str],
+    lost: Collection[str],
+    dead: Collection[str],
+    size: int,
+) -> PlannedMigration | None:
+    """The first step from the row towards `wanted` (nodes by replica index); None: nothing to do.
+
+    `dead`: voters whose store is gone for good; their nodes may be there, with another store.
+    `lost`: nodes that are not there, and voters whose store is not.  A voter that is merely lost
+    stays one, in a row of up to `size` voters, until another takes its place in the same step.
+    """
+    appended = [n for n in wanted if n not in voters and n not in lost]
+    if any(node in dead for node in voters) and (len(voters) >= len(wanted) or not appended):
+        # What was removed before is brought back first: never is more than one copy missing on
+        # account of a reduction.
+        return _without(next(node for node in voters if node in dead), replicas, voters)
+    steps = plan_migrations(replicas, voters, wanted, lost)
+    if not steps or len(steps[0].voters) < min(len(voters), size):
+        return None
+    return steps[0]
+
+
+def _without(
+    leaver: str, replicas: Sequence[str | None], voters: Sequence[str]
+) -> PlannedMigration:
+    after = [None if node == leaver else node for node in replicas]
+    if None in after:
+        del after[len(after) - 1 - after[::-1].index(None)]
+    left = tuple(node for node in voters if node != leaver)
+    return named_step(tuple(replicas), None, leaver, tuple(after), left)
