@@ -95,7 +95,10 @@ class ClusterFolder:
                 " another with --folder"
             ) from None
         except OSError as error:
-            raise Problem(f"{self._entry_file} cannot be read: {words(error)}") from error
+            raise Problem(
+                f"{self._entry_file} cannot be read: {words(error)}; run this as the user whose"
+                " cluster it is, or name another folder with --folder"
+            ) from error
         try:
             found = msgspec.json.decode(data, type=dict[str, object]).get("format")
             if found != FORMAT_VERSION:
@@ -150,6 +153,8 @@ class ClusterFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except FileExistsError:
+            raise Problem(f"{self.path} is a file: name a folder with --folder") from None
         except OSError as error:
             raise Problem(
                 f"folder {self.path} cannot be written: {words(error)}; name another with --folder"

@@ -5,6 +5,11 @@ at the end together with whatever still runs, also after a failure or Ctrl-C.  T
 only when every step was checked and held.
 """
 
+import signal
+
+if __name__ == "__main__":  # imports take a while: Ctrl-C ends them without a traceback
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import argparse
 import os
 import subprocess

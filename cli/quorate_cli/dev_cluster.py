@@ -73,13 +73,17 @@ class DevCluster:
 
         What is None keeps the value the cluster was made with.  A second call changes nothing.
         """
+        if agents is not None and not 1 <= agents <= AGENTS_MAX:
+            raise Problem(f"--agents {agents}: write a number from 1 to {AGENTS_MAX}")
+        if cluster is not None and not is_short_name(cluster):
+            raise Problem(f"--name {cluster!r}: write lower-case letters, digits and '-'")
         with self.folder.locked():
             entry = self._make_or_read(cluster, agents, client_port_base, debug_commands)
             running = [a.name for a in entry.agents if self.folder.process(a.name)]
             if len(running) == len(entry.agents) and self.folder.process(OPERATOR):
                 self._say(f"cluster {entry.cluster} is already up")
             self._start_operator()
-            self._start_agents(entry, [a.name for a in entry.agents if a.name not in running])
+            self._start_agents(entry, [a.name for a in entry.agents])
             self._declare(self.folder.read())
             self._wait_for_members([a.name for a in entry.agents])
 
@@ -149,11 +153,13 @@ class DevCluster:
             if name == OPERATOR:
                 raise Problem("the operator cannot be removed: stop it all with `quorate dev down`")
             api = self.api()
-            api.post(f"/nodes/{name}/drain")
+            self._check_declared(api, entry)
+            which = f"cluster={entry.cluster}"
+            api.post(f"/nodes/{name}/drain?{which}")
             try:
                 self._wait_until_drained(name, seconds, progress)
             except BaseException:
-                api.post(f"/nodes/{name}/undrain")
+                api.post(f"/nodes/{name}/undrain?{which}")
                 raise
             entry = msgspec.structs.replace(
                 entry, agents=tuple(agent for agent in entry.agents if agent.name != name)
@@ -161,7 +167,7 @@ class DevCluster:
             self._stop([name])
             self.folder.write(entry)
             self._declare(entry)
-            api.delete(f"/nodes/{name}")
+            api.delete(f"/nodes/{name}?{which}")
             shutil.rmtree(self.folder.data(name).parent)
 
     def _wait_until_drained(
@@ -237,11 +243,9 @@ class DevCluster:
         if not self.folder.exists():
             self.folder.check_free()
             count = 3 if agents is None else agents
-            if not 1 <= count <= AGENTS_MAX:
-                raise Problem(f"--agents {count}: write a number from 1 to {AGENTS_MAX}")
             entry = ClusterEntry(
                 FORMAT_VERSION,
-                _checked_name(cluster or "main"),
+                cluster or "main",
                 tuple(AgentEntry(f"agent-{number}") for number in range(1, count + 1)),
                 count + 1,
                 7000 if client_port_base is None else client_port_base,
@@ -264,7 +268,7 @@ class DevCluster:
             entry = msgspec.structs.replace(entry, client_port_base=client_port_base)
         if debug_commands is not None:
             entry = msgspec.structs.replace(entry, debug_commands=debug_commands)
-        self.folder.write(entry)
+        self._write(entry)
         return entry
 
     def _start_operator(self) -> None:
@@ -277,18 +281,24 @@ class DevCluster:
         self._wait(OPERATOR, self.folder.operator_address)
 
     def _start_agents(self, entry: ClusterEntry, names: Sequence[str]) -> None:
+        """Start those of `names` that do not run; wait until all of them listen."""
         for agent in entry.agents:
-            if agent.name in names:
+            if agent.name in names and self.folder.process(agent.name) is None:
                 process = self._launch(agent.name, self._agent_command(entry, agent))
                 self._say(f"{agent.name}: process {process.pid}")
-        ports = {agent.name: agent.peer_port for agent in entry.agents}
         for name in names:
             self._wait(name, partial(self.folder.agent_address, name))
-            address = self.folder.agent_address(name)
-            if address is not None:
-                ports[name] = address.peer_port
-        agents = tuple(AgentEntry(agent.name, ports[agent.name]) for agent in entry.agents)
-        self.folder.write(msgspec.structs.replace(entry, agents=agents))
+        # Also of those that run already: the command that started them may have been interrupted.
+        agents = tuple(map(self._with_port, entry.agents))
+        self._write(msgspec.structs.replace(entry, agents=agents))
+
+    def _with_port(self, agent: AgentEntry) -> AgentEntry:
+        address = self.folder.agent_address(agent.name)
+        return agent if address is None else AgentEntry(agent.name, address.peer_port)
+
+    def _write(self, entry: ClusterEntry) -> None:
+        if entry != self.folder.read():  # a full disk is no reason to refuse what changes nothing
+            self.folder.write(entry)
 
     def _agent_command(self, entry: ClusterEntry, agent: AgentEntry) -> list[str]:
         data = self.folder.data(agent.name)
@@ -307,7 +317,7 @@ class DevCluster:
         process = start(arguments, self.folder.log(name), str(self.folder.path))
         try:
             write_started(self.folder.pid_file(name), process)
-        except Problem:
+        except BaseException:
             kill(process)  # nobody would ever find it again
             raise
         return process
@@ -378,6 +388,14 @@ class DevCluster:
                 )
             time.sleep(POLL_S)
 
+    def _check_declared(self, api: OperatorApi, entry: ClusterEntry) -> None:
+        try:
+            api.get(object_path(STORAGE_CLUSTER.plural, entry.cluster), Whole)
+        except NotThere as error:
+            raise Problem(
+                f"storagecluster {entry.cluster!r} was deleted: `quorate dev up` declares it again"
+            ) from error
+
     def _offline(self, names: Sequence[str]) -> list[str]:
         """Which of `names` take no part now."""
         try:
@@ -426,12 +444,6 @@ class DevCluster:
     def _pid(self, name: str) -> int | None:
         process = self.folder.process(name)
         return process.pid if process else None
-
-
-def _checked_name(cluster: str) -> str:
-    if not is_short_name(cluster):
-        raise Problem(f"--name {cluster!r}: write lower-case letters, digits and '-'")
-    return cluster
 
 
 def _client_port(entry: ClusterEntry, agent: AgentEntry) -> int:

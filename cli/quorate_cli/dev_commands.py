@@ -114,11 +114,15 @@ def add(folder: FolderOption = DEFAULT_FOLDER) -> None:
 def remove(
     name: NameArgument,
     folder: FolderOption = DEFAULT_FOLDER,
-    timeout: Annotated[float, typer.Option(help="Seconds its copies have to move away.")] = 300.0,
+    timeout: Annotated[
+        float, typer.Option(min=0, help="Seconds its copies have to move away.")
+    ] = 300.0,
 ) -> None:
     """Move every copy off an agent, then stop it and delete its data; or say why not."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
         task = progress.add_task(f"moving copies off {name}", total=None)
         dev_cluster(folder).remove(
             name,
@@ -132,7 +136,9 @@ def remove(
 def logs(
     name: NameArgument = OPERATOR,
     folder: FolderOption = DEFAULT_FOLDER,
-    lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines.")] = 50,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=1, help="How many of the last lines.")
+    ] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,
 ) -> None:
     """What a process said."""

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from quorate.facts.errors import QuorateError
 from quorate_cli.cluster_folder import ERROR_LOG
-from quorate_cli.problem import Problem, words
+from quorate_cli.problem import WAY_OUT, Problem, words
 
 DEFECT_EXIT_CODE = 70
 INTERRUPT_EXIT_CODE = 128 + signal.SIGINT
@@ -25,6 +25,7 @@ INTERRUPT_EXIT_CODE = 128 + signal.SIGINT
 
 def run_guarded(work: Callable[[], None], folder: Path) -> NoReturn:
     """Do `work`; the process ends here.  Tracebacks go into a file of `folder`."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGHUP, _stop)
     try:
@@ -38,6 +39,13 @@ def run_guarded(work: Callable[[], None], folder: Path) -> NoReturn:
     except KeyboardInterrupt:
         _say("interrupted")
         sys.exit(INTERRUPT_EXIT_CODE)
+    except OSError as error:
+        way_out = WAY_OUT.get(error.errno or 0)
+        if way_out is None or error.filename is None:
+            _say(_keep(error, folder.absolute() / ERROR_LOG))
+            sys.exit(DEFECT_EXIT_CODE)
+        _say(f"{error.filename}: {words(error)}; {way_out}")
+        sys.exit(1)
     except Exception as error:  # nothing may reach a user as a traceback
         _say(_keep(error, folder.absolute() / ERROR_LOG))
         sys.exit(DEFECT_EXIT_CODE)

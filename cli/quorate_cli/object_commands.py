@@ -66,7 +66,7 @@ def apply(
     folder: FolderOption = DEFAULT_FOLDER,
     dry_run: Annotated[bool, typer.Option(help="Check and compare, change nothing.")] = False,
     wait: Annotated[
-        float, typer.Option(help="Seconds to wait until zones are Available; 0: do not.")
+        float, typer.Option(min=0, help="Seconds to wait until zones are Available; 0: do not.")
     ] = 0.0,
 ) -> None:
     """Declare objects, or change declared ones."""
@@ -121,7 +121,9 @@ def delete(
     name: Annotated[str, typer.Argument()],
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
-    wait: Annotated[float, typer.Option(help="Seconds to wait until it is gone; 0: do not.")] = 30,
+    wait: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait until it is gone; 0: do not.")
+    ] = 30,
 ) -> None:
     """Delete an object; a zone goes with all its data."""
     found = find_kind(kind)

@@ -59,9 +59,10 @@ class OperatorApi:
             answer = connection.getresponse()
             data = answer.read()
         except TimeoutError as error:
+            unknown = "" if method == "GET" else "; whether it was done is unknown"
             raise Problem(
-                f"{self.name} did not answer {method} {path} within {self._timeout_s:g} s; whether"
-                " it was done is unknown: look at `quorate status` and the operator's log"
+                f"{self.name} did not answer {method} {path} within {self._timeout_s:g} s{unknown}:"
+                " look at `quorate status` and the operator's log"
             ) from error
         except OSError as error:
             raise Problem(

@@ -1,6 +1,20 @@
 """What went wrong, in words for the person at the keyboard."""
 
+import errno
+
 from quorate.facts.errors import QuorateError
+
+_RIGHTS = "run this as the user whose folder it is, or give another --folder"
+_ROOM = "make room, or give another --folder"
+
+WAY_OUT = {
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+    errno.EROFS: _RIGHTS,
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+}
+"""What to do about a file that the system refuses, by errno: that is no defect of ours."""
 
 
 class Problem(QuorateError):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from quorate_cli.problem import Problem, words
+from quorate_cli.problem import WAY_OUT, Problem, words
 from quorate_cli.written_file import write_file
 
 POLL_S = 0.02
@@ -55,7 +55,10 @@ def start(
             setsigdef=[signal.SIGPIPE, signal.SIGINT],
         )
     except OSError as error:
-        raise Problem(f"{arguments[0]} cannot be started with log {log}: {words(error)}") from error
+        way_out = WAY_OUT.get(error.errno or 0, "look at both")
+        raise Problem(
+            f"{arguments[0]} cannot be started with log {log}: {words(error)}; {way_out}"
+        ) from error
     return identify(pid, folder)
 
 

@@ -1,9 +1,10 @@
 """A small file that is either the old one or the new one, whatever happens meanwhile."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
-from quorate_cli.problem import Problem, words
+from quorate_cli.problem import WAY_OUT, Problem, words
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -14,7 +15,8 @@ def write_file(path: Path, data: bytes) -> None:
         beside.write_bytes(data)
         os.replace(beside, path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise Problem(
-            f"{path} cannot be written: {words(error)}; make room or give another --folder"
-        ) from error
+        way_out = WAY_OUT.get(error.errno or 0, "give another --folder")
+        raise Problem(f"{path} cannot be written: {words(error)}; {way_out}") from error
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from quorate_cli import resources
 from quorate_cli.cluster_folder import OPERATOR, ClusterFolder
 from quorate_cli.dev_cluster import DevCluster
 from quorate_cli.keeper import end_all
+from quorate_cluster.waiting import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -98,6 +98,45 @@ def test_a_cluster_stops_and_starts_with_its_data(
     assert "deleted" in quorate("delete", "zone", "library")
     quorate("dev", "down", "--delete-data")
     assert not folder.exists()
+
+
+def test_an_up_that_was_interrupted_is_finished_by_the_next(
+    quorate: Quorate, cluster: DevCluster, folder: Path
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "quorate_cli", "dev", "up"],
+        env={**os.environ, "PYTHONPATH": PATH, "QUORATE_FOLDER": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as first:
+        wait_until(lambda: cluster.folder.pid_file("agent-3").exists(), "start of agent-3")
+        first.send_signal(signal.SIGINT)
+        assert first.stdout is not None
+        said = first.stdout.read()
+
+    assert first.returncode == 130
+    assert "Traceback" not in said
+    assert {agent.peer_port for agent in cluster.folder.read().agents} == {0}  # none was noted
+    quorate("dev", "up")
+    assert {node.name for node in cluster.state().nodes if node.online} == {
+        f"agent-{number}" for number in (1, 2, 3)
+    }
+
+
+def test_a_cluster_whose_declaration_was_deleted_is_declared_again_by_up(
+    quorate: Quorate, cluster: DevCluster
+) -> None:
+    quorate("dev", "up")
+    quorate("delete", "storagecluster", "main")
+
+    said = quorate("dev", "remove", "agent-1", code=1)
+
+    assert "storagecluster 'main' was deleted: `quorate dev up` declares it" in " ".join(
+        said.split()
+    )
+    quorate("dev", "up")
+    assert len(cluster.state().nodes) == 3
 
 
 def test_an_agent_is_killed_and_comes_back(quorate: Quorate, cluster: DevCluster) -> None:
@@ -197,10 +236,11 @@ def test_a_demo_that_is_ended_half_way_leaves_nothing(
 
     assert demo.returncode != 0
     assert "Traceback" not in rest
-    deadline = time.monotonic() + 30
-    while folder.exists() or _running_in(folder):
-        assert time.monotonic() < deadline, (list(tmp_path.iterdir()), _running_in(folder))
-        time.sleep(0.05)
+    wait_until(
+        lambda: not folder.exists() and not _running_in(folder),
+        "end of all that the demo made",
+        say=lambda: (list(tmp_path.iterdir()), _running_in(folder)),
+    )
 
 
 def test_a_demo_empties_no_folder_that_is_not_its_own(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """One folder, one cluster: another's folder, another's version, another's processes."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -93,6 +94,20 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         ClusterFolder(tmp_path / "file" / "inside").locked(),
     ):
         pass
+
+
+def test_a_file_that_cannot_be_taken_is_named_with_the_way_out_and_leaves_nothing(
+    folder: ClusterFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*paths: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = sorted(folder.path.iterdir())
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(Problem, match=r"cluster\.json cannot be written: no space.*; make room"):
+        folder.write(ENTRY)
+
+    assert sorted(folder.path.iterdir()) == before
 
 
 def test_a_dead_pid_file_names_no_process(folder: ClusterFolder) -> None:

@@ -1,5 +1,6 @@
 """What a user sees when something is wrong: one sentence, an exit code, never a traceback."""
 
+import errno
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from quorate_cli.__main__ import main
+from quorate_cli.cluster_folder import ClusterFolder
 from quorate_cli.guard import DEFECT_EXIT_CODE
 from quorate_cli.operator_api import NotReady, NotThere, OperatorApi, parse_server
 from quorate_cli.problem import Problem
@@ -68,15 +70,77 @@ def pythonpath() -> str:
         ("apply -f none.yaml", "-f none.yaml cannot be read: no such file or directory"),
         ("status --server nowhere", "--server 'nowhere' is not an address: write host:port"),
         ("dev up --agents 0", "--agents 0: write a number from 1 to 64"),
+        ("dev up --name A", "--name 'A': write lower-case letters, digits and '-'"),
+        ("dev up --folder file", "file is a file: name a folder with --folder"),
     ],
 )
 def test_a_mistake_is_one_sentence(say: Say, command: str, said: str) -> None:
+    Path("file").touch()
+
     code, errors = say(command)
 
     assert code == 1
     assert said in " ".join(errors.split())
     assert errors.startswith("quorate: ")
     assert "Traceback" not in errors
+
+
+def test_a_command_that_is_refused_before_it_begins_makes_no_folder(
+    say: Say, tmp_path: Path
+) -> None:
+    say("dev up --agents 65")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("dev remove agent-1 --timeout -1", "--timeout"),
+        ("dev logs -n 0", "--lines"),
+        ("apply -f file --wait -1", "--wait"),
+        ("delete zone books --wait -1", "--wait"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused(say: Say, command: str, option: str) -> None:
+    code, errors = say(command)
+
+    assert code == 2
+    assert f"Invalid value for '{option}'" in " ".join(errors.split())
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.EACCES, "/x/agent.pid: permission denied; run this as the user whose folder it is"),
+        (errno.ENOSPC, "/x/agent.pid: no space left on device; make room"),
+    ],
+)
+def test_a_file_that_the_system_refuses_is_no_defect_of_ours(
+    say: Say, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int, said: str
+) -> None:
+    def refuse(folder: ClusterFolder) -> None:
+        raise OSError(number, os.strerror(number), "/x/agent.pid")
+
+    monkeypatch.setattr(ClusterFolder, "read", refuse)
+    code, errors = say("status")
+
+    assert code == 1
+    assert said in " ".join(errors.split())
+    assert list(tmp_path.iterdir()) == []  # nor is there anything to report
+
+
+def test_an_interrupt_while_it_is_being_imported_leaves_no_traceback(
+    tmp_path: Path, pythonpath: str
+) -> None:
+    (tmp_path / "typer.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
+    )
+
+    ran = run("status", cwd=tmp_path, PYTHONPATH=f"{tmp_path}{os.pathsep}{pythonpath}")
+
+    assert ran.returncode == -signal.SIGINT
+    assert ran.stderr == ""
 
 
 def test_validation_that_cannot_begin_never_says_that_copies_differ(say: Say) -> None:
@@ -166,6 +230,8 @@ def test_an_operator_that_does_not_answer_leaves_the_outcome_unknown() -> None:
 
         with pytest.raises(Problem, match=r"within 0\.1 s; whether it was done is unknown"):
             api.put("/x", {}, dict[str, int])
+        with pytest.raises(Problem, match=r"within 0\.1 s: look at `quorate status`"):
+            api.get("/x", dict[str, int])
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:0", "host:65536", "host:x"])

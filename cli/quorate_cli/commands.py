@@ -1,0 +1,16 @@
+"""All commands of `quorate`, put together."""
+
+import typer
+
+from quorate_cli import dev_commands, object_commands
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="A partitioned, replicated store: declare zones, watch them, check every copy.",
+)
+app.add_typer(dev_commands.app, name="dev")
+app.add_typer(object_commands.debug, name="debug")
+for command in object_commands.COMMANDS:
+    app.command()(command)
