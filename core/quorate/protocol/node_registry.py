@@ -68,7 +68,7 @@ class NodeRegistry:
                     None,
                     "NewStore",
                     f"{hello.node} came back with a new store: it takes no part as its old self; "
-                    "where that one has a vote, another agent without a copy takes its place",
+                    "the votes of that one are given up, then new copies are made",
                     "Warning",
                 )
         if agent.record == wanted and agent.newest == wanted:

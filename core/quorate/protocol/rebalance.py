@@ -9,7 +9,7 @@ from collections.abc import Callable
 from quorate.facts.partition_row import Migration, PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, Voter
-from quorate.facts.zone import ZoneRecord
+from quorate.facts.zone import Planner, ZoneRecord
 from quorate.planning.distribute_partitions import (
     DataNode,
     Distribution,
@@ -91,6 +91,10 @@ class Rebalance:
             if state in words
         ]
 
+    def is_lost(self, row: PartitionRow) -> bool:
+        """Whether the stores of all its voters are gone for good: nobody has its data any more."""
+        return all(self._nodes.dead(voter.node, voter.store) for voter in row.voters)
+
     # --- target ----------------------------------------------------------------------------------
 
     def topology_changed(self) -> None:
@@ -103,6 +107,7 @@ class Rebalance:
         signature = (
             tuple((n.name, n.weight, n.failure_domain, n.online) for n in nodes),
             record.replicas,
+            record.planner,
             tuple(n for n in sorted(self._agents) if self._nodes.leaving(n)),
             tuple(n.name for n in nodes if self._nodes.holder(n.name) is None),
         )
@@ -135,18 +140,25 @@ class Rebalance:
                 target.insert(0, others[0])
         return tuple(target)
 
-    def _next_step(self, row: PartitionRow, size: int) -> PlannedMigration | None:
+    def _next_step(self, row: PartitionRow, record: ZoneRecord) -> PlannedMigration | None:
         nodes, wanted = self._nodes, self._wanted(row)
+        # A primary that must go is no matter of balance: Staged would give the circle up.
+        hands_over = (
+            self.target is not None and wanted[0] != self.target.assignments[row.partition][0]
+        )
+        planner = Planner.MINIMAL if hands_over else record.planner
         lost = [voter.node for voter in row.voters if nodes.gone(voter.node, voter.store)]
         lost += [n for n in wanted if n not in lost and nodes.holder(n) is None]
         dead = [voter.node for voter in row.voters if nodes.dead(voter.node, voter.store)]
-        return next_migration(row.replicas, row.voter_nodes, wanted, lost, dead, size)
+        return next_migration(
+            row.replicas, row.voter_nodes, wanted, lost, dead, record.replicas, planner
+        )
 
-    def _planned_step(self, row: PartitionRow, size: int) -> PlannedMigration | None:
+    def _planned_step(self, row: PartitionRow, record: ZoneRecord) -> PlannedMigration | None:
         """`_next_step`, computed once for a row, a target and a topology."""
         known = self._steps.get(row.partition)
         if known is None or known[0] is not row:
-            known = self._steps[row.partition] = (row, self._next_step(row, size))
+            known = self._steps[row.partition] = (row, self._next_step(row, record))
         return known[1]
 
     # --- queue -----------------------------------------------------------------------------------
@@ -171,7 +183,7 @@ class Rebalance:
             if is_busy(partition) or part.row.active is not None or not part.activated:
                 left.append(partition)
                 continue
-            step = self._planned_step(part.row, record.replicas)
+            step = self._planned_step(part.row, record)
             if step is None:
                 if any(part.row.replicas[i] is None for i in range(len(part.row.replicas))):
                     left.append(partition)  # somebody is waited for

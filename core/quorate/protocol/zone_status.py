@@ -9,6 +9,7 @@ from quorate.protocol.rebalance import Rebalance
 from quorate.protocol.status import MigrationStatus, ZoneStatus
 
 UNAVAILABLE_NAMED_MAX = 100
+LOST_SHOWN_MAX = 8
 
 
 class Moved:
@@ -72,6 +73,14 @@ def zone_status(
         phase = "Pending"
     elif unavailable:
         phase, sentence = "Unavailable", f"{len(unavailable)} partitions have no serving primary"
+        lost = [p for p in unavailable if rebalance.is_lost(parts[p].row)]
+        if lost:
+            named = ", ".join(map(str, lost[:LOST_SHOWN_MAX]))
+            more = ", …" if len(lost) > LOST_SHOWN_MAX else ""
+            sentence += (
+                f"; {len(lost)} of them are LOST (partitions {named}{more}): every store that held"
+                " them is gone for good; delete the zone and create it again"
+            )
     elif migrations:
         phase, sentence = "Rebalancing", f"{len(migrations)} migrations are under way"
     elif degraded:
