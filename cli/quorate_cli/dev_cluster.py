@@ -5,6 +5,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -152,28 +153,37 @@ class DevCluster:
             entry = self.check_known(name)
             if name == OPERATOR:
                 raise Problem("the operator cannot be removed: stop it all with `quorate dev down`")
+            if len(entry.agents) == 1:
+                raise Problem(
+                    f"{name} is the last agent of cluster {entry.cluster}: `quorate dev down"
+                    " --delete-data` ends the cluster with its data"
+                )
             api = self.api()
             self._check_declared(api, entry)
+            deadline = time.monotonic() + seconds
             which = f"cluster={entry.cluster}"
-            api.post(f"/nodes/{name}/drain?{which}")
-            try:
-                self._wait_until_drained(name, seconds, progress)
-            except BaseException:
-                api.post(f"/nodes/{name}/undrain?{which}")
-                raise
+            # Not registered: an earlier command came so far and was interrupted.
+            if self.state().node(name) is not None:
+                api.post(f"/nodes/{name}/drain?{which}")
+                try:
+                    self._wait_until_drained(name, deadline, progress)
+                    self._stop([name])
+                    self._wait_until_forgotten(api, f"/nodes/{name}?{which}", name, deadline)
+                except BaseException:
+                    with suppress(Problem):  # what went wrong first is what the user must know
+                        api.post(f"/nodes/{name}/undrain?{which}")
+                    raise
+            self._stop([name])
             entry = msgspec.structs.replace(
                 entry, agents=tuple(agent for agent in entry.agents if agent.name != name)
             )
-            self._stop([name])
             self.folder.write(entry)
             self._declare(entry)
-            api.delete(f"/nodes/{name}?{which}")
             shutil.rmtree(self.folder.data(name).parent)
 
     def _wait_until_drained(
-        self, name: str, seconds: float, progress: Callable[[int, int], None]
+        self, name: str, deadline: float, progress: Callable[[int, int], None]
     ) -> None:
-        deadline = time.monotonic() + seconds
         at_first: int | None = None
         while True:
             node = self.state().node(name)
@@ -184,10 +194,28 @@ class DevCluster:
                 return
             if time.monotonic() > deadline:
                 raise Problem(
-                    f"{name} still holds {left} copies after {seconds:g} s and stays a member:"
-                    " `quorate status` says what is waited for; give more time with --timeout"
+                    f"{name} still holds {left} copies and stays a member: `quorate status` says"
+                    " what is waited for; give more time with --timeout"
                 )
             time.sleep(POLL_S * 4)
+
+    def _wait_until_forgotten(
+        self, api: OperatorApi, path: str, name: str, deadline: float
+    ) -> None:
+        """Until the operator needs nothing of it: an agent that was lost owns nothing, and may yet
+        have what no other has."""
+        while True:
+            try:
+                api.delete(path)
+            except Problem as problem:
+                if time.monotonic() > deadline:
+                    raise Problem(
+                        f"{problem}; {name} is not running and stays a member: `quorate dev start"
+                        f" {name}`, or add an agent that can take its copies"
+                    ) from problem
+                time.sleep(POLL_S * 4)
+            else:
+                return
 
     # --- what is there ---------------------------------------------------------------------------
 

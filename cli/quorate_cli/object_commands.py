@@ -53,6 +53,7 @@ class ValidationLevel(enum.StrEnum):
     """How deep copies are compared."""
 
     COUNTERS = "counters"
+    DIGEST = "digest"
     ROWS = "rows"
 
 

@@ -1,4 +1,4 @@
-"""Running the Spark validation of a zone as a process of its own."""
+"""Running the validation of a zone as a process of its own."""
 
 import signal
 import subprocess

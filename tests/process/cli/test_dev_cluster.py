@@ -194,6 +194,55 @@ def test_agents_are_added_and_removed_or_it_is_said_why_not(
     client.close()
 
 
+def test_a_lost_agent_is_removed_when_others_have_its_copies(
+    quorate: Quorate, cluster: DevCluster, folder: Path
+) -> None:
+    quorate("dev", "up", "--agents", "4")
+    quorate("apply", "-f", str(EXAMPLE), "--wait", "60")
+    client = _client(cluster)
+    for number in range(200):
+        client.set(f"key-{number}", str(number))
+    quorate("dev", "kill", "agent-1")
+
+    quorate("dev", "remove", "agent-1")
+
+    assert not (folder / "agents" / "agent-1").exists()
+    assert [client.get(f"key-{number}") for number in range(200)] == [*map(str, range(200))]
+    client.close()
+
+
+def test_a_lost_agent_that_is_needed_is_not_removed_and_can_come_back(
+    quorate: Quorate, cluster: DevCluster, tmp_path: Path
+) -> None:
+    two_copies = tmp_path / "zone.yaml"
+    two_copies.write_text(EXAMPLE.read_text().replace("replicas: 3", "replicas: 2"))
+    quorate("dev", "up")
+    quorate("apply", "-f", str(two_copies), "--wait", "60")
+    client = _client(cluster)
+    for number in range(200):
+        client.set(f"key-{number}", str(number))
+    quorate("dev", "kill", "agent-1")
+
+    said = quorate("dev", "remove", "agent-1", "--timeout", "2", code=1)
+
+    assert "still holds copies of zone library; agent-1 is not running and stays a member" in (
+        " ".join(said.split())
+    )
+    quorate("dev", "start", "agent-1")
+    quorate("apply", "-f", str(two_copies), "--wait", "60")
+    assert [client.get(f"key-{number}") for number in range(200)] == [*map(str, range(200))]
+    client.close()
+
+
+def test_the_last_agent_is_not_removed(quorate: Quorate) -> None:
+    quorate("dev", "up", "--agents", "1")
+
+    said = quorate("dev", "remove", "agent-1", code=1)
+
+    assert "agent-1 is the last agent of cluster main" in " ".join(said.split())
+    assert "already up" in quorate("dev", "up")
+
+
 def _demo(folder: Path, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "quorate_cli.demo", "--folder", str(folder), *arguments]
 
