@@ -66,6 +66,11 @@ class Part(msgspec.Struct, frozen=True):
     ready: tuple[str, ...] = ()
     stuck: str = ""
 
+    @property
+    def serves(self) -> bool:
+        """Whether the primary is there and has said that it serves in this term."""
+        return self.activated and self.row.replicas[0] is not None
+
 
 class Decision(NamedTuple):
     """At most one of: a row to write with the reason; messages with the part that notes them."""

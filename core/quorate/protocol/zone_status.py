@@ -60,7 +60,7 @@ def zone_status(
         short = record.replicas - len(part.row.owners)
         if short > 0:
             missing[short] = missing.get(short, 0) + 1
-        if not part.activated:
+        if not part.serves:
             unavailable.append(partition)
         elif short > 0:
             degraded += 1
