@@ -463,6 +463,7 @@ class Copy(UpdateCounter):
             self.lwm,
             self.highest_held(),
             self.adopted,
+            self.space.byte_count(),
         )
 
     def digest(self, mark: int) -> CopyDigest:

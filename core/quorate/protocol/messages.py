@@ -130,7 +130,8 @@ class AskInventory(msgspec.Struct, frozen=True, array_like=True, tag=16):
 
 
 class CopyReport(msgspec.Struct, frozen=True, array_like=True):
-    """One copy as its agent has it: committed row version, prepared row, position."""
+    """One copy as its agent has it: committed row version, prepared row, position, and `size`, the
+    bytes of its keys and values."""
 
     partition: int
     version: int
@@ -140,6 +141,7 @@ class CopyReport(msgspec.Struct, frozen=True, array_like=True):
     lwm: int
     hwm: int
     adopted: bool
+    size: int = 0
 
 
 class Inventory(msgspec.Struct, frozen=True, array_like=True, tag=20):
