@@ -19,6 +19,13 @@ class SyncWrites(enum.StrEnum):
     INTERVAL = "Interval"
 
 
+class Planner(enum.StrEnum):
+    """Which steps lead from a row to its target (planning/next_migration.py)."""
+
+    MINIMAL = "Minimal"
+    STAGED = "Staged"
+
+
 class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     """One declared zone.  `uid` tells a zone from a later one of the same name.
 
@@ -35,6 +42,7 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     max_memory_bytes: int = 0
     ports: dict[str, int] = {}
     deleting: bool = False
+    planner: Planner = Planner.MINIMAL
 
     @property
     def persistent(self) -> bool:

@@ -7,7 +7,11 @@ Source: Ignite 3, IGNITE-16668 (switch.reduce, switch.append); docs/protocol.md,
 
 from collections.abc import Collection, Sequence
 
+from quorate.facts.zone import Planner
 from quorate.planning.plan_migrations import PlannedMigration, named_step, plan_migrations
+from quorate.planning.plan_staged import plan_staged
+
+_PLANS = {Planner.MINIMAL: plan_migrations, Planner.STAGED: plan_staged}
 
 
 def next_migration(
@@ -17,19 +21,21 @@ def next_migration(
     lost: Collection[str],
     dead: Collection[str],
     size: int,
+    planner: Planner = Planner.MINIMAL,
 ) -> PlannedMigration | None:
     """The first step from the row towards `wanted` (nodes by replica index); None: nothing to do.
 
     `dead`: voters whose store is gone for good; their nodes may be there, with another store.
     `lost`: nodes that are not there, and voters whose store is not.  A voter that is merely lost
     stays one, in a row of up to `size` voters, until another takes its place in the same step.
+    With the planner Staged the row ends at `plan_staged.reachable_target`, not always at `wanted`.
     """
     appended = [n for n in wanted if n not in voters and n not in lost]
     if any(node in dead for node in voters) and (len(voters) >= len(wanted) or not appended):
         # What was removed before is brought back first: never is more than one copy missing on
         # account of a reduction.
         return _without(next(node for node in voters if node in dead), replicas, voters)
-    steps = plan_migrations(replicas, voters, wanted, lost)
+    steps = _PLANS[planner](replicas, voters, wanted, lost)
     if not steps or len(steps[0].voters) < min(len(voters), size):
         return None
     return steps[0]

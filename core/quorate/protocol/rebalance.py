@@ -143,9 +143,8 @@ class Rebalance:
     def _next_step(self, row: PartitionRow, record: ZoneRecord) -> PlannedMigration | None:
         nodes, wanted = self._nodes, self._wanted(row)
         # A primary that must go is no matter of balance: Staged would give the circle up.
-        hands_over = (
-            self.target is not None and wanted[0] != self.target.assignments[row.partition][0]
-        )
+        assert self.target is not None
+        hands_over = wanted != self.target.assignments[row.partition]
         planner = Planner.MINIMAL if hands_over else record.planner
         lost = [voter.node for voter in row.voters if nodes.gone(voter.node, voter.store)]
         lost += [n for n in wanted if n not in lost and nodes.holder(n) is None]
@@ -180,7 +179,7 @@ class Rebalance:
         queue = sorted(self.off_target, key=lambda p: (len(self._parts[p].row.owners), p))
         for partition in queue:
             part = self._parts[partition]
-            if is_busy(partition) or part.row.active is not None or not part.activated:
+            if is_busy(partition) or part.row.active is not None or not part.serves:
                 left.append(partition)
                 continue
             step = self._planned_step(part.row, record)

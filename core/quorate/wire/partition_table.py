@@ -11,7 +11,7 @@ from pydantic import Field
 
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, Voter
-from quorate.facts.zone import StorageKind, SyncWrites, ZoneRecord
+from quorate.facts.zone import Planner, StorageKind, SyncWrites, ZoneRecord
 from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.wire.resource import Integer, Part, Resource, Rule, Text, immutable
 from quorate.wire.zone import ObjectName
@@ -81,6 +81,7 @@ class AcceptedZone(Part):
     max_memory_bytes: Natural = 0
     ports: dict[str, Integer] = Field(default_factory=dict)
     deleting: bool = False
+    planner: Planner = Planner.MINIMAL
 
 
 class ZoneRef(Part):
@@ -176,6 +177,7 @@ def accepted_zone(record: ZoneRecord) -> AcceptedZone:
         max_memory_bytes=record.max_memory_bytes,
         ports=dict(record.ports),
         deleting=record.deleting,
+        planner=record.planner,
     )
 
 
@@ -191,6 +193,7 @@ def zone_record(zone: ZoneRef, accepted: AcceptedZone) -> ZoneRecord:
         accepted.max_memory_bytes,
         dict(accepted.ports),
         accepted.deleting,
+        accepted.planner,
     )
 
 

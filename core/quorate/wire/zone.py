@@ -8,7 +8,7 @@ from pydantic import Field
 
 from quorate.facts.keyspace import SLOT_COUNT, is_partition_count
 from quorate.facts.partition_row import REPLICAS_MAX
-from quorate.facts.zone import StorageKind, SyncWrites, ZoneRecord
+from quorate.facts.zone import Planner, StorageKind, SyncWrites, ZoneRecord
 from quorate.wire.resource import (
     Condition,
     Integer,
@@ -94,6 +94,10 @@ class ZoneSpec(Part):
     max_memory: Quantity | None = None
     """InMemory only: bytes an agent may use for its copies of the zone, as an integer or a quantity
     (512Mi).  Absent: no limit.  At the limit writes are refused, reads go on."""
+    planner: Planner = Planner.MINIMAL
+    """Which steps move a partition's copies: Minimal (fewest steps, each node copied to once), or
+    Staged (Hazelcast's order: hotter replicas first; owners that would change places in a circle
+    keep them).  Neither lets the copies fall below what there was."""
     data_nodes_auto_adjust_scale_up_seconds: Timer = 0
     """How long after a node joined it becomes a data node of the zone.  Default 0: at once."""
     data_nodes_auto_adjust_scale_down_seconds: Timer | None = None
@@ -245,6 +249,7 @@ def to_record(zone: Zone, ports: dict[str, int] | None = None) -> ZoneRecord:
         max_memory_bytes=memory_bytes(spec.max_memory) if spec.max_memory is not None else 0,
         ports=dict(ports or {}),
         deleting=zone.metadata.deletion_timestamp is not None,
+        planner=spec.planner,
     )
 
 

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from quorate.facts.errors import WireError
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
-from quorate.facts.zone import StorageKind, SyncWrites, ZoneRecord
+from quorate.facts.zone import Planner, StorageKind, SyncWrites, ZoneRecord
 from quorate.wire.crds import KINDS, crds
 from quorate.wire.partition_table import (
     StoredRow,
@@ -58,6 +59,10 @@ def refusal(manifest: Manifest, kind: type[Resource] = Zone) -> str:
         (
             zone(replicas=True),
             "Zone sessions: spec.replicas is True: should be a valid integer",
+        ),
+        (
+            zone(planner="Fast"),
+            "Zone sessions: spec.planner is Fast: write 'Minimal' or 'Staged'",
         ),
         (
             zone(storage="Tape"),
@@ -181,6 +186,7 @@ def test_rows_survive_storage(row: PartitionRow) -> None:
 def test_registrations_and_zones_survive_storage() -> None:
     node = NodeRecord("a", "s", 3, "h", 1, "ch", "rack", 2, 17, "p", True)
     record = ZoneRecord("u", "z", 8, 2, StorageKind.IN_MEMORY, SyncWrites.ALWAYS, 5, {"a": 7}, True)
+    record = msgspec.structs.replace(record, planner=Planner.STAGED)
 
     assert node_record(node_spec("main", node)) == node
     assert zone_record(ZoneRef(name="z", uid="u"), accepted_zone(record)) == record

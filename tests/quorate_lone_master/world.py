@@ -1,0 +1,192 @@
+"""A master whose writes succeed at once and whose agents answer at once, with exceptions on demand.
+
+Time passes in steps of 100 ms.  Every agent that is connected serves what it is primary of, is even
+with every migration to it unless that is held back, and stores what it is sent.
+"""
+
+from collections.abc import Callable
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.time import Now
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.master import Event, Master
+from quorate.protocol.messages import (
+    FORMAT_VERSION,
+    Activated,
+    AgentReport,
+    CaughtUp,
+    CopyReady,
+    CopyReport,
+    Freeze,
+    Frozen,
+    Hello,
+    Inventory,
+    Message,
+    Prepared,
+    PreparedRow,
+    TransferProgress,
+)
+from quorate.protocol.metastore import Key, Value
+from quorate.protocol.settings import DEFAULTS, ProtocolSettings
+from quorate.protocol.status import ZoneStatus
+
+STEP_MS = 100
+
+
+class LoneMaster:
+    """`fills` says whether a migration's destination gets on: (zone, partition, node)."""
+
+    def __init__(
+        self,
+        *zones: ZoneRecord,
+        nodes: tuple[str, ...] = ("a", "b", "c"),
+        settings: ProtocolSettings = DEFAULTS,
+    ) -> None:
+        self.ms = 0
+        self.stored: dict[Key, Value] = {}
+        self.events: list[Event] = []
+        self.started: list[tuple[str, PartitionRow]] = []
+        self.fills: Callable[[str, int, str], bool] = lambda zone, partition, node: True
+        self.refuses: Callable[[str], bool] = lambda node: False
+        self.settings = settings
+        self._incarnations: dict[str, int] = {}
+        self._rows: dict[tuple[str, int], PartitionRow] = {}
+        self.master = Master(1, settings, self.now)
+        self.connect(*nodes)
+        for zone in zones:
+            self.master.set_zone(zone, self.now)
+        self.pass_time(1_000)
+
+    @property
+    def now(self) -> Now:
+        return Now(1_000_000 + self.ms, self.ms)
+
+    def rows(self, zone: ZoneRecord) -> dict[int, PartitionRow]:
+        parts = self.master.zones[zone.uid].parts
+        return {partition: parts[partition].row for partition in sorted(parts)}
+
+    def status(self, zone: ZoneRecord) -> ZoneStatus:
+        return next(each for each in self.master.status().zones if each.uid == zone.uid)
+
+    def said(self, reason: str) -> list[str]:
+        return [event.message for event in self.events if event.reason == reason]
+
+    # --- agents ----------------------------------------------------------------------------------
+
+    def connect(self, *nodes: str, store: str = "", copies: dict[str, int] | None = None) -> None:
+        """They start, each as a new process; `copies`: zone uid -> bytes of each of its copies."""
+        for node in nodes:
+            count = self._incarnations[node] = self._incarnations.get(node, 0) + 1
+            hello = Hello(
+                FORMAT_VERSION, "agent", "main", node, store or f"store-{node}", count,
+                process=f"{node}-{count}",
+            )  # fmt: skip
+            self.master.agent_connected(hello, self.now)
+        self.write()
+        for node in nodes:
+            self.report(node, copies or {})
+        self.write()
+
+    def report(self, node: str, copies: dict[str, int]) -> None:
+        """The agent tells its copies, each of so many bytes."""
+        for uid, size in copies.items():
+            rows = [part.row for part in self.master.zones[uid].parts.values()]
+            told = tuple(
+                CopyReport(r.partition, r.version, None, "", r.term, 0, 0, True, size)
+                for r in rows
+                if node in r.voter_nodes
+            )
+            self.master.receive(node, Inventory(uid, told, last=False), self.now)
+        self.master.receive(node, Inventory("", ()), self.now)
+
+    def kill(self, *nodes: str) -> None:
+        for node in nodes:
+            self.master.agent_disconnected(node, True, self.now)
+        self.write()
+
+    def progress(self, zone: ZoneRecord, partition: int, node: str, done: int, total: int) -> None:
+        """A filling copy has so much."""
+        message = TransferProgress(zone.uid, partition, done, total)
+        self.master.receive(node, message, self.now)
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        """Do what the master wants written, answer what it sends."""
+        while True:
+            outputs = self.master.take_outputs()
+            self.events += outputs.events
+            for key, value in outputs.writes:
+                if value is None:
+                    self.stored.pop(key, None)
+                else:
+                    self.stored[key] = value
+                self._note_started(key, value)
+                self.master.written(key, value, self.now)
+            for node, message in outputs.sends:
+                self._answer(node, message)
+            if not outputs.writes and not outputs.sends:
+                return
+
+    def _note_started(self, key: Key, value: Value | None) -> None:
+        if not isinstance(value, tuple):
+            return
+        uid = str(getattr(key, "uid", ""))
+        for row in value:
+            before = self._rows.get((uid, row.partition))
+            if row.active is not None and (before is None or before.active != row.active):
+                self.started.append((uid, row))
+            self._rows[uid, row.partition] = row
+
+    def pass_time(self, ms: int) -> None:
+        until = self.ms + ms
+        while self.ms < until:
+            self.ms += STEP_MS
+            for node, agent in list(self.master.agents.items()):
+                if agent.connected:
+                    self.master.receive(node, AgentReport(1), self.now)
+            self.master.tick(self.now)
+            self.write()
+            self._serve()
+            self.write()
+
+    def wait(self, is_so: Callable[[], bool], ms: int = 60_000) -> None:
+        """Let time pass until something is so."""
+        until = self.ms + ms
+        while not is_so():
+            assert self.ms < until, self.master.status()
+            self.pass_time(STEP_MS)
+
+    def _answer(self, node: str, message: Message) -> None:
+        said: Message
+        if isinstance(message, PreparedRow):
+            accepts = not self.refuses(node)
+            row = message.row
+            said = Prepared(message.zone, row.partition, message.migration_id, row.version, accepts)
+        elif isinstance(message, Freeze):
+            said = Frozen(message.zone, message.partition, message.migration_id, message.term, 0)
+        else:
+            return
+        self.master.receive(node, said, self.now)
+
+    def _serve(self) -> None:
+        for uid, zone in list(self.master.zones.items()):
+            for part in list(zone.parts.values()):
+                self._serve_part(uid, part.row)
+
+    def _serve_part(self, uid: str, row: PartitionRow) -> None:
+        if row.primary is None or not self.master.agents[row.primary.node].connected:
+            return
+        primary, active = row.primary.node, row.active
+        self.master.receive(primary, Activated(uid, row.partition, row.term, 0), self.now)
+        if active is not None:
+            to = active.destination.node if active.destination is not None else ""
+            if self.fills(uid, row.partition, to):
+                even = CaughtUp(uid, row.partition, active.migration_id, row.version, row.term)
+                self.master.receive(primary, even, self.now)
+        for voter in row.voters:
+            agent = self.master.agents.get(voter.node)
+            is_back = voter.node not in row.replicas and agent is not None and agent.online
+            if is_back and self.fills(uid, row.partition, voter.node):
+                ready = CopyReady(uid, row.partition, row.term, voter.node, voter.store)
+                self.master.receive(primary, ready, self.now)

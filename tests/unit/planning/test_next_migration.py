@@ -1,0 +1,46 @@
+"""The next change of a row, made again and again, leads to where the planner says."""
+
+from itertools import permutations
+
+import pytest
+
+from quorate.facts.zone import Planner
+from quorate.planning.next_migration import next_migration
+from quorate.planning.plan_staged import reachable_target
+
+ROW = ("A", "B", "C")
+TARGETS = list(permutations("ABCDE", 3))
+
+
+def walk(target: tuple[str, ...], planner: Planner) -> tuple[tuple[str | None, ...], int]:
+    """The last row, and how many nodes were copied to."""
+    row: tuple[str | None, ...] = ROW
+    voters: tuple[str, ...] = ROW
+    copied = 0
+    for _ in range(12):
+        step = next_migration(row, voters, target, (), (), 3, planner)
+        if step is None:
+            return row, copied
+        row, voters = step.replicas, step.voters
+        copied += step.newcomer is not None
+        assert len([node for node in row if node is not None]) >= 3
+    raise AssertionError(f"{target}: no end in sight at {row}")
+
+
+@pytest.mark.parametrize("target", TARGETS, ids="".join)
+def test_minimal_arrives_at_the_target(target: tuple[str, ...]) -> None:
+    assert walk(target, Planner.MINIMAL) == (target, len(set(target) - set(ROW)))
+
+
+@pytest.mark.parametrize("target", TARGETS, ids="".join)
+def test_staged_arrives_where_it_says_and_copies_no_more(target: tuple[str, ...]) -> None:
+    end, copied = walk(target, Planner.STAGED)
+
+    assert end == reachable_target(ROW, ROW, target)
+    assert copied == len(set(target) - set(ROW))
+    assert sorted(str(node) for node in end) == sorted(target)
+
+
+def test_the_planners_differ_where_owners_would_change_places_in_a_circle() -> None:
+    assert walk(("B", "A", "C"), Planner.MINIMAL)[0] == ("B", "A", "C")
+    assert walk(("B", "A", "C"), Planner.STAGED)[0] == ROW
