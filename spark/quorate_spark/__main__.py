@@ -1,4 +1,4 @@
-"""`python -m quorate_spark validate ZONE --agents host:port,… --level counters|rows`.
+"""`python -m quorate_spark validate ZONE --agents host:port,… --level counters|digest|rows`.
 
 Prints the verdict as a table and, with --report, writes it as JSON.  Ends with 0 when all copies
 agree, 1 when they differ, 2 when it could not be told; nothing else ends with 0 or 1.

@@ -50,16 +50,17 @@ def read_copies(zone: str, agents: Sequence[str], cluster: str, settings: Settin
 
 
 def read_rows(
-    copy: CopySeen, zone: str, cluster: str, settings: Settings
+    copy: CopySeen, zone: str, cluster: str, settings: Settings, buckets: tuple[int, ...] = ()
 ) -> Iterator[list[StoredRow]]:
-    """The copy's rows in key order, in chunks.  Unreadable unless all of them were read from it."""
+    """The copy's rows in key order, in chunks; with `buckets`, those of these only.  Unreadable
+    unless all of them were read from it."""
     partition = copy.state.partition
     with open_link(copy.address, cluster, settings) as link:
-        _check_process(link, copy)
+        check_process(link, copy)
         after: bytes | None = None
         lwm = copy.state.lwm
         while True:
-            answer = _ask_rows(link, zone, partition, after, settings.chunk_bytes)
+            answer = _ask_rows(link, zone, partition, after, settings.chunk_bytes, buckets)
             if answer.lwm < lwm:
                 raise Unreadable(
                     f"partition {partition}: the copy on {copy.node} went back from LWM {lwm} to"
@@ -79,7 +80,7 @@ def read_key(
     """The copy's row of one key, tombstone included; None when it has none."""
     partition = copy.state.partition
     with open_link(copy.address, cluster, settings) as link:
-        _check_process(link, copy)
+        check_process(link, copy)
         after = key_before(key)
         for _ in range(RECHECK_READS_MAX):
             answer = _ask_rows(link, zone, partition, after, 1)
@@ -120,10 +121,15 @@ def _copies_of(
 
 
 def _ask_rows(
-    link: AgentLink, zone: str, partition: int, after: bytes | None, bytes_max: int
+    link: AgentLink,
+    zone: str,
+    partition: int,
+    after: bytes | None,
+    bytes_max: int,
+    buckets: tuple[int, ...] = (),
 ) -> CopyRows:
     """One chunk, checked: of this partition, rows rising, and further on than `after`."""
-    answer = link.ask(AskRows(zone, partition, after, bytes_max), CopyRows)
+    answer = link.ask(AskRows(zone, partition, after, bytes_max, buckets), CopyRows)
     if answer.problem:
         raise Unreadable(f"partition {partition}: {link.name} cannot read it: {answer.problem}")
     if (answer.zone_name, answer.partition) != (zone, partition):
@@ -149,7 +155,8 @@ def _ask_rows(
     return answer
 
 
-def _check_process(link: AgentLink, copy: CopySeen) -> None:
+def check_process(link: AgentLink, copy: CopySeen) -> None:
+    """Unreadable unless `link` leads to the process that answered for `copy`."""
     agent = link.agent
     found = (agent.node, agent.store, agent.incarnation)
     if found != (copy.node, copy.store, copy.incarnation):

@@ -6,10 +6,11 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from quorate_spark.verdict import CopyRow, KeyDifference, Outcome, Verdict
+from quorate_spark.verdict import CopyRow, DigestFigures, KeyDifference, Outcome, Verdict
 
 STYLES = {Outcome.AGREE: "bold green", Outcome.DIFFER: "bold red", Outcome.UNKNOWN: "bold yellow"}
 KEY_COLUMNS_MAX = 60
+LISTED_MAX = 5
 
 
 def report_json(verdict: Verdict) -> bytes:
@@ -28,6 +29,8 @@ def _report(verdict: Verdict) -> RenderableType:
     parts: list[RenderableType] = [_summary(verdict)]
     if verdict.counter_differences:
         parts.append(_counter_table(verdict))
+    if verdict.digests is not None and verdict.digests.differing:
+        parts.append(_digest_table(verdict.digests))
     if verdict.key_differences:
         parts.append(_key_table(verdict))
     parts += [Text(f"could not tell: {reason}", "yellow") for reason in verdict.reasons]
@@ -43,6 +46,10 @@ def _summary(verdict: Verdict) -> Table:
     table.add_row("nodes", escape(", ".join(verdict.nodes)))
     table.add_row("partitions", str(verdict.partitions))
     table.add_row("copies", str(verdict.copies))
+    if verdict.digests is not None:
+        table.add_row("partitions by digest", _by_digest(verdict.digests))
+        table.add_row("rows not read", f"{verdict.digests.rows_unread:,} (their digests are equal)")
+        table.add_row("rows read", f"{verdict.digests.rows_read:,} (of all copies)")
     if verdict.settled_keys or verdict.unsettled_keys or verdict.differing_keys:
         table.add_row("keys settled", f"{verdict.settled_keys:,}")
         table.add_row("keys unsettled", f"{verdict.unsettled_keys:,} (written meanwhile)")
@@ -77,6 +84,37 @@ def _counter_table(verdict: Verdict) -> Table:
     return table
 
 
+def _by_digest(digests: DigestFigures) -> str:
+    return f"{digests.partitions_compared} compared, {digests.partitions_differing} differ"
+
+
+def _digest_table(digests: DigestFigures) -> Table:
+    listed = len(digests.differing)
+    table = Table(
+        title=f"Digests differ in {digests.partitions_differing} partitions, {listed} listed",
+        show_lines=True,
+    )
+    for heading in ("partition", "counter", "node", "digest", "buckets", "rows read", "keys"):
+        table.add_column(heading)
+    for difference in digests.differing:
+        table.add_row(
+            str(difference.partition),
+            str(difference.counter),
+            Text("\n".join(copy.node for copy in difference.copies)),
+            "\n".join(copy.digest[:8] for copy in difference.copies),
+            _listed(tuple(map(str, difference.buckets))),
+            str(difference.rows_read),
+            Text(_listed(difference.keys) or "none confirmed"),
+        )
+    return table
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = len(names) - LISTED_MAX
+    shown = ", ".join(_cut(name) for name in names[:LISTED_MAX])
+    return f"{shown}, and {more} more" if more > 0 else shown
+
+
 def _key_table(verdict: Verdict) -> Table:
     listed = len(verdict.key_differences)
     table = Table(title=f"{verdict.differing_keys} keys differ, {listed} listed", show_lines=True)
@@ -96,7 +134,10 @@ def _key_table(verdict: Verdict) -> Table:
 
 
 def _shortened(difference: KeyDifference) -> str:
-    key = difference.key
+    return _cut(difference.key)
+
+
+def _cut(key: str) -> str:
     return key if len(key) <= KEY_COLUMNS_MAX else key[: KEY_COLUMNS_MAX - 1] + "…"
 
 

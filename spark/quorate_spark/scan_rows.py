@@ -23,14 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScannedPartition:
-    """`problem` is empty when every copy was read whole; else the tally says nothing."""
+    """`problem` is empty when every copy was read whole; else the tally says nothing.  `suspicion`:
+    why the partition cannot agree unless a key that differs explains it; empty: it may."""
 
     tally: PartitionTally
     problem: str = ""
+    suspicion: str = ""
 
 
 class RowScan(Protocol):
-    """Reads and compares all rows of some partitions."""
+    """Compares all rows of some partitions, by reading them or otherwise."""
 
     def __call__(self, baselines: Mapping[int, Baseline]) -> dict[int, ScannedPartition]:
         """One entry per baseline.  Unreadable when it could not be done at all."""

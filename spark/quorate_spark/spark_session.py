@@ -50,7 +50,7 @@ def check_spark() -> None:
         if importlib.util.find_spec(package) is None:
             raise SparkMissing(
                 f"comparing rows needs the Python package {package}, which is not installed: pip"
-                " install 'quorate[spark]' (--level counters works without)"
+                " install 'quorate[spark]' (--level digest works without)"
             )
     java = _find_java()
     version = _java_version(java)
@@ -59,7 +59,7 @@ def check_spark() -> None:
             f"comparing rows needs Java {JAVA_MIN} or later for Spark, and {java} is"
             f" {'not one that answers' if version is None else f'Java {version}'}: install it (on"
             f" Debian: apt-get install openjdk-{JAVA_MIN}-jre-headless) or set JAVA_HOME"
-            " (--level counters works without)"
+            " (--level digest works without)"
         )
 
 
@@ -119,7 +119,7 @@ def _find_java() -> str:
         raise SparkMissing(
             f"comparing rows needs Java {JAVA_MIN} or later for Spark, and there is no java on"
             f" PATH: install it (on Debian: apt-get install openjdk-{JAVA_MIN}-jre-headless) or set"
-            " JAVA_HOME (--level counters works without)"
+            " JAVA_HOME (--level digest works without)"
         )
     return found
 

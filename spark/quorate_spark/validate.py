@@ -8,6 +8,9 @@
 3. Step 1 again, over what the copies know *now*.  A copy that changed its owner, row version, term
    or process meanwhile was not read as one copy: its partition starts over, a few times.
 4. Keys that differed are read again (`recheck`); what differs in the same way is damage.
+
+Level digest is level rows with another step 2 (`digest_scan`): digests first, and rows only where
+these differ.
 """
 
 import time
@@ -18,8 +21,9 @@ from quorate_spark.agent_link import Unreadable, parse_addresses
 from quorate_spark.compare_counters import Judgement, Settled, Unsettled
 from quorate_spark.compare_rows import Again, Baseline, PartitionTally
 from quorate_spark.copies import CopySeen, Reading
+from quorate_spark.digest_scan import DigestScan
 from quorate_spark.recheck import recheck
-from quorate_spark.scan_rows import RowScan, SparkRowScan
+from quorate_spark.scan_rows import RowScan, ScannedPartition, SparkRowScan
 from quorate_spark.settings import Settings
 from quorate_spark.settle import ZoneCopies, settle
 from quorate_spark.spark_session import SparkMissing, local_spark
@@ -56,6 +60,9 @@ def run_validation(
         copies = ZoneCopies(zone, parse_addresses(",".join(agents)), cluster, partitions, replicas)
         if level is Level.COUNTERS:
             return Validation(copies, settings).run(None)
+        if level is Level.DIGEST:
+            digests = DigestScan(copies, settings)
+            return digests.figures_added(Validation(copies, settings).run(digests, level))
         with local_spark(work_dir) as session:
             scan = SparkRowScan(session, zone, copies.agents, cluster, settings)
             return Validation(copies, settings).run(scan)
@@ -74,8 +81,9 @@ class Validation:
         self._counter_differences: dict[int, CounterDifference] = {}
         self._findings: dict[int, Finding] = {}
 
-    def run(self, scan_rows: RowScan | None) -> Verdict:
-        """Compare counters, and rows as well when there is something to read them with."""
+    def run(self, scan_rows: RowScan | None, level: Level = Level.ROWS) -> Verdict:
+        """Compare counters, and rows as well when there is something to read them with: then
+        `level` is what that is called."""
         started = time.monotonic()
         whole_reason = ""
         try:
@@ -85,7 +93,8 @@ class Validation:
                 self._compare_rows(settled, scan_rows)
         except Unreadable as error:
             whole_reason = str(error)
-        level = Level.COUNTERS if scan_rows is None else Level.ROWS
+        if scan_rows is None:
+            level = Level.COUNTERS
         return self._verdict(level, whole_reason, time.monotonic() - started)
 
     def _settle(self, before: Mapping[int, Settled] | None) -> dict[int, Settled]:
@@ -137,7 +146,7 @@ class Validation:
             )
             if not reason:
                 try:
-                    found = self._recheck(result.tally, after[partition], share)
+                    found = self._recheck(result, after[partition], share)
                 except Unreadable as error:
                     reason = str(error)
                 else:
@@ -152,9 +161,10 @@ class Validation:
             if partition in self._reasons
         }
 
-    def _recheck(self, tally: PartitionTally, now: Settled, share: int) -> "Finding":
+    def _recheck(self, scanned: ScannedPartition, now: Settled, share: int) -> "Finding":
         """Read the keys that differed again, as many as `share` allows."""
-        finding = Finding(tally)
+        tally = scanned.tally
+        finding = Finding(tally, scanned.suspicion)
         candidates = list(tally.candidates)
         if tally.highest is not None and tally.highest.winner[0] > now.target:
             # Above all that any copy knows of now: it would never settle.
@@ -234,13 +244,15 @@ class Validation:
 class Finding:
     """What one pass found in one partition, its differing keys read again.
 
+    `suspicion`: see ScannedPartition.
     `never_given_out`: 1 when the unsettled key with the highest counter was read again as well,
     because no copy knows of so high a counter."""
 
-    __slots__ = ("confirmed", "gone", "never_given_out", "other", "tally")
+    __slots__ = ("confirmed", "gone", "never_given_out", "other", "suspicion", "tally")
 
-    def __init__(self, tally: PartitionTally) -> None:
+    def __init__(self, tally: PartitionTally, suspicion: str = "") -> None:
         self.tally = tally
+        self.suspicion = suspicion
         self.confirmed: list[KeyDifference] = []
         self.gone = 0
         self.other = 0
@@ -264,8 +276,10 @@ class Finding:
     def reason(self) -> str:
         """Why the partition cannot be judged by this pass; empty when it can: something is proven,
         or nothing is left to prove."""
-        if self.confirmed or not self.differing:
+        if self.confirmed:
             return ""
+        if not self.differing:
+            return self.suspicion
         return (
             f"partition {self.tally.baseline.partition}: {self.differing} keys differed when they"
             " were first read, and it could not be confirmed (too many of them, or overwritten)"

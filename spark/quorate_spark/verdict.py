@@ -26,6 +26,7 @@ class Level(enum.StrEnum):
     """How deep copies are compared."""
 
     COUNTERS = "counters"
+    DIGEST = "digest"
     ROWS = "rows"
 
 
@@ -85,13 +86,47 @@ class KeyDifference(msgspec.Struct, frozen=True):
     copies: tuple[CopyRow, ...]
 
 
+class CopyDigestTold(msgspec.Struct, frozen=True):
+    """One copy's digest in a report, in hex."""
+
+    node: str
+    digest: str
+
+
+class DigestDifference(msgspec.Struct, frozen=True):
+    """One partition whose copies told different digests at `counter`.
+
+    `buckets`: the ranges of the keys' hash (0 to 255) that differ; only their rows were read,
+    `rows_read` of all copies together.  `keys` of the confirmed differences that are listed, for
+    reading."""
+
+    partition: int
+    counter: int
+    copies: tuple[CopyDigestTold, ...]
+    buckets: tuple[int, ...]
+    rows_read: int
+    keys: tuple[str, ...] = ()
+
+
+class DigestFigures(msgspec.Struct, frozen=True):
+    """What level digest did.  `rows_unread`: rows found equal by digest alone, each counted once;
+    `rows_read`: rows of differing buckets, counted once per copy and reading."""
+
+    partitions_compared: int
+    partitions_differing: int
+    rows_unread: int
+    rows_read: int
+    differing: tuple[DigestDifference, ...]
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """The whole answer.  Counts of keys are over the partitions whose rows were compared.
 
     `reasons`: why it could not be told (for some part, when the outcome is differ).  `notes`: what
     a reader should know that changes nothing.  `differing_keys` counts all keys seen to differ, of
     which `confirmed_keys` were read again and differed in the same way; `differing_partitions`
-    counts those with differing counters.  The lists are bounded, the counts are not."""
+    counts those with differing counters.  `digests` at level digest only.  The lists are bounded,
+    the counts are not."""
 
     zone: str
     level: Level
@@ -108,6 +143,7 @@ class Verdict(msgspec.Struct, frozen=True):
     differing_partitions: int = 0
     counter_differences: tuple[CounterDifference, ...] = ()
     key_differences: tuple[KeyDifference, ...] = ()
+    digests: DigestFigures | None = None
     duration_ms: int = 0
 
     @property

@@ -14,7 +14,20 @@ from typing import Self
 
 from quorate.facts.lineage import Entry, Lineage
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message
-from quorate.protocol.tool_messages import AskCopies, AskRows, Copies, CopyRows, CopyState
+from quorate.protocol.storage import Row as StorageRow
+from quorate.protocol.tool_messages import (
+    AskBuckets,
+    AskCopies,
+    AskDigests,
+    AskRows,
+    Buckets,
+    Copies,
+    CopyDigest,
+    CopyRows,
+    CopyState,
+    Digests,
+)
+from quorate.protocol.totals import DIGEST_BYTES, buckets_of, key_bucket, row_digest
 from quorate.wire.frames import FrameReader, encode_frame
 
 Row = tuple[int, int, int, bytes | None]
@@ -34,6 +47,28 @@ class ScriptedCopy:
     above: tuple[tuple[int, int], ...] = ()
     lineage: Lineage = field(default_factory=lambda: Lineage(0, 0, (Entry(3, 1),)))
     rows: dict[bytes, Row] = field(default_factory=dict)
+    mark_at: int = 0
+    mark: tuple[int, bytes] = (0, b"")
+
+    def advance(self, counter: int) -> None:
+        """LWM is `counter` now; tell the digest later if that was asked for."""
+        self.lwm = counter
+        if counter == self.mark_at:
+            self.mark, self.mark_at = (counter, self.row_sum()), 0
+
+    def row_sum(self) -> bytes:
+        """The digest."""
+        total = sum(row_digest(key, StorageRow(*row)) for key, row in self.rows.items())
+        return (total % (1 << 128)).to_bytes(DIGEST_BYTES)
+
+    def digest(self, partition: int, mark: int) -> CopyDigest:
+        """The copy as the agent tells its digest."""
+        if mark > self.lwm:
+            self.mark_at = mark
+        live = sum(row[3] is not None for row in self.rows.values())
+        return CopyDigest(
+            partition, self.term, self.adopted, self.lwm, live, self.row_sum(), *self.mark
+        )
 
     def state(self, partition: int) -> CopyState:
         """The copy as the agent lists it."""
@@ -144,6 +179,10 @@ class ScriptedAgent:
                 return Copies(zone, self.name, states)
             case AskRows():
                 return self._rows(message)
+            case AskDigests():
+                return self.answer_digests(message)
+            case AskBuckets():
+                return self._buckets(message)
             case _:
                 return None
 
@@ -159,6 +198,31 @@ class ScriptedAgent:
             if size >= ask.bytes_max:
                 return CopyRows(ask.zone_name, ask.partition, rows[-1][0], copy.lwm, tuple(rows))
             row = copy.rows[key]
+            if ask.buckets and key_bucket(key) not in ask.buckets:
+                continue
             rows.append((key, *row))
             size += len(key) + len(row[3] or b"")
         return CopyRows(ask.zone_name, ask.partition, None, copy.lwm, tuple(rows))
+
+    def answer_digests(self, ask: AskDigests) -> Digests:
+        """The usual answer, for scripts that change it."""
+        marks = ask.marks or (0,) * len(ask.partitions)
+        told = tuple(
+            self.copies[partition].digest(partition, mark)
+            for partition, mark in zip(ask.partitions, marks, strict=True)
+            if partition in self.copies
+        )
+        return Digests(ask.zone_name, self.name, told)
+
+    def _buckets(self, ask: AskBuckets) -> Buckets:
+        """Three rows at a time."""
+        copy = self.copies[ask.partition]
+        keys = [key for key in sorted(copy.rows) if ask.after is None or key > ask.after][:3]
+        shares = buckets_of([(key, StorageRow(*copy.rows[key])) for key in keys], ask.upto)
+        return Buckets(
+            ask.zone_name,
+            ask.partition,
+            keys[-1] if keys else None,
+            copy.lwm,
+            tuple((b, n, d.to_bytes(DIGEST_BYTES)) for b, (n, d) in sorted(shares.items())),
+        )

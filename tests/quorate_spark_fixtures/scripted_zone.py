@@ -56,7 +56,7 @@ class ScriptedZone:
         """One copy takes an update in."""
         copy = self.copy(agent, partition)
         copy.rows[key] = (counter, copy.term, 0, value)
-        copy.lwm = counter
+        copy.advance(counter)
 
     def flush(self, partition: int = 0, on: Sequence[int] | None = None) -> int:
         """Delete all keys in one update that leaves nothing behind.  Its counter."""
@@ -70,7 +70,7 @@ class ScriptedZone:
         """One copy takes a flush in."""
         copy = self.copy(agent, partition)
         copy.rows.clear()
-        copy.lwm = counter
+        copy.advance(counter)
 
     def purge(self, agent: int, partition: int = 0) -> None:
         """One copy forgets its tombstones."""

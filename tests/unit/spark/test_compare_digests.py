@@ -1,0 +1,98 @@
+"""When copies have told enough to compare their digests, and when a mark must be set."""
+
+from quorate.protocol.tool_messages import CopyDigest
+from quorate_spark.compare_digests import MARGIN_MIN, DigestWatch
+
+NODES = ("a", "b")
+
+
+def answer(
+    lwm: int,
+    digest: bytes = b"",
+    mark: tuple[int, bytes] = (0, b""),
+    term: int = 3,
+    adopted: bool = True,
+) -> CopyDigest:
+    return CopyDigest(0, term, adopted, lwm, 7, digest or b"at %d" % lwm, *mark)
+
+
+def marked(lwm: int, mark: int, **fields: int) -> CopyDigest:
+    return answer(lwm, mark=(mark, b"at %d" % mark), **fields)
+
+
+def observed(watch: DigestWatch, *answers: CopyDigest) -> tuple[int, bool] | None:
+    for node, told in zip(watch.nodes, answers, strict=True):
+        watch.take_in(node, told)
+    told = watch.judge()
+    return None if told is None else (told.counter, told.agree)
+
+
+def test_equal_lwms_are_compared_at_once() -> None:
+    assert observed(DigestWatch(0, NODES), answer(5), answer(5)) == (5, True)
+    assert observed(DigestWatch(0, NODES), answer(5), answer(5, b"other")) == (5, False)
+
+
+def test_equal_counters_of_different_moments_are_compared() -> None:
+    watch = DigestWatch(0, NODES)
+
+    assert observed(watch, answer(9), answer(5)) is None
+    assert observed(watch, answer(20), answer(9, b"other")) == (9, False)
+
+
+def test_a_mark_is_set_a_little_above_the_highest_lwm_and_told_by_both() -> None:
+    watch = DigestWatch(0, NODES)
+
+    assert observed(watch, answer(9), answer(5)) is None
+    assert watch.mark == 9 + MARGIN_MIN
+    assert observed(watch, answer(10), answer(6)) is None
+    assert observed(watch, marked(15, 13), answer(11)) is None
+    assert watch.mark == 13
+    assert observed(watch, marked(18, 13), marked(17, 13)) == (13, True)
+
+
+def test_a_mark_that_was_passed_before_it_was_asked_for_moves_further_ahead() -> None:
+    watch = DigestWatch(0, NODES)
+
+    assert observed(watch, answer(9), answer(5)) is None
+    assert observed(watch, answer(109), answer(105)) is None
+    assert watch.mark == 109 + 200
+    assert observed(watch, answer(209), answer(205)) is None
+    assert watch.mark == 309
+    assert observed(watch, marked(310, 309), marked(311, 309)) == (309, True)
+
+
+def test_a_mark_of_somebody_elses_question_counts_for_nothing() -> None:
+    watch = DigestWatch(0, NODES)
+    theirs = answer(20, mark=(13, b"before updates were undone"))
+
+    assert observed(watch, answer(9), answer(5)) is None
+    assert watch.mark == 13
+    assert observed(watch, theirs, answer(6)) is None
+    assert watch.mark > 20
+
+
+def test_what_was_told_in_an_earlier_term_is_forgotten() -> None:
+    watch = DigestWatch(0, NODES)
+
+    assert observed(watch, answer(9), answer(5)) is None
+    assert observed(watch, answer(12, term=4), answer(9, b"other")) is None
+    assert "a is in term 4, b in 3" in watch.why_open()
+    assert observed(watch, answer(14, term=4), answer(12, b"undone", term=4)) == (12, False)
+    assert observed(watch, answer(14, term=4), answer(9, term=4, adopted=False)) is None
+
+
+def test_a_copy_that_went_back_is_compared_by_what_it_told_since() -> None:
+    watch = DigestWatch(0, NODES)
+
+    assert observed(watch, answer(9, b"never committed"), answer(5)) is None
+    assert observed(watch, answer(7), answer(9)) is None
+    assert observed(watch, answer(9), answer(9)) == (9, True)
+
+
+def test_a_copy_that_told_nothing_is_named() -> None:
+    watch = DigestWatch(0, NODES)
+    assert observed(watch, answer(9), answer(5)) is None
+    watch.forget("b")
+
+    assert watch.judge() is None
+    assert watch.why_open() == "partition 0: b told no digest"
