@@ -38,7 +38,7 @@ def answer_tool(
         case AskCopies():
             copies = (
                 tuple(
-                    zone.copies[partition].state(node)
+                    zone.copies[partition].describe(node)
                     for partition in sorted(zone.copies)
                     if zone.copies[partition].present and message.partition in (None, partition)
                 )

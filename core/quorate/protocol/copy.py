@@ -5,7 +5,8 @@ update above a gap, or of a term the copy has not adopted, waits in the log: it 
 reported, never given up) but not applied, so undoing a divergent update never needs a value that
 only this copy had.  docs/protocol.md, sections 1 to 4.
 
-    absent --Fence/Sync--> MOVING --adopt--> OWNING --row without us--> EVICTED (promise kept)
+    ABSENT --row, Fence--> MOVING --adopt--> OWNING --row without us--> RENTING --> EVICTED
+    (all of them, with reasons: facts.copy_state)
 """
 
 from collections import deque
@@ -13,6 +14,7 @@ from heapq import heappush
 
 import msgspec
 
+from quorate.facts.copy_state import State, check_transition
 from quorate.facts.errors import InvariantError
 from quorate.facts.intervals import IntervalSet
 from quorate.facts.lineage import Lineage
@@ -93,6 +95,7 @@ class Copy(UpdateCounter):
         "row",
         "settled",
         "space",
+        "state",
         "storage",
         "tombstones",
         "version",
@@ -106,6 +109,7 @@ class Copy(UpdateCounter):
         self.version = 0
         self.generation = 0
         self.lease_until = 0
+        self.state = State.ABSENT
         self._reset()
 
     def _reset(self) -> None:
@@ -149,6 +153,7 @@ class Copy(UpdateCounter):
         self._reset()
         data = self.storage.record_get(copy_name(self.partition))
         if data is None:
+            self.state = self._present_state()
             return
         record = _decode_record(data)
         self.present = True
@@ -171,6 +176,17 @@ class Copy(UpdateCounter):
             at = entries[-1][0] + 1
         self.durable_lwm = self.lwm
         self.hwm = self.lwm
+        self.state = self._present_state()
+
+    def _enter(self, state: State) -> None:
+        check_transition(self.partition, self.state, state)
+        self.state = state
+
+    def _present_state(self) -> State:
+        """What the durable facts say, for a copy whose past is not known."""
+        if self.present:
+            return State.OWNING if self.adopted else State.MOVING
+        return State.EVICTED if self.promise_term else State.ABSENT
 
     def save(self) -> None:
         """Put the copy's record into the batch."""
@@ -209,6 +225,8 @@ class Copy(UpdateCounter):
         if not self.present and term > self.version:
             self.present = True
             self.save()
+        if self.present:
+            self._enter(State.MOVING)
         return True
 
     def set_row(self, row: PartitionRow) -> None:
@@ -218,6 +236,8 @@ class Copy(UpdateCounter):
         self.row, self.version = row, row.version
         if self.prepared is not None and row.version >= self.prepared.version:
             self.prepared, self.prepared_migration = None, ""
+        if not self.present:
+            self._enter(State.MOVING)
         self.present = True
         self.save()
 
@@ -232,6 +252,7 @@ class Copy(UpdateCounter):
         The promise stays, and is no lower than the row's term: an empty copy must never help a
         primary that the row has replaced.
         """
+        self._enter(State.RENTING)
         self.storage.drop_space(self.partition, self.generation)
         self.storage.log_cut(self.partition, 1 << 62)
         self.storage.record_drop(copy_name(self.partition))
@@ -241,6 +262,7 @@ class Copy(UpdateCounter):
         self.generation += 1
         self._reset()
         self.save_promise()
+        self._enter(State.EVICTED)
 
     # --- updates ---------------------------------------------------------------------------------
 
@@ -396,6 +418,7 @@ class Copy(UpdateCounter):
             )
         self.save()
         self.save_promise()
+        self._enter(State.OWNING)
 
     def _drop_divergent(self, lineage: Lineage, prefix: int) -> None:
         """Remove from the log what is not part of `lineage`; what was applied above `prefix` and
@@ -440,6 +463,10 @@ class Copy(UpdateCounter):
             raise InvariantError(
                 f"partition {self.partition}: durable LWM {self.durable_lwm} above LWM {self.lwm}"
             )
+        if self.state is not self._present_state():
+            raise InvariantError(
+                f"partition {self.partition}: {self.state}, by its facts {self._present_state()}"
+            )
         if self.log_from > self.lwm:
             raise InvariantError(
                 f"partition {self.partition}: log from {self.log_from} above LWM {self.lwm}"
@@ -481,7 +508,7 @@ class Copy(UpdateCounter):
             self.mark[1].to_bytes(DIGEST_BYTES),
         )
 
-    def state(self, node: str) -> CopyState:
+    def describe(self, node: str) -> CopyState:
         """The copy as a validator asks for it."""
         replicas = self.row.replicas if self.row else ()
         return CopyState(
@@ -497,4 +524,5 @@ class Copy(UpdateCounter):
             self.space.row_count(),
             self.space.byte_count(),
             self.settled,
+            self.state.value,
         )

@@ -16,7 +16,8 @@ class AskCopies(msgspec.Struct, frozen=True, array_like=True, tag=60):
 
 
 class CopyState(msgspec.Struct, frozen=True, array_like=True):
-    """One copy for a validator: counters, gaps (held ranges above LWM), lineage, size."""
+    """One copy for a validator: counters, gaps (held ranges above LWM), lineage, size,
+    state (facts.copy_state)."""
 
     partition: int
     replica_index: int
@@ -30,6 +31,7 @@ class CopyState(msgspec.Struct, frozen=True, array_like=True):
     rows: int
     bytes: int
     settled: int
+    state: str = ""
 
 
 class Copies(msgspec.Struct, frozen=True, array_like=True, tag=61):
