@@ -1,18 +1,16 @@
 """How long keys could not be written while something happened to a cluster."""
 
 import itertools
-import threading
 import time
-from types import TracebackType
+from functools import partial
 from typing import Self
 
 from redis.exceptions import RedisError
 
 from quorate.facts.keyspace import key_partition
+from quorate_cluster.background import Background
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.waiting import wait_until
-
-_END_S_MAX = 60.0
 
 
 def key_in_each(partitions: int) -> list[str]:
@@ -26,7 +24,7 @@ def key_in_each(partitions: int) -> list[str]:
     return [found[partition] for partition in range(partitions)]
 
 
-class Pulses:
+class Pulses(Background):
     """One stock client per key, each in a thread of its own that writes 1, 2, 3, … for ever.
 
     What a client reports to its caller after its own retries is a failed command.  The keys are
@@ -44,6 +42,7 @@ class Pulses:
         socket_timeout_s: float = 8,
         protocol: int = 3,
     ) -> None:
+        super().__init__()
         partitions = int(cluster.zone(zone)["spec"]["partitions"])
         step = max(1, partitions // keys_max)
         self.keys = key_in_each(partitions)[::step]
@@ -56,24 +55,13 @@ class Pulses:
         self._every_s = every_s
         self._socket_timeout_s = socket_timeout_s
         self._protocol = protocol
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._pulse, args=(key,)) for key in self.keys]
+        for key in self.keys:
+            self.add_road(partial(self._pulse, key))
 
     def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
+        super().__enter__()
         self.wait_all_written_since(time.monotonic())
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(_END_S_MAX)
 
     def wait_all_written_since(self, moment: float, timeout_s: float = 60) -> None:
         """Wait until every key was written by a command that began after `moment`."""
@@ -111,7 +99,7 @@ class Pulses:
             self._zone, socket_timeout=self._socket_timeout_s, protocol=self._protocol
         )
         value = 0
-        while not self._stop.wait(self._every_s):
+        while not self.stop.wait(self._every_s):
             value += 1
             try:
                 client.set(key, value)

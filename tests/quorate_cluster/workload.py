@@ -1,29 +1,28 @@
 """Clients that never stop: what they wrote and read is kept for `history.find_violations`."""
 
 import random
-import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
 from redis.exceptions import ClusterDownError, RedisError, ResponseError
 from redis.retry import Retry
 
+from quorate_cluster.background import Background
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.direct_reads import DirectReads
 from quorate_cluster.history import ABSENT, Outcome, Read, Write
 
-_END_S_MAX = 60.0
 _NEVER_WRITTEN = -1
 _DIRECT_EVERY_S = 0.05
 _TIMEOUTS_S = (1.5, 12)
 """Clients by turns: one soon asks elsewhere, one hears what a frozen agent says when it thaws."""
 
 
-class Workload:
+class Workload(Background):
     """Threads that write increasing values to keys of their own, and threads that read them.
 
     Clients do not repeat a command by themselves: whether a lost one was applied is for the history
@@ -41,6 +40,7 @@ class Workload:
         pause_s: float = 0.004,
         seed: int = 0,
     ) -> None:
+        super().__init__()
         self.writes: list[Write] = []
         self.reads: list[Read] = []
         self.errors: dict[str, int] = {}
@@ -51,28 +51,11 @@ class Workload:
         self._keys_per_writer = keys_per_writer
         self._pause_s = pause_s
         self._seed = seed
-        self._stop = threading.Event()
-        roads: list[tuple[Callable[[int], None], int]] = [(self._write, n) for n in range(writers)]
-        roads += [(self._read, n) for n in range(readers)] + [(self._read_directly, 0)]
-        self._threads = [threading.Thread(target=road, args=(n,)) for road, n in roads]
-        self._failures: list[BaseException] = []
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(_END_S_MAX)
-        if self._failures and error is None:
-            raise self._failures[0]
+        for number in range(writers):
+            self.add_road(partial(self._write, number))
+        for number in range(readers):
+            self.add_road(partial(self._read, number))
+        self.add_road(self._read_directly)
 
     @property
     def acknowledged(self) -> int:
@@ -101,24 +84,20 @@ class Workload:
         )
 
     def _write(self, number: int) -> None:
-        try:
-            client = self._client(number)
-            lives = [f"w{number}-{at}.0" for at in range(self._keys_per_writer)]
-            counts = [0] * len(lives)
-            self.keys += lives
-            while not self._stop.is_set():
-                for at, key in enumerate(lives):
-                    counts[at] += 1
-                    if self._write_one(client, key, counts[at]) is Outcome.UNKNOWN:
-                        name, _, life = key.rpartition(".")
-                        lives[at] = f"{name}.{int(life) + 1}"
-                        counts[at] = 0
-                        self.keys.append(lives[at])
-                    if self._stop.wait(self._pause_s):
-                        return
-        except BaseException as error:
-            self._failures.append(error)
-            raise
+        client = self._client(number)
+        lives = [f"w{number}-{at}.0" for at in range(self._keys_per_writer)]
+        counts = [0] * len(lives)
+        self.keys += lives
+        while not self.stop.is_set():
+            for at, key in enumerate(lives):
+                counts[at] += 1
+                if self._write_one(client, key, counts[at]) is Outcome.UNKNOWN:
+                    name, _, life = key.rpartition(".")
+                    lives[at] = f"{name}.{int(life) + 1}"
+                    counts[at] = 0
+                    self.keys.append(lives[at])
+                if self.stop.wait(self._pause_s):
+                    return
 
     def _write_one(self, client: RedisCluster, key: str, value: int) -> Outcome:
         start = time.monotonic()
@@ -127,33 +106,26 @@ class Workload:
         return outcome
 
     def _read(self, number: int) -> None:
-        try:
-            chance = random.Random(f"{self._seed}-{number}")
-            client = self._client(number)
-            while not self._stop.wait(self._pause_s):
-                if not self.keys:
-                    continue
-                # Mostly the keys written now; now and then one that was given up.
-                key = chance.choice(self.keys[-100:] if chance.random() < 0.8 else self.keys)
-                start = time.monotonic()
-                outcome, found = self._ask(lambda key=key: client.get(key))  # type: ignore[misc]  # default binds the loop's key
-                if outcome is Outcome.ACKNOWLEDGED:
-                    self.reads.append(Read(key, _value_of(key, found), start, time.monotonic()))
-        except BaseException as error:
-            self._failures.append(error)
-            raise
+        chance = random.Random(f"{self._seed}-{number}")
+        client = self._client(number)
+        while not self.stop.wait(self._pause_s):
+            if not self.keys:
+                continue
+            # Mostly the keys written now; now and then one that was given up.
+            key = chance.choice(self.keys[-100:] if chance.random() < 0.8 else self.keys)
+            start = time.monotonic()
+            outcome, found = self._ask(partial(client.get, key))
+            if outcome is Outcome.ACKNOWLEDGED:
+                self.reads.append(Read(key, _value_of(key, found), start, time.monotonic()))
 
-    def _read_directly(self, number: int) -> None:
-        chance = random.Random(f"{self._seed}-direct-{number}")
+    def _read_directly(self) -> None:
+        chance = random.Random(f"{self._seed}-direct")
         ports = [port for _, port in self._cluster.endpoints(self._zone)]
         reads = DirectReads(ports, chance, self._answered)
         try:
-            while not self._stop.wait(_DIRECT_EVERY_S):
+            while not self.stop.wait(_DIRECT_EVERY_S):
                 if self.keys:
                     reads.step(self.keys[-100:])
-        except BaseException as error:
-            self._failures.append(error)
-            raise
         finally:
             reads.close()
 

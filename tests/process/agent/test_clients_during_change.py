@@ -10,11 +10,12 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Self
 
 import pytest
 
+from quorate_cluster.background import Background
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import Measured, StartCluster
 from quorate_cluster.outage import Pulses
@@ -94,26 +95,21 @@ def test_redis_py_goes_on_in_either_protocol(
 # -- redis-cli ----------------------------------------------------------------------------------
 
 
-class _Commands:
+class _Commands(Background):
     """SETs of ever new keys, each by a redis-cli of its own, one after the other."""
 
     def __init__(self, port: int) -> None:
+        super().__init__()
         self.acknowledged: list[str] = []
         self.refused: list[str] = []
         self.said: Counter[str] = Counter()
         self._words = ["redis-cli", "-c", "-h", "127.0.0.1", "-p", str(port)]
-        self._stop = threading.Event()
+        self.add_road(self._go_on)
 
-    @contextmanager
-    def going_on(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._go_on)
-        thread.start()
-        try:
-            wait_until(lambda: len(self.acknowledged) > 20, "answers to redis-cli")
-            yield
-        finally:
-            self._stop.set()
-            thread.join(COMMAND_S_MAX)
+    def __enter__(self) -> Self:
+        super().__enter__()
+        wait_until(lambda: len(self.acknowledged) > 20, "answers to redis-cli")
+        return self
 
     def run(self, *command: str) -> str:
         """What redis-cli says, to whichever of its outputs."""
@@ -127,7 +123,7 @@ class _Commands:
 
     def _go_on(self) -> None:
         number = 0
-        while not self._stop.is_set():
+        while not self.stop.is_set():
             number += 1
             key = f"command-{number}"
             said = self.run("SET", key, f"value of {key}")
@@ -148,7 +144,7 @@ def test_redis_cli_is_answered_or_told_in_documented_words(
     victim = cluster.agent_with_most_primaries().name
     survivor = next(name for name in cluster.agents if name != victim)
     commands = _Commands(cluster.port("z", survivor))
-    with commands.going_on():
+    with commands:
         change(cluster)
         before = len(commands.acknowledged)
         wait_until(lambda: len(commands.acknowledged) > before + 100, "further answers")
