@@ -136,10 +136,12 @@ class ClusterFolder:
     def delete(self) -> None:
         """Delete what a cluster keeps here, and the folder when nothing else is in it."""
         self.read()
+        for name in OWN_FOLDERS:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self.path / name)
+        # Last, so that what could not be deleted is a cluster's still.
         for name in OWN_FILES:
             (self.path / name).unlink(missing_ok=True)
-        for name in OWN_FOLDERS:
-            shutil.rmtree(self.path / name, ignore_errors=True)
         with suppress(OSError):  # somebody keeps something of his own in it
             self.path.rmdir()
 

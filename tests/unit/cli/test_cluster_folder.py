@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -141,6 +142,21 @@ def test_an_address_of_an_earlier_process_is_not_believed(folder: ClusterFolder)
     address = folder.agent_address("agent-1")
     assert address is not None
     assert address.peer_port == 7101
+
+
+def test_a_cluster_that_cannot_be_deleted_whole_is_a_cluster_still(
+    folder: ClusterFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.write(ENTRY)
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path / "data"))
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    with pytest.raises(PermissionError):
+        folder.delete()
+
+    assert folder.read() == ENTRY
 
 
 def test_deleting_a_cluster_leaves_what_is_not_its_own(folder: ClusterFolder) -> None:
