@@ -153,12 +153,12 @@ class DevCluster:
             entry = self.check_known(name)
             if name == OPERATOR:
                 raise Problem("the operator cannot be removed: stop it all with `quorate dev down`")
+            api = self.api()
             if len(entry.agents) == 1:
                 raise Problem(
                     f"{name} is the last agent of cluster {entry.cluster}: `quorate dev down"
                     " --delete-data` ends the cluster with its data"
                 )
-            api = self.api()
             self._check_declared(api, entry)
             deadline = time.monotonic() + seconds
             which = f"cluster={entry.cluster}"

@@ -3,7 +3,6 @@
 import errno
 import os
 import shutil
-import shutil
 from pathlib import Path
 
 import msgspec
