@@ -8,7 +8,9 @@ from quorate.facts.errors import InvariantError
 from quorate.facts.keyspace import key_partition
 from quorate.facts.partition_row import PartitionRow, check_row
 from quorate.facts.topology import NodeRecord, Voter
-from quorate.protocol.messages import FenceAck, Message
+from quorate.facts.zone import SyncWrites
+from quorate.protocol.copy import Copy
+from quorate.protocol.messages import FenceAck, Message, PreparedRow
 from quorate.protocol.metastore import NodeKey
 from quorate.protocol.primary import Primary, Stage
 from quorate.protocol.replicas import Turn
@@ -35,6 +37,8 @@ class Checks:
         self._promises: dict[tuple[str, str, int], int] = {}
         self._present: dict[tuple[str, str, int], bool] = {}
         self._obeyed: dict[str, int] = {}
+        self._prepared: dict[tuple[str, int, int], PartitionRow] = {}
+        self._oldest_tombstone: dict[tuple[str, str, int, int], int] = {}
         self._activated: dict[int, Primary] = {}
 
     # --- the metastore ---------------------------------------------------------------------------
@@ -47,6 +51,9 @@ class Checks:
         known = {row.partition: row for row in before}
         for row in rows:
             check_row(row)
+            prepared = self._prepared.get((uid, row.partition, row.version), row)
+            if prepared != row:
+                raise InvariantError(f"I-4: {row} has the version of {prepared}, which was sent")
             old = known.get(row.partition)
             if old is None or old == row:
                 continue
@@ -71,11 +78,17 @@ class Checks:
             )
         return count
 
+    def prepared(self, message: PreparedRow) -> None:
+        """A master sends a row that is not yet the row: its number is taken."""
+        row = message.row
+        self._prepared[message.zone, row.partition, row.version] = row
+
     # --- an agent's turn -------------------------------------------------------------------------
 
     def flushed(self, agent: AgentProcess, uid: str, turn: Turn) -> None:
         """I-3: what was deleted is named nowhere in the metastore's row."""
         for copy, _, _ in turn.durable:
+            self._check_tombstones(agent, uid, copy)
             key = (agent.label, uid, copy.partition)
             was = self._present.get(key, False)
             self._present[key] = copy.present
@@ -86,6 +99,28 @@ class Checks:
             store = agent.core.zones[uid].me.store
             if row is not None and _names(row, agent.name, store, copy.version):
                 raise InvariantError(f"I-3: {agent.label} deleted a copy that {row} names")
+
+    def _check_tombstones(self, agent: AgentProcess, uid: str, copy: Copy) -> None:
+        """A tombstone goes only when every copy of its term is past it."""
+        key = (agent.label, uid, copy.partition, copy.generation)
+        before = self._oldest_tombstone.pop(key, 0)
+        oldest = copy.tombstones[0][0] if copy.tombstones else 0
+        if oldest:
+            self._oldest_tombstone[key] = oldest
+        interval = self.cluster.zones[uid].sync_writes is SyncWrites.INTERVAL
+        row = self.cluster.committed_row(uid, copy.partition) if before else None
+        if before == oldest or row is None or interval or not copy.adopted:
+            return
+        for node in row.voter_nodes:
+            other = self.cluster.agent_at(node)
+            zone = other.core.zones.get(uid) if other is not None else None
+            theirs = zone.copies.get(copy.partition) if zone is not None else None
+            if theirs is None or theirs.last_term != copy.last_term or theirs.lwm >= before:
+                continue
+            raise InvariantError(
+                f"tombstones: {agent.label} dropped one of {before} in partition {copy.partition}, "
+                f"{node} is at {theirs.lwm}"
+            )
 
     def agent_step(self, agent: AgentProcess) -> None:
         """I-2 and I-4 in one process; promises stay; activations keep what was answered."""
@@ -101,6 +136,7 @@ class Checks:
             for role in zone.roles.values():
                 if role.stage >= Stage.ADOPTING and id(role) not in self._activated:
                     self._activated[id(role)] = role
+                    self.cluster.coverage.activating(agent, role)
                     self._check_activation(agent, uid, role)
                 if role.stage is Stage.SERVING:
                     self._check_alone(agent, uid, role)
@@ -140,6 +176,7 @@ class Checks:
             raise InvariantError(f"I-4: {agent.label} serves {key}, which another served")
         term, _ = self._served.get(where, (0, ""))
         if role.term > term:
+            self.cluster.coverage.activating(agent, role)
             self._served[where] = (role.term, agent.label)
             agent.world.trace(agent.label, f"serves partition {where[1]} in term {role.term}")
             for other in self.cluster.living():
@@ -205,7 +242,7 @@ class Checks:
         cluster = self.cluster
         found: list[str] = []
         for uid, record in cluster.zones.items():
-            usable = self._usable(uid)
+            usable = sum(uid in agent.core.zones for agent in cluster.living())
             for partition in range(record.partitions):
                 row = cluster.committed_row(uid, partition)
                 if row is None:
@@ -256,10 +293,6 @@ class Checks:
         if len({repr(state[1:]) for state in states if isinstance(state, tuple)}) > 1:
             found.append(f"I-6: partition {partition}: copies differ: {states}")
         return found
-
-    def _usable(self, uid: str) -> int:
-        """How many living agents may hold copies."""
-        return sum(agent.core.zones.get(uid) is not None for agent in self.cluster.living())
 
 
 def _names(row: PartitionRow, node: str, store: str, deleted_by: int) -> bool:

@@ -129,8 +129,16 @@ class Clients:
             kind, key = "expiring", b"e%d" % number
         if r.random() < swarm.flushes:
             kind = "flush"
+        if r.random() < swarm.bursts:
+            self._burst()
         uids = list(self.cluster.zones)
         self.send(client, uids[0] if len(uids) == 1 else r.choice(uids), kind, key)
+
+    def _burst(self) -> None:
+        """Many writes at once, whoever answers them: one agent may get far ahead of the others."""
+        r = self.world.random
+        for _ in range(r.randrange(5, 60)):
+            self.send(-1, "zone", "expiring", b"e%d" % r.randrange(20))
 
     def send(
         self, client: int, zone: str, kind: str, key: bytes, asked_for: int = PATIENCE_MS

@@ -30,6 +30,10 @@ REST_MS = 90_000
 """Within this much simulated time after the last fault everything must be at rest."""
 
 
+STUCK_MS = 20_000
+"""Within this much a primary that reaches nobody must be followed by another."""
+
+
 class Cluster:
     """Everything of one run."""
 
@@ -151,7 +155,11 @@ class Cluster:
             intact.add(Voter(other, store))
             if agent.alive:
                 intact.add(Voter(other, f"{store}.{agent.incarnation}"))
-        values = [stored.value for stored in self.metastore.stored().values()]
+        stored = self.metastore.stored()
+        for uid, record in self.zones.items():
+            if self.committed_row(uid, record.partitions - 1) is None:
+                return False  # a first row may name a store that is gone when it is written
+        values = [each.value for each in stored.values()]
         for rows in [*values, *self.metastore.in_flight]:
             if not isinstance(rows, tuple):
                 continue
@@ -243,8 +251,32 @@ class Cluster:
         ):
             raise InvariantError(f"a last read has no answer: {reads}")
         self.checks.check_history(self.clients.history)
+        if self.world.seed % 10 == 3:
+            self.isolate_a_primary()
         if self.world.seed % 4 == 0:
             self.delete_zone("zone")
+
+    def isolate_a_primary(self) -> None:
+        """The master hears a primary that reaches no other agent: somebody else must serve."""
+        row = self.committed_row("zone", 0)
+        if row is None or row.primary is None or len(row.voters) < 3:
+            return
+        stuck = row.primary.node
+        self.world.trace("network", f"{stuck} reaches no other agent")
+        pairs = [(a, b) for a in self.disks for b in self.disks if (a == stuck) != (b == stuck)]
+        for pair in pairs:
+            self.network.cut(*pair)
+
+        def is_served() -> bool:
+            roles = [self.role_of(a, "zone", 0) for a in self.living() if a.name != stuck]
+            return any(role is not None and role.serving_until > 0 for role in roles)
+
+        if not self.world.run_until(self.world.time_us + STUCK_MS * MS, is_served):
+            raise InvariantError(f"stuck: {stuck} reaches nobody, and nobody took over")
+        for pair in pairs:
+            self.network.heal(*pair)
+        if not self.world.run_until(self.world.time_us + REST_MS * MS, lambda: not self.rest()):
+            raise InvariantError("not at rest: " + "; ".join(self.rest()))
 
     def delete_zone(self, uid: str) -> None:
         """The user deletes a zone: nothing of it may stay anywhere (I-7)."""

@@ -22,9 +22,10 @@ from quorate.protocol.messages import (
     RowsStored,
     Sync,
 )
-from quorate.protocol.primary import Stage
+from quorate.protocol.primary import Primary, Stage
 
 if TYPE_CHECKING:
+    from quorate_sim.agent_process import AgentProcess
     from quorate_sim.cluster import Cluster
 
 MOMENTS = (
@@ -96,6 +97,7 @@ class Coverage:
         self.cluster = cluster
         self.counts = Counts()
         self.on_moment: Callable[[Reached], None] | None = None
+        self.on_activation: Callable[[AgentProcess], None] | None = None
         self._running: dict[tuple[str, int], Running] = {}
 
     # --- moments ---------------------------------------------------------------------------------
@@ -178,6 +180,12 @@ class Coverage:
         running = self._running.get((uid, partition))
         if running is not None and running.moment >= 5 and node == running.migration.source:
             self._reach(running, 7)
+
+    def activating(self, agent: AgentProcess, role: Primary) -> None:
+        """A new primary has stored its lineage, or has begun to serve."""
+        self.counts.events[f"activations {role.stage.name.lower()}"] += 1
+        if self.on_activation is not None:
+            self.on_activation(agent)
 
     # --- faults ----------------------------------------------------------------------------------
 

@@ -21,7 +21,17 @@ if TYPE_CHECKING:
 
 STEP_MS = 50
 
-AIMED = ("crash", "freeze", "cut", "one-way cut", "break", "wipe", "slow disk", "disk full")
+AIMED = (
+    "crash",
+    "freeze",
+    "cut",
+    "cut together",
+    "one-way cut",
+    "break",
+    "wipe",
+    "slow disk",
+    "disk full",
+)
 
 
 class Faults:
@@ -38,6 +48,7 @@ class Faults:
         self.world.after(800 * MS, self._step)
         if self.cluster.swarm.ambushes:
             self.cluster.coverage.on_moment = self._moment
+            self.cluster.coverage.on_activation = self._activation
 
     def _often(self, rate: float) -> bool:
         return self.world.chance(rate * STEP_MS / 1000)
@@ -189,6 +200,8 @@ class Faults:
             one, friend = r.sample(names, 2)
             others = [name for name in names if name not in (one, friend)]
             pairs = [pair for other in others for pair in ((one, other), (other, one))]
+            if r.random() < 0.4:
+                self._later(500, 1600, lambda: self._restart_at_once(friend))
         else:
             side = r.sample(names, 1 if style == "alone" else r.randrange(1, len(names)))
             pairs = [
@@ -199,6 +212,15 @@ class Faults:
                 for pair in ((one, other), (other, one))
             ]
         self._cut_pairs(pairs)
+
+    def _restart_at_once(self, name: str) -> None:
+        """A process is back before anybody misses it: it has forgotten what it granted."""
+        agent = self.cluster.agent_at(name)
+        if agent is None or self.over or self.cluster.swarm.in_memory:
+            return
+        self.cluster.coverage.struck("crash", [name])
+        self.cluster.stop_agent(name, machine_too=False, refused=True)
+        self._later(2, 20, lambda: self._restart(name))
 
     def _cut_pairs(self, pairs: list[tuple[str, str]]) -> None:
         if not pairs:
@@ -216,6 +238,8 @@ class Faults:
         self._later(200, long, lambda: self._heal(pairs))
 
     def _heal(self, pairs: list[tuple[str, str]]) -> None:
+        if self.over:
+            return  # all was healed
         self.world.trace("network", f"healed {pairs}")
         for pair in pairs:
             self.cluster.network.heal(*pair)
@@ -341,6 +365,9 @@ class Faults:
             self._strike_master(fault)
             return
         names = reached.running.nodes(role)
+        if fault == "cut together":
+            self._cut_off([*names, *reached.running.nodes("primary")])
+            return
         agent = self.cluster.agent_at(self.world.random.choice(names)) if names else None
         if agent is None:
             return
@@ -355,6 +382,26 @@ class Faults:
                 self._fill_disk(agent)
             case _:
                 self._isolate(agent.name, fault)
+
+    def _activation(self, agent: AgentProcess) -> None:
+        """A new primary has stored its lineage, or serves: also a moment to strike at."""
+        if self.over or not self.world.chance(self.cluster.swarm.ambushes):
+            return
+        delay = self.world.random.choice((0, 1000, 5000, 30_000, 200_000))
+
+        def strike() -> None:
+            if not self.over and agent.alive:
+                self.world.trace("faults", f"crash of {agent.label} on its way to serving")
+                self._crash(agent, wipe=False)
+
+        self.world.after(delay, strike)
+
+    def _cut_off(self, side: list[str]) -> None:
+        """These still reach each other, and nobody else."""
+        others = [agent.name for agent in self.cluster.living() if agent.name not in side]
+        others += [master.name for master in self.cluster.masters if master.alive]
+        pairs = [pair for a in sorted(set(side)) for b in others for pair in ((a, b), (b, a))]
+        self._cut_pairs(pairs)
 
     def _strike_master(self, fault: str) -> None:
         master = self.cluster.newest_master()

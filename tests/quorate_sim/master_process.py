@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master import Master
-from quorate.protocol.messages import FORMAT_VERSION, Hello, Message
+from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, PreparedRow
 from quorate.protocol.metastore import Key, Revision, Stored, Value
 from quorate_sim.agent_process import Clock
 from quorate_sim.metastore import Outcome
@@ -151,6 +151,8 @@ class MasterProcess:
         for key, value in writes:
             self._write(key, value)
         for node, message in sends:
+            if isinstance(message, PreparedRow):
+                self.cluster.checks.prepared(message)
             if self.world.tracing:
                 self.cluster.tell(self.name, node, message)
             link = self.links.get(node)

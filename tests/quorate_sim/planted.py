@@ -9,17 +9,34 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+import msgspec
+
 from quorate.facts.intervals import IntervalSet
 from quorate.facts.lineage import Lineage
 from quorate.facts.partition_row import PartitionRow
+from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord
+from quorate.protocol import ownership, supply, transfer
+from quorate.protocol.agent import AgentCore
 from quorate.protocol.copy import Copy
 from quorate.protocol.fill import Fill
 from quorate.protocol.leases import Leases
-from quorate.protocol.messages import Trouble
-from quorate.protocol.primary import Primary
-from quorate.protocol.replicas import Replicas
+from quorate.protocol.messages import (
+    FenceAck,
+    Message,
+    Prepared,
+    PreparedRow,
+    SnapshotChunk,
+    Trouble,
+    Update,
+)
+from quorate.protocol.metastore import Key, Revision, Value
+from quorate.protocol.outbox import MASTER, Outbox
+from quorate.protocol.primary import GatherPlan, Primary, Stage
+from quorate.protocol.replicas import Replicas, Turn
+from quorate.protocol.storage import Row
 from quorate.protocol.zone_master import ZoneMaster
+from quorate_operator.metastore_memory import MemoryMetastore
 
 
 @contextmanager
@@ -183,13 +200,347 @@ def list_forgotten() -> AbstractContextManager[None]:
     return _changed(Copy, "evict", evict)
 
 
+@contextmanager
+def plus_one_for_plus_two() -> Iterator[None]:
+    """What follows a migration that was given up takes the number of its prepared row."""
+
+    def failed(row: PartitionRow, new_term: bool) -> PartitionRow:
+        version = row.version + 1
+        term = version if new_term else row.term
+        return msgspec.structs.replace(row, version=version, active=None, term=term)
+
+    def step(row: PartitionRow) -> int:
+        return 1
+
+    with _changed(ownership, "failed", failed), _changed(ownership, "_step", step):
+        yield
+
+
+def caught_up_before_joint() -> AbstractContextManager[None]:
+    """In joint mode the old voters alone acknowledge: the destination may lack answered updates."""
+
+    def acknowledged(self: Primary) -> int:
+        value = {n: peer.lwm for n, peer in self.peers.items() if peer.adopted}
+        value[self.holder.node] = self.copy.durable_lwm
+        return self._count(self.row.voters, value)
+
+    return _changed(Primary, "acknowledged", acknowledged)
+
+
+def lease_not_joint() -> AbstractContextManager[None]:
+    """In joint mode the old voters alone grant the lease."""
+
+    def renew(self: Primary, held_until: dict[str, int]) -> None:
+        value = {n: held_until.get(n, 0) for n, peer in self.peers.items() if peer.promised}
+        value[self.holder.node] = 1 << 62
+        reached = self._count(self.row.voters, value)
+        self.serving_until = reached if self.stage is Stage.SERVING else 0
+
+    return _changed(Primary, "renew", renew)
+
+
+def slot_order_trusted() -> AbstractContextManager[None]:
+    """A new primary believes that who is first in the row holds everything: it asks nobody."""
+
+    gather = Primary.gather
+
+    def gather_alone(self: Primary) -> GatherPlan:
+        answers = {node: peer.answer for node, peer in self.peers.items()}
+        for peer in self.peers.values():
+            peer.answer = None
+        try:
+            return gather(self)
+        finally:
+            for node, peer in self.peers.items():
+                peer.answer = answers[node]
+
+    return _changed(Primary, "gather", gather_alone)
+
+
+def longest_log_wins() -> AbstractContextManager[None]:
+    """Of the answers the longest is taken, not the one of the latest term."""
+
+    gather = Primary.gather
+
+    def gather_longest(self: Primary) -> GatherPlan:
+        copy = self.copy
+        known = [(copy.lwm, copy.lineage)]
+        known += [(p.answer.lwm, p.answer.lineage) for p in self.peers.values() if p.answer]
+        longest = max(known, key=lambda each: each[0])[1]
+        answers = {n: p.answer for n, p in self.peers.items()}
+        own = copy.lineage
+        for peer in self.peers.values():
+            if peer.answer is not None and peer.answer.lineage.last_term > longest.last_term:
+                peer.answer = msgspec.structs.replace(peer.answer, lineage=longest)
+        if own.last_term > longest.last_term:
+            copy.lineage = longest
+        try:
+            return gather(self)
+        finally:
+            copy.lineage = own
+            for node, peer in self.peers.items():
+                peer.answer = answers[node]
+
+    return _changed(Primary, "gather", gather_longest)
+
+
+def any_number_of_answers() -> AbstractContextManager[None]:
+    """Activation does not wait for a majority to promise: one's own vote is enough."""
+
+    def promised(self: Primary) -> bool:
+        return True
+
+    return _changed(Primary, "has_majority_promised", promised)
+
+
+def adopted_by_nobody() -> AbstractContextManager[None]:
+    """A new primary serves before a majority has adopted its term."""
+
+    def adopted(self: Primary) -> bool:
+        return self.persisted
+
+    return _changed(Primary, "has_majority_adopted", adopted)
+
+
+@contextmanager
+def stale_noop_wins() -> Iterator[None]:
+    """Of two lineages with the same last entries the one wins that was never spread: entries are
+    compared by their first counter, not by the last term."""
+
+    gather = Primary.gather
+
+    def gather_by_counter(self: Primary) -> GatherPlan:
+        answers = {n: p.answer for n, p in self.peers.items()}
+        own = self.copy.lineage
+        known = [own, *(a.lineage for a in answers.values() if a is not None)]
+        lowest = min(known, key=lambda each: (each.last_first, -each.last_term))
+        for peer in self.peers.values():
+            if peer.answer is not None and peer.answer.lineage.last_term > lowest.last_term:
+                peer.answer = msgspec.structs.replace(peer.answer, lineage=lowest)
+        if own.last_term > lowest.last_term:
+            self.copy.lineage = lowest
+        try:
+            return gather(self)
+        finally:
+            self.copy.lineage = own
+            for node, peer in self.peers.items():
+                peer.answer = answers[node]
+
+    with _changed(Primary, "gather", gather_by_counter):
+        yield
+
+
+def snapshot_row_wins() -> AbstractContextManager[None]:
+    """Where a full copy brought a row of a key, an update that came meanwhile does not count."""
+
+    def apply(self: Copy, update: Update, compare: bool = False) -> None:
+        counter, term = update.counter, update.term
+        for key, value, expires_at in update.operations:
+            if key is None:
+                self._delete_below(counter, compare)
+            elif not (compare and self.get(key) is not None):
+                self.space.put(key, Row(counter, term, expires_at, value))
+                if value is None:
+                    self.tombstones.append((counter, key))
+
+    return _changed(Copy, "_apply", apply)
+
+
+def older_update_wins() -> AbstractContextManager[None]:
+    """Updates are applied over a full copy without looking at counters, and what came with its
+    later pieces is not waited for."""
+
+    take_chunk = Fill.take_chunk
+
+    def take(self: Fill, chunk: SnapshotChunk) -> None:
+        need = self._need
+        take_chunk(self, chunk)
+        self._need = max(need, self._chunk_floor)
+
+    return _changed(Fill, "take_chunk", take)
+
+
+def stale_master_obeyed() -> AbstractContextManager[None]:
+    """An agent does what a master says that was followed by another."""
+
+    def obey(self: AgentCore, master_term: int) -> bool:
+        if master_term > self.master_term:
+            self._store.raise_master_term(master_term)
+            self.master_term = master_term
+        return True
+
+    return _changed(AgentCore, "_obey", obey)
+
+
+def master_term_forgotten() -> AbstractContextManager[None]:
+    """An agent remembers which master it obeyed only while it runs."""
+
+    def obey(self: AgentCore, master_term: int) -> bool:
+        if master_term < self.master_term:
+            return False
+        self.master_term = master_term
+        return True
+
+    return _changed(AgentCore, "_obey", obey)
+
+
+def stale_master_writes() -> AbstractContextManager[None]:
+    """The metastore takes every write, whatever it was based on."""
+
+    async def write(
+        self: MemoryMetastore, key: Key, value: Value | None, expected: Revision | None
+    ) -> Revision:
+        present = self._stored.get(key)
+        return await _write(self, key, value, present.revision if present is not None else None)
+
+    _write = MemoryMetastore.write
+    return _changed(MemoryMetastore, "write", write)
+
+
+def tombstone_dropped_early() -> AbstractContextManager[None]:
+    """Tombstones go as soon as the copy itself is past them."""
+
+    def purge(self: Copy) -> bool:
+        purged = False
+        while self.tombstones and self.tombstones[0][0] <= self.lwm:
+            counter, key = self.tombstones.popleft()
+            row = self.get(key)
+            if row is not None and row.value is None and row.counter == counter:
+                self.space.drop(key)
+                purged = True
+        return purged
+
+    return _changed(Copy, "purge_tombstones", purge)
+
+
+def destination_lost_its_store() -> AbstractContextManager[None]:
+    """A destination is known by its name: a new process, a new store are taken for it."""
+
+    def prepare(self: Replicas, message: PreparedRow) -> None:
+        row = message.row
+        copy = self._copy(row.partition)
+        if copy.version < row.version:
+            copy.prepare(row, message.migration_id)
+            self.touch(copy)
+        accepted = Prepared(self.uid, row.partition, message.migration_id, row.version, True, "")
+        self.out.send_durable(MASTER, accepted)
+
+    return _changed(Replicas, "_prepare", prepare)
+
+
+@contextmanager
+def transfer_from_unrepaired() -> Iterator[None]:
+    """A copy that has not adopted the term supplies rows."""
+
+    def unchecked(real: Callable[..., object]) -> Callable[..., object]:
+        def answer(zone: str, copy: Copy, ask: Any, *rest: Any) -> object:
+            last_term, term = copy.last_term, copy.promise_term
+            copy.last_term = copy.promise_term = ask.term
+            try:
+                return real(zone, copy, ask, *rest)
+            finally:
+                copy.last_term, copy.promise_term = last_term, term
+
+        return answer
+
+    keys, snapshot = unchecked(supply.supply_keys), unchecked(supply.supply_snapshot)
+    with _changed(transfer, "supply_keys", keys), _changed(transfer, "supply_snapshot", snapshot):
+        yield
+
+
+def read_without_lease() -> AbstractContextManager[None]:
+    """A primary answers as long as it has not heard that another took over."""
+
+    def serves(self: Primary, now_ms: int) -> bool:
+        return self.stage is Stage.SERVING and not self.frozen
+
+    return _changed(Primary, "serves", serves)
+
+
+def read_of_unanswered() -> AbstractContextManager[None]:
+    """A read shows a row that may still be lost."""
+
+    def is_pending(self: Primary, key: bytes) -> bool:
+        return False
+
+    return _changed(Primary, "is_pending", is_pending)
+
+
+def serves_while_frozen() -> AbstractContextManager[None]:
+    """A primary that is to hand over goes on taking commands."""
+
+    def serves(self: Primary, now_ms: int) -> bool:
+        return self.serving_until > now_ms
+
+    return _changed(Primary, "serves", serves)
+
+
+def promise_not_durable() -> AbstractContextManager[None]:
+    """A promise is told before it is on disk."""
+
+    send_durable = Outbox.send_durable
+
+    def send(self: Outbox, node: str, message: Message) -> None:
+        if isinstance(message, FenceAck):
+            self.send(node, message)
+        else:
+            send_durable(self, node, message)
+
+    return _changed(Outbox, "send_durable", send)
+
+
+def acknowledged_before_sync() -> AbstractContextManager[None]:
+    """A copy acknowledges what it has not synced."""
+
+    flush = Replicas.flush
+
+    def flush_and_claim(self: Replicas, now: Now) -> Turn:
+        turn = flush(self, now)
+        for copy, last_term, lwm in turn.durable:
+            if copy.last_term == last_term and lwm > copy.durable_lwm:
+                copy.durable_lwm = lwm
+                role = self.roles.get(copy.partition)
+                if role is not None:
+                    self.finished.answered.extend(role.advance())
+        return turn
+
+    return _changed(Replicas, "flush", flush_and_claim)
+
+
 DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "acknowledge-before-majority": acknowledge_before_majority,
-    "skip-the-lease-wait": skip_the_lease_wait,
+    "acknowledged-before-sync": acknowledged_before_sync,
+    "adopted-by-nobody": adopted_by_nobody,
+    "answered-above-a-hole": answer_above_a_hole,
+    "any-number-of-answers": any_number_of_answers,
+    "caught-up-before-joint": caught_up_before_joint,
+    "destination-lost-its-store": destination_lost_its_store,
+    "lease-forgotten": lease_forgotten,
+    "lease-not-joint": lease_not_joint,
     "lineage-before-data": lineage_before_data,
-    "source-deletes-early": source_deletes_early,
-    "same-term-twice": same_term_twice,
-    "vote-twice-for-a-term": vote_twice_for_a_term,
-    "promise-forgotten": promise_forgotten,
     "list-forgotten": list_forgotten,
+    "longest-log-wins": longest_log_wins,
+    "master-term-forgotten": master_term_forgotten,
+    "nobody-left-but-stuck": nobody_left_but_stuck,
+    "older-update-wins": older_update_wins,
+    "plus-one-for-plus-two": plus_one_for_plus_two,
+    "promise-forgotten": promise_forgotten,
+    "promise-not-durable": promise_not_durable,
+    "read-of-unanswered": read_of_unanswered,
+    "read-without-lease": read_without_lease,
+    "same-term-twice": same_term_twice,
+    "serves-while-frozen": serves_while_frozen,
+    "skip-the-lease-wait": skip_the_lease_wait,
+    "slot-order-trusted": slot_order_trusted,
+    "snapshot-row-wins": snapshot_row_wins,
+    "source-deletes-early": source_deletes_early,
+    "stale-master-obeyed": stale_master_obeyed,
+    "stale-master-writes": stale_master_writes,
+    "stale-noop-wins": stale_noop_wins,
+    "tombstone-dropped-early": tombstone_dropped_early,
+    "transfer-from-unrepaired": transfer_from_unrepaired,
+    "two-removals": no_joint_mode,
+    "vote-twice-for-a-term": vote_twice_for_a_term,
 }
+
+COVERED: dict[str, str] = {}

@@ -23,6 +23,7 @@ class Swarm(msgspec.Struct, frozen=True, kw_only=True):
     keys: int = 0
     value_bytes: int = 0
     flushes: float = 0.0
+    bursts: float = 0.0
     safety_ms: int = 0
     delay_us: tuple[int, int] = (100, 400)
     slow_delay: float = 0.0
@@ -129,6 +130,7 @@ def draw(seed: int) -> Swarm:
         keys=r.choice((2, 4, 8, 40)),
         value_bytes=r.choice((0, 0, 1500, 4000)),
         flushes=r.choice((0.0, 0.0, 0.03)),
+        bursts=some(0.25, 0.005, 0.03),
         safety_ms=r.choice((6000, 9000, 12000)),
         delay_us=r.choice(((100, 1500), (200, 8000), (100, 40_000))),
         slow_delay=some(0.3, 0.002, 0.03),

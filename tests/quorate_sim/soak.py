@@ -1,0 +1,102 @@
+"""`python -m quorate_sim.soak`: seeds on all cores, what they reached, and how fast.
+
+Ends with status 1 when a seed failed; `python -m quorate_sim SEED --trace` tells its story.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from itertools import count
+from multiprocessing import get_context
+from typing import NamedTuple
+
+from quorate_sim.coverage import Counts, table
+from quorate_sim.faults import run_seed
+
+BLOCK = 10
+
+
+class Block(NamedTuple):
+    """A few seeds in a row: what they reached, and which of them failed how."""
+
+    first: int
+    seeds: int
+    counts: Counts
+    failed: list[tuple[int, str]]
+
+
+def run_block(first: int) -> Block:
+    """Run the seeds from `first` on."""
+    counts = Counts()
+    failed: list[tuple[int, str]] = []
+    for seed in range(first, first + BLOCK):
+        try:
+            counts.add(run_seed(seed).coverage.counts)
+        except Exception as error:
+            failed.append((seed, f"{type(error).__name__}: {str(error)[:400]}"))
+    return Block(first, BLOCK, counts, failed)
+
+
+def _blocks(first: int, seeds: int, until: float | None) -> Iterator[int]:
+    """First seeds of blocks: as many as asked for, or as time allows."""
+    for number in count():
+        if until is None and number * BLOCK >= seeds:
+            return
+        if until is not None and time.monotonic() >= until:
+            return
+        yield first + number * BLOCK
+
+
+def soak(first: int, seeds: int, minutes: float, workers: int) -> bool:
+    """Run seeds and tell of them; whether all held."""
+    started = time.monotonic()
+    until = started + minutes * 60 if minutes else None
+    counts, done, failed = Counts(), 0, 0
+    with get_context("fork").Pool(workers) as pool:
+        # A block is handed out only when a worker is free: with a time limit nothing is left over.
+        waiting = []
+        blocks = _blocks(first, seeds, until)
+        for at in blocks:
+            waiting.append(pool.apply_async(run_block, (at,)))
+            while len(waiting) >= workers * 2:
+                block = waiting.pop(0).get()
+                done, failed = done + block.seeds, failed + len(block.failed)
+                counts.add(block.counts)
+                _tell(block)
+        for result in waiting:
+            block = result.get()
+            done, failed = done + block.seeds, failed + len(block.failed)
+            counts.add(block.counts)
+            _tell(block)
+    seconds = time.monotonic() - started
+    print(table(counts))
+    print(
+        f"seeds {first} to {first + done - 1}: {done} seeds, {failed} failed, "
+        f"{done / seconds:.1f} seeds/s with {workers} workers, {seconds:.0f} s"
+    )
+    return failed == 0
+
+
+def _tell(block: Block) -> None:
+    for seed, what in block.failed:
+        print(f"seed {seed}: {what}", flush=True)
+
+
+def main() -> int:
+    """Answer 1 when a seed failed."""
+    parser = argparse.ArgumentParser(prog="python -m quorate_sim.soak", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=2000, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first one")
+    parser.add_argument("--minutes", type=float, default=0.0, help="as many as fit into this time")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    held = soak(options.first, options.seeds, options.minutes, options.workers)
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
