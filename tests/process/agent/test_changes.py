@@ -12,21 +12,22 @@ from quorate_cluster.waiting import wait_until
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 
-def _load(cluster: Cluster, zone: str, count: int, size: int) -> dict[str, bytes]:
-    client = cluster.client(zone)
-    data = {f"data-{number}": f"{number}-".encode() * (size // 6) for number in range(count)}
-    pipeline = client.pipeline()
+def _with_data(start_cluster: StartCluster, count: int) -> tuple[Cluster, dict[str, bytes]]:
+    """Three agents, zone "z", and what is in it: `count` values of about a kilobyte."""
+    cluster = start_cluster(agents=3)
+    cluster.apply_zone("z", partitions=16)
+    data = {f"data-{number}": f"{number}-".encode() * 166 for number in range(count)}
+    pipeline = cluster.client("z").pipeline()
     for number, (key, value) in enumerate(data.items()):
         pipeline.set(key, value)
         if number % 500 == 499:
             pipeline.execute()
     pipeline.execute()
-    return data
+    return cluster, data
 
 
-def _assert_all_there(cluster: Cluster, zone: str, data: dict[str, bytes]) -> None:
-    client = cluster.client(zone)
-    pipeline = client.pipeline()
+def _assert_all_there(cluster: Cluster, data: dict[str, bytes]) -> None:
+    pipeline = cluster.client("z").pipeline()
     for key in data:
         pipeline.get(key)
     assert pipeline.execute() == [*data.values()]
@@ -42,9 +43,7 @@ def _copies_on_agents(cluster: Cluster, zone: str) -> dict[str, int]:
 def test_a_fourth_agent_takes_its_share_without_a_failed_command(
     start_cluster: StartCluster, measured: Measured
 ) -> None:
-    cluster = start_cluster(agents=3)
-    cluster.apply_zone("z", partitions=16)
-    data = _load(cluster, "z", 4000, 1000)
+    cluster, data = _with_data(start_cluster, 4000)
     with Pulses(cluster, "z") as pulses:
         began = time.monotonic()
         cluster.add_agent()
@@ -72,15 +71,13 @@ def test_a_fourth_agent_takes_its_share_without_a_failed_command(
         "end of the copies that were moved away",
         say=lambda: _copies_on_agents(cluster, "z"),
     )
-    _assert_all_there(cluster, "z", data)
+    _assert_all_there(cluster, data)
 
 
 def test_restarting_agents_one_by_one_fails_no_command_and_copies_nothing_whole(
     start_cluster: StartCluster, measured: Measured
 ) -> None:
-    cluster = start_cluster(agents=3)
-    cluster.apply_zone("z", partitions=16)
-    data = _load(cluster, "z", 2000, 1000)
+    cluster, data = _with_data(start_cluster, 2000)
     with Pulses(cluster, "z") as pulses:
         began = time.monotonic()
         for agent in cluster.agents.values():
@@ -103,15 +100,13 @@ def test_restarting_agents_one_by_one_fails_no_command_and_copies_nothing_whole(
     assert cluster.zone_status("z")["full_copies"] == 0
     for agent in cluster.agents.values():
         assert sum(agent.metrics("quorate_full_copies_total", zone="z")) == 0
-    _assert_all_there(cluster, "z", data)
+    _assert_all_there(cluster, data)
 
 
 def test_a_cluster_that_was_stopped_whole_has_its_data_when_it_starts_again(
     start_cluster: StartCluster,
 ) -> None:
-    cluster = start_cluster(agents=3)
-    cluster.apply_zone("z", partitions=16)
-    data = _load(cluster, "z", 2000, 1000)
+    cluster, data = _with_data(start_cluster, 2000)
     for process in cluster.processes:
         process.interrupt()
     for process in cluster.processes:
@@ -123,16 +118,14 @@ def test_a_cluster_that_was_stopped_whole_has_its_data_when_it_starts_again(
         process.wait_listening()
     cluster.wait_quiet("z")
 
-    _assert_all_there(cluster, "z", data)
+    _assert_all_there(cluster, data)
     assert cluster.zone_status("z")["full_copies"] == 0
 
 
 def test_a_cluster_that_was_killed_whole_has_its_data_when_it_starts_again(
     start_cluster: StartCluster,
 ) -> None:
-    cluster = start_cluster(agents=3)
-    cluster.apply_zone("z", partitions=16)
-    data = _load(cluster, "z", 2000, 1000)
+    cluster, data = _with_data(start_cluster, 2000)
     for process in cluster.processes:
         process.kill()
 
@@ -140,7 +133,7 @@ def test_a_cluster_that_was_killed_whole_has_its_data_when_it_starts_again(
         process.start(wait=False)
     cluster.wait_quiet("z")
 
-    _assert_all_there(cluster, "z", data)
+    _assert_all_there(cluster, data)
 
 
 def test_agents_go_on_serving_while_the_operator_is_gone(start_cluster: StartCluster) -> None:
