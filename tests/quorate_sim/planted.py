@@ -40,7 +40,8 @@ from quorate_operator.metastore_memory import MemoryMetastore
 
 
 @contextmanager
-def _changed(owner: Any, name: str, value: object) -> Iterator[None]:
+def changed(owner: Any, name: str, value: object) -> Iterator[None]:
+    """`owner.name` is `value` for a while."""
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:
@@ -55,7 +56,7 @@ def acknowledge_before_majority() -> AbstractContextManager[None]:
     def acknowledged(self: Primary) -> int:
         return self.copy.durable_lwm
 
-    return _changed(Primary, "acknowledged", acknowledged)
+    return changed(Primary, "acknowledged", acknowledged)
 
 
 def skip_the_lease_wait() -> AbstractContextManager[None]:
@@ -64,7 +65,7 @@ def skip_the_lease_wait() -> AbstractContextManager[None]:
     def granted_until(self: Leases, node: str) -> int:
         return 0
 
-    return _changed(Leases, "granted_until", granted_until)
+    return changed(Leases, "granted_until", granted_until)
 
 
 @contextmanager
@@ -82,7 +83,7 @@ def lineage_before_data() -> Iterator[None]:
                 above.setdefault(term, IntervalSet()).add(counter, counter)
         self.above = above
 
-    with _changed(Fill, "_agreed", agreed), _changed(Copy, "_drop_divergent", drop_divergent):
+    with changed(Fill, "_agreed", agreed), changed(Copy, "_drop_divergent", drop_divergent):
         yield
 
 
@@ -93,7 +94,7 @@ def source_deletes_early() -> AbstractContextManager[None]:
         voters = row.active.voters if row.active is not None else row.voters
         return any((v.node, v.store) == (self.me.node, self.me.store) for v in voters)
 
-    return _changed(Replicas, "_names_me", names_me)
+    return changed(Replicas, "_names_me", names_me)
 
 
 @contextmanager
@@ -117,7 +118,7 @@ def same_term_twice() -> Iterator[None]:
             if copy.last_term == 0:
                 copy.last_term = last_term
 
-    with _changed(NodeRecord, "holder", holder), _changed(Replicas, "_begin_role", begin_again):
+    with changed(NodeRecord, "holder", holder), changed(Replicas, "_begin_role", begin_again):
         yield
 
 
@@ -131,7 +132,7 @@ def answer_above_a_hole() -> AbstractContextManager[None]:
         return _ack(self, node, partition, term, lwm)
 
     _ack = Replicas._ack
-    return _changed(Replicas, "_ack", ack)
+    return changed(Replicas, "_ack", ack)
 
 
 def vote_twice_for_a_term() -> AbstractContextManager[None]:
@@ -145,7 +146,7 @@ def vote_twice_for_a_term() -> AbstractContextManager[None]:
             self.save()
         return True
 
-    return _changed(Copy, "promise", promise)
+    return changed(Copy, "promise", promise)
 
 
 def no_joint_mode() -> AbstractContextManager[None]:
@@ -154,7 +155,7 @@ def no_joint_mode() -> AbstractContextManager[None]:
     def quorum(self: Primary, value: dict[str, int]) -> int:
         return self._count(self.row.voters, value)
 
-    return _changed(Primary, "_quorum", quorum)
+    return changed(Primary, "_quorum", quorum)
 
 
 @contextmanager
@@ -168,7 +169,7 @@ def promise_forgotten() -> Iterator[None]:
         self.promise_term, self.promise_holder = 0, None
         self.save_promise()
 
-    with _changed(Copy, "evict", evict_all):
+    with changed(Copy, "evict", evict_all):
         yield
 
 
@@ -178,7 +179,7 @@ def lease_forgotten() -> AbstractContextManager[None]:
     def from_memory(self: Leases, node: str) -> int:
         return self._granted_until.get(node, 0)
 
-    return _changed(Leases, "granted_until", from_memory)
+    return changed(Leases, "granted_until", from_memory)
 
 
 def nobody_left_but_stuck() -> AbstractContextManager[None]:
@@ -187,7 +188,7 @@ def nobody_left_but_stuck() -> AbstractContextManager[None]:
     def trouble(self: ZoneMaster, node: str, trouble: Trouble) -> None:
         return None
 
-    return _changed(ZoneMaster, "trouble", trouble)
+    return changed(ZoneMaster, "trouble", trouble)
 
 
 def list_forgotten() -> AbstractContextManager[None]:
@@ -197,7 +198,7 @@ def list_forgotten() -> AbstractContextManager[None]:
         self.version = max(self.version, row.version)
         self.save_promise()
 
-    return _changed(Copy, "evict", evict)
+    return changed(Copy, "evict", evict)
 
 
 @contextmanager
@@ -212,7 +213,7 @@ def plus_one_for_plus_two() -> Iterator[None]:
     def step(row: PartitionRow) -> int:
         return 1
 
-    with _changed(ownership, "failed", failed), _changed(ownership, "_step", step):
+    with changed(ownership, "failed", failed), changed(ownership, "_step", step):
         yield
 
 
@@ -224,7 +225,7 @@ def caught_up_before_joint() -> AbstractContextManager[None]:
         value[self.holder.node] = self.copy.durable_lwm
         return self._count(self.row.voters, value)
 
-    return _changed(Primary, "acknowledged", acknowledged)
+    return changed(Primary, "acknowledged", acknowledged)
 
 
 def lease_not_joint() -> AbstractContextManager[None]:
@@ -236,7 +237,7 @@ def lease_not_joint() -> AbstractContextManager[None]:
         reached = self._count(self.row.voters, value)
         self.serving_until = reached if self.stage is Stage.SERVING else 0
 
-    return _changed(Primary, "renew", renew)
+    return changed(Primary, "renew", renew)
 
 
 def slot_order_trusted() -> AbstractContextManager[None]:
@@ -254,7 +255,7 @@ def slot_order_trusted() -> AbstractContextManager[None]:
             for node, peer in self.peers.items():
                 peer.answer = answers[node]
 
-    return _changed(Primary, "gather", gather_alone)
+    return changed(Primary, "gather", gather_alone)
 
 
 def longest_log_wins() -> AbstractContextManager[None]:
@@ -281,7 +282,7 @@ def longest_log_wins() -> AbstractContextManager[None]:
             for node, peer in self.peers.items():
                 peer.answer = answers[node]
 
-    return _changed(Primary, "gather", gather_longest)
+    return changed(Primary, "gather", gather_longest)
 
 
 def any_number_of_answers() -> AbstractContextManager[None]:
@@ -290,7 +291,7 @@ def any_number_of_answers() -> AbstractContextManager[None]:
     def promised(self: Primary) -> bool:
         return True
 
-    return _changed(Primary, "has_majority_promised", promised)
+    return changed(Primary, "has_majority_promised", promised)
 
 
 def adopted_by_nobody() -> AbstractContextManager[None]:
@@ -299,7 +300,7 @@ def adopted_by_nobody() -> AbstractContextManager[None]:
     def adopted(self: Primary) -> bool:
         return self.persisted
 
-    return _changed(Primary, "has_majority_adopted", adopted)
+    return changed(Primary, "has_majority_adopted", adopted)
 
 
 @contextmanager
@@ -326,7 +327,7 @@ def stale_noop_wins() -> Iterator[None]:
             for node, peer in self.peers.items():
                 peer.answer = answers[node]
 
-    with _changed(Primary, "gather", gather_by_counter):
+    with changed(Primary, "gather", gather_by_counter):
         yield
 
 
@@ -343,7 +344,7 @@ def snapshot_row_wins() -> AbstractContextManager[None]:
                 if value is None:
                     self.tombstones.append((counter, key))
 
-    return _changed(Copy, "_apply", apply)
+    return changed(Copy, "_apply", apply)
 
 
 def older_update_wins() -> AbstractContextManager[None]:
@@ -357,7 +358,7 @@ def older_update_wins() -> AbstractContextManager[None]:
         take_chunk(self, chunk)
         self._need = max(need, self._chunk_floor)
 
-    return _changed(Fill, "take_chunk", take)
+    return changed(Fill, "take_chunk", take)
 
 
 def stale_master_obeyed() -> AbstractContextManager[None]:
@@ -369,7 +370,7 @@ def stale_master_obeyed() -> AbstractContextManager[None]:
             self.master_term = master_term
         return True
 
-    return _changed(AgentCore, "_obey", obey)
+    return changed(AgentCore, "_obey", obey)
 
 
 def master_term_forgotten() -> AbstractContextManager[None]:
@@ -381,7 +382,7 @@ def master_term_forgotten() -> AbstractContextManager[None]:
         self.master_term = master_term
         return True
 
-    return _changed(AgentCore, "_obey", obey)
+    return changed(AgentCore, "_obey", obey)
 
 
 def stale_master_writes() -> AbstractContextManager[None]:
@@ -394,7 +395,7 @@ def stale_master_writes() -> AbstractContextManager[None]:
         return await _write(self, key, value, present.revision if present is not None else None)
 
     _write = MemoryMetastore.write
-    return _changed(MemoryMetastore, "write", write)
+    return changed(MemoryMetastore, "write", write)
 
 
 def tombstone_dropped_early() -> AbstractContextManager[None]:
@@ -410,7 +411,7 @@ def tombstone_dropped_early() -> AbstractContextManager[None]:
                 purged = True
         return purged
 
-    return _changed(Copy, "purge_tombstones", purge)
+    return changed(Copy, "purge_tombstones", purge)
 
 
 def destination_lost_its_store() -> AbstractContextManager[None]:
@@ -425,7 +426,7 @@ def destination_lost_its_store() -> AbstractContextManager[None]:
         accepted = Prepared(self.uid, row.partition, message.migration_id, row.version, True, "")
         self.out.send_durable(MASTER, accepted)
 
-    return _changed(Replicas, "_prepare", prepare)
+    return changed(Replicas, "_prepare", prepare)
 
 
 @contextmanager
@@ -444,7 +445,7 @@ def transfer_from_unrepaired() -> Iterator[None]:
         return answer
 
     keys, snapshot = unchecked(supply.supply_keys), unchecked(supply.supply_snapshot)
-    with _changed(transfer, "supply_keys", keys), _changed(transfer, "supply_snapshot", snapshot):
+    with changed(transfer, "supply_keys", keys), changed(transfer, "supply_snapshot", snapshot):
         yield
 
 
@@ -454,7 +455,7 @@ def read_without_lease() -> AbstractContextManager[None]:
     def serves(self: Primary, now_ms: int) -> bool:
         return self.stage is Stage.SERVING and not self.frozen
 
-    return _changed(Primary, "serves", serves)
+    return changed(Primary, "serves", serves)
 
 
 def read_of_unanswered() -> AbstractContextManager[None]:
@@ -463,7 +464,7 @@ def read_of_unanswered() -> AbstractContextManager[None]:
     def is_pending(self: Primary, key: bytes) -> bool:
         return False
 
-    return _changed(Primary, "is_pending", is_pending)
+    return changed(Primary, "is_pending", is_pending)
 
 
 def serves_while_frozen() -> AbstractContextManager[None]:
@@ -472,7 +473,7 @@ def serves_while_frozen() -> AbstractContextManager[None]:
     def serves(self: Primary, now_ms: int) -> bool:
         return self.serving_until > now_ms
 
-    return _changed(Primary, "serves", serves)
+    return changed(Primary, "serves", serves)
 
 
 def promise_not_durable() -> AbstractContextManager[None]:
@@ -486,7 +487,7 @@ def promise_not_durable() -> AbstractContextManager[None]:
         else:
             send_durable(self, node, message)
 
-    return _changed(Outbox, "send_durable", send)
+    return changed(Outbox, "send_durable", send)
 
 
 def acknowledged_before_sync() -> AbstractContextManager[None]:
@@ -504,7 +505,7 @@ def acknowledged_before_sync() -> AbstractContextManager[None]:
                     self.finished.answered.extend(role.advance())
         return turn
 
-    return _changed(Replicas, "flush", flush_and_claim)
+    return changed(Replicas, "flush", flush_and_claim)
 
 
 DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {

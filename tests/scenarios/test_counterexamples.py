@@ -1,18 +1,31 @@
 """The stories that each rule of the protocol was paid for with, told with the rule on."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+
 import pytest
 
 from quorate.facts.errors import InvariantError
+from quorate.facts.partition_row import majority
 from quorate.facts.topology import Holder
+from quorate.protocol import migration_commit, primary
 from quorate.protocol.copy import Copy
+from quorate.protocol.messages import FetchKeys, Unavailable
 from quorate_sim.disk import SimStorage
 from quorate_sim.planted import (
     answer_above_a_hole,
+    caught_up_before_joint,
+    changed,
     lease_forgotten,
+    lease_not_joint,
     lineage_before_data,
+    list_forgotten,
     no_joint_mode,
     nobody_left_but_stuck,
+    plus_one_for_plus_two,
+    promise_forgotten,
     skip_the_lease_wait,
+    transfer_from_unrepaired,
 )
 from quorate_sim.scenario import Scenario
 
@@ -296,3 +309,143 @@ def test_reserved_number_an_equal_term_of_another_holder_is_refused() -> None:
     assert copy.promise(copy.promise_term, holder)
     assert not copy.promise(copy.promise_term, Holder(holder.node, holder.store, 99))
     assert not copy.promise(copy.promise_term, Holder("a9", "s9", 1))
+
+
+def test_reserved_number_what_follows_a_prepared_row_has_another_version() -> None:
+    story = Scenario()
+    old = story.primary
+    agent = story.agent(old)
+    story.written(old, b"x", b"1")
+    agent.run(lambda: agent.core.leave(agent.now()))
+    story.wait(lambda: story.row.active is not None, "a hand-over begins", step_ms=1)
+    before = story.row
+    assert before.active is not None
+    assert before.active.destination is not None
+    destination = before.active.destination.node
+    story.cluster.network.cut(destination, story.cluster.masters[-1].name)
+    copy = story.agent(destination).core.zones["zone"].copies[0]
+    story.wait(lambda: copy.prepared is not None, "the row is prepared", step_ms=1)
+    story.cluster.masters[-1].die()
+    story.cluster.add_master()
+    story.cut(destination)
+    story.wait(lambda: story.row.active is None, "it is given up")
+    assert story.row.version == before.version + 2
+    story.heal()
+    story.come_to_rest()
+    assert story.read(story.wait_for_primary(), b"x") == b"1"
+
+
+def _moving_a_backup() -> tuple[Scenario, str, str]:
+    """A story in which a backup moves to a new agent: joint mode has begun; leaver, destination."""
+    story = Scenario()
+    story.written(story.primary, b"x", b"1")
+    leaver = story.backups()[-1]
+    story.cluster.add_agent("a4")
+    master = story.cluster.masters[-1]
+    story.wait(lambda: "zone" in story.agent("a4").core.zones, "the new agent takes part")
+    core = master.master
+    assert core is not None
+    master.run(lambda: core.drain(leaver, True, master.now()) and None)
+    role = story.role(story.primary)
+    assert role is not None
+    story.wait(lambda: role.joint is not None, "joint mode", step_ms=1)
+    assert role.joint is not None
+    assert role.joint.source == leaver
+    return story, leaver, "a4"
+
+
+def test_caught_up_before_joint_an_answer_needs_the_destination() -> None:
+    story, leaver, destination = _moving_a_backup()
+    first = story.primary
+    other = next(name for name in story.backups() if name != leaver)
+    story.cut(story.cluster.masters[-1].name)  # nothing is committed yet
+    story.cut(first, off=(other, destination))
+    op = story.write(first, b"x", b"2")
+    story.run(100)
+    assert op.outcome == "open"  # held by a majority of the old voters, and by nobody else
+    story.heal()
+    story.wait(lambda: op.outcome == "ok", "answered")
+    story.come_to_rest()
+    story.crash(first)
+    assert story.read(story.wait_for_primary(first), b"x") == b"2"
+
+
+def test_lease_not_joint_a_primary_that_misses_the_commit_stops_serving() -> None:
+    story, leaver, destination = _moving_a_backup()
+    first = story.primary
+    copies = story.agent(destination).core.zones["zone"].copies
+    story.wait(lambda: copies[0].prepared is not None, "the row is prepared", step_ms=1)
+    # The two that would be a majority of the old voters never hear of the commit.
+    others = [name for name in story.cluster.agents if name not in (first, leaver)]
+    story.cut(first, leaver, off=(*others, story.cluster.masters[-1].name))
+    for _ in range(1500):
+        story.run(2)
+        if story.serves(first):
+            story.cluster.clients.send_to(story.agent(first), "get", b"x")
+    assert not story.serves(first)
+    assert story.primary in others
+    story.heal()
+    story.come_to_rest()
+
+
+def test_transfer_from_unrepaired_a_copy_supplies_rows_only_of_a_term_it_adopted() -> None:
+    story = Scenario()
+    old = story.primary
+    story.written(old, b"k", b"0")
+    story.cut(old)
+    story.write(old, b"k", b"never answered")
+    new = story.wait_for_primary(old)
+    story.written(new, b"j", b"1")
+    copy = story.agent(old).core.zones["zone"].copies[0]
+    term = story.row.term
+    story.heal()
+    story.wait(lambda: copy.promise_term == term and not copy.adopted, "promised", step_ms=1)
+    zone = story.agent(old).core.zones["zone"]
+    zone.receive(new, FetchKeys("zone", 0, term, (b"k",), True), story.agent(old).now())
+    assert isinstance(zone.out.at_once[-1][1], Unavailable)
+    story.come_to_rest()
+    assert story.read(story.wait_for_primary(), b"k") == b"0"
+
+
+def test_two_in_memory_the_one_that_is_left_suffices() -> None:
+    story = Scenario(agents=2, replicas=2, in_memory=True)
+    first, second = story.primary, story.backups()[0]
+    story.written(first, b"x", b"1")
+    story.crash(second)
+    story.start(second)
+    story.come_to_rest()
+    story.crash(first)
+    story.start(first)
+    story.come_to_rest()
+    assert story.read(story.wait_for_primary(), b"x") == b"1"
+
+
+def test_two_in_memory_is_noticed_when_the_rule_is_off() -> None:
+    def of_all(voters: int, dead: int) -> int:
+        return majority(voters)
+
+    with ExitStack() as off:
+        off.enter_context(changed(primary, "quorum", of_all))
+        off.enter_context(changed(migration_commit, "quorum", of_all))
+        off.enter_context(pytest.raises(AssertionError, match="rest"))
+        test_two_in_memory_the_one_that_is_left_suffices()
+
+
+@pytest.mark.parametrize(
+    ("defect", "story"),
+    [
+        (plus_one_for_plus_two, "reserved_number_what_follows"),
+        (caught_up_before_joint, "caught_up_before_joint"),
+        (lease_not_joint, "lease_not_joint"),
+        (transfer_from_unrepaired, "transfer_from_unrepaired"),
+        (promise_forgotten, "promise_forgotten"),
+        (list_forgotten, "list_forgotten"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_rule_switched_off_is_noticed(
+    defect: Callable[[], AbstractContextManager[None]], story: str
+) -> None:
+    told = next(told for name, told in globals().items() if name.startswith("test_" + story))
+    with defect(), pytest.raises((InvariantError, AssertionError)):
+        told()
