@@ -1,7 +1,7 @@
 # What a person types.  Everything stays inside the project's folder, except the binaries of the test
 # control plane, which are kept in $XDG_CACHE_HOME (or ~/.cache) because they take long to build.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-units test-simulation check crds control-plane bench constraints clean
+.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds control-plane bench constraints clean
 
 VENV   := .venv
 PY     := $(VENV)/bin/python
@@ -34,7 +34,17 @@ test-units test-simulation: setup
 test-units:
 	$(PYTEST) -q -m "not integration and not process and not spark" tests/unit tests/property tests/scenarios
 test-simulation:
-	$(PYTEST) -q tests/simulation
+	$(PYTEST) -q tests/simulation --ignore=tests/simulation/test_many_seeds.py
+
+SEEDS   ?= 2000
+FIRST   ?= 0
+MINUTES ?= 0
+
+soak: setup ## simulated clusters on all cores: SEEDS=n FIRST=k, or MINUTES=n; prints what was reached
+	PYTHONPATH=core:operator:tests $(PY) -m quorate_sim.soak --seeds $(SEEDS) --first $(FIRST) --minutes $(MINUTES)
+
+canaries: setup ## every planted defect must be found by the simulator; prints by which check, and how soon
+	PYTHONPATH=core:operator:tests $(PY) -m quorate_sim.canaries --seeds $(SEEDS)
 
 check: setup ## style, types, architecture, generated files
 	$(VENV)/bin/ruff check .
