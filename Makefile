@@ -1,7 +1,7 @@
 # What a person types.  Everything stays inside the project's folder, except the binaries of the test
 # control plane, which are kept in $XDG_CACHE_HOME (or ~/.cache) because they take long to build.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds control-plane bench constraints clean
+.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds control-plane history-judge bench constraints clean
 
 VENV   := .venv
 PY     := $(VENV)/bin/python
@@ -58,6 +58,9 @@ crds: setup ## write crds/ from the models
 
 control-plane: setup ## find or build etcd, kube-apiserver, kube-controller-manager and kubectl for the tests
 	PYTHONPATH=tests $(PY) -m quorate_control_plane
+
+history-judge: setup ## find or build the program that judges clients' histories (a few seconds, needs a Go module)
+	PYTHONPATH=core:tests $(PY) -m quorate_porcupine
 
 bench: setup ## measure beside redis-server; figures go to docs/benchmarks.md
 	PYTHONPATH=tests $(PY) benchmarks/run.py $(BENCH)

@@ -18,6 +18,7 @@ from functools import cache
 import pytest
 
 from quorate_control_plane.binaries import BINARIES, find_binaries
+from quorate_porcupine.build import can_have_judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,10 @@ PARTS = {
     "strace": Part(_on_path("strace"), "apt-get install strace"),
     "openssl": Part(_on_path("openssl"), "apt-get install openssl"),
     "small-disk": Part(_may_mount_a_small_disk, "run as root, or allow user namespaces: unshare"),
+    "go": Part(
+        can_have_judge,
+        "make history-judge, which builds it, with the Go on PATH or else the Python package of it",
+    ),
     "java": Part(_java_is_new_enough, "version 17 or later: apt-get install default-jre-headless"),
     "control-plane": Part(
         lambda: find_binaries() is not None,

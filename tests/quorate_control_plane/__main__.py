@@ -3,7 +3,8 @@
 import sys
 
 from quorate_control_plane.binaries import find_binaries
-from quorate_control_plane.build import BuildError, build_binaries
+from quorate_control_plane.build import build_binaries
+from quorate_control_plane.go_toolchain import BuildError
 
 
 def main() -> int:

