@@ -212,13 +212,15 @@ class Cluster:
         """Client port of the zone on one agent."""
         return int(self.zone(zone)["status"]["ports"][agent])
 
-    def client(self, zone: str, **options: Any) -> RedisCluster:
+    def client(self, zone: str, *, first: Sequence[str] = (), **options: Any) -> RedisCluster:
         """A stock Redis Cluster client (redis-py); closed when the cluster ends, at the latest.
 
+        It asks the agents `first` (all, unless some are named) who is primary of what.
         `options` are its own: protocol=2|3, socket_timeout, retry …
         """
         make: Any = ClusterNode  # its constructor ships without types
-        nodes = [make(host, port) for host, port in self.endpoints(zone)]
+        endpoints = [(HOST, self.port(zone, name)) for name in first] or self.endpoints(zone)
+        nodes = [make(host, port) for host, port in endpoints]
         settings: dict[str, Any] = {"socket_timeout": 20, "socket_connect_timeout": 5}
         client = RedisCluster(startup_nodes=nodes, **{**settings, **options})
         self._clients.append(client)

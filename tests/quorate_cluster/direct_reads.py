@@ -55,18 +55,26 @@ class _Line:
 
 
 class DirectReads:
-    """Lines to all `ports`; `step` takes what was answered and asks once more on each."""
+    """Lines to all `ports`; `step` takes what was answered and asks for `at_once` of some keys more
+    on each.  A line answers in order: behind a read that waits, all others wait."""
 
-    def __init__(self, ports: Sequence[int], chance: random.Random, answered: Answered) -> None:
+    def __init__(
+        self,
+        ports: Sequence[int],
+        chance: random.Random,
+        answered: Answered,
+        at_once: int = _KEYS_AT_ONCE,
+    ) -> None:
         self._ports = ports
         self._chance = chance
         self._answered = answered
+        self._at_once = at_once
         self._lines: dict[int, _Line] = {}
 
     def step(self, keys: Sequence[str]) -> None:
         for port in self._ports:
             with suppress(OSError):  # the agent is down: it is called again next time
-                self._step(port, self._chance.choices(keys, k=_KEYS_AT_ONCE))
+                self._step(port, self._chance.choices(keys, k=self._at_once))
                 continue
             line = self._lines.pop(port, None)
             if line is not None:

@@ -1,0 +1,25 @@
+"""An agent with a planted defect: a primary goes on answering after its lease is over.
+
+Stands as prefix before an agent's command line, from which it takes the arguments.  A test that
+looks for stale reads must find what this agent says while it is cut off.
+"""
+
+import sys
+
+from quorate.protocol.primary import Primary, Stage
+
+_NEVER_MS = 1 << 62
+_renew = Primary.renew
+
+
+def _renew_for_ever(self: Primary, held_until: dict[str, int]) -> None:
+    _renew(self, held_until)
+    if self.stage is Stage.SERVING:
+        self.serving_until = _NEVER_MS
+
+
+if __name__ == "__main__":
+    Primary.renew = _renew_for_ever  # type: ignore[method-assign]  # the defect
+    from quorate_agent.__main__ import main
+
+    main(sys.argv[sys.argv.index("quorate_agent") + 1 :])
