@@ -23,6 +23,7 @@ from quorate.protocol.messages import (
     Activated,
     ActivationBlocked,
     AgentReport,
+    AskInventory,
     CaughtUp,
     CopyReady,
     Frozen,
@@ -38,12 +39,14 @@ from quorate.protocol.messages import (
     ZoneReady,
 )
 from quorate.protocol.metastore import Key, NodeKey, ShardKey, Value, ZoneKey
+from quorate.protocol.migration_queue import MigrationQueue
 from quorate.protocol.node_registry import NodeRegistry
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
 from quorate.protocol.zone_master import ZoneMaster
 
 PING_MS = 500
+ASK_SIZES_MS = 10_000
 
 
 class Event(NamedTuple):
@@ -72,10 +75,12 @@ class Master:
         self.settings = settings
         self.agents: dict[str, Agent] = {}
         self.zones: dict[str, ZoneMaster] = {}
+        self.queue = MigrationQueue(self.zones, settings)
         self._nodes = NodeRegistry(self, now)
         self.next_deadline_ms = now.boot_ms
         self._sends: list[tuple[str, Message]] = []
         self._events: list[Event] = []
+        self._asked_ms = -(1 << 40)
         self._ping = 0
         self._pinged_ms = -(1 << 40)
         self._writing: set[Key] = set()
@@ -148,6 +153,8 @@ class Master:
             if message.zone:
                 known = agent.inventory.setdefault(message.zone, {})
                 known.update({copy.partition: copy for copy in message.copies})
+                if message.zone in self.zones:
+                    self.zones[message.zone].copies_told(message.copies)
             if message.last:
                 agent.reported.update(self.zones)
                 agent.told_all = True
@@ -222,7 +229,14 @@ class Master:
         """Look at every zone; cheap where nothing changed."""
         for uid in sorted(self.zones):
             self.zones[uid].decide(now)
+        self.queue.start(now)
         self.next_deadline_ms = now.boot_ms + 100
+
+    def ask_inventories(self, now: Now) -> None:
+        """Copies are to be moved: how large are they?  Not more often than sizes change much."""
+        if now.boot_ms - self._asked_ms >= ASK_SIZES_MS:
+            self._asked_ms = now.boot_ms
+            self.publish(sorted(self.agents), AskInventory(self.master_term))
 
     def send(self, node: str, message: Message) -> None:
         """Send to one agent, registered or about to be told why it is not."""

@@ -62,6 +62,7 @@ class NodeRegistry:
             (agent.record.store, agent.record.incarnation) != (wanted.store, wanted.incarnation)
         ):
             self._set_left(hello.node, agent, now, "a new process")
+            self._master.queue.retries.returned(hello.node)
             if agent.record.store != wanted.store:
                 self._master.event(
                     "",

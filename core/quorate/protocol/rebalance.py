@@ -1,15 +1,17 @@
-"""Which migrations a zone's rows need, and which of them may start now.
+"""Which migrations a zone's rows need: its target, and the next step of every row.
 
 The target is computed anew when agents, their weights or the zone change; each row's next step
-follows from the row and the target.  Partitions whose row is not at its target wait in one queue.
+follows from the row and the target.  Which of those that wait begin is decided for all zones
+together (migration_queue.py).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from quorate.facts.partition_row import Migration, PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.zone import Planner, ZoneRecord
+from quorate.planning.choose_migrations import QueuedMigration
 from quorate.planning.distribute_partitions import (
     DataNode,
     Distribution,
@@ -18,12 +20,11 @@ from quorate.planning.distribute_partitions import (
 )
 from quorate.planning.next_migration import next_migration
 from quorate.planning.plan_migrations import PlannedMigration
+from quorate.planning.retries import Retries
 from quorate.protocol import ownership
 from quorate.protocol.membership import Agent, ZoneNodes
 from quorate.protocol.migration_commit import Part
 from quorate.protocol.settings import ProtocolSettings
-
-BACKOFF_MS_MAX = 30_000
 
 
 class Rebalance:
@@ -44,7 +45,8 @@ class Rebalance:
         self._settings = settings
         self._signature: object = None
         self._steps: dict[int, tuple[PartitionRow, PlannedMigration | None]] = {}
-        self._backoff: dict[tuple[int, str], tuple[int, int]] = {}
+        self._queued: dict[int, QueuedMigration] = {}
+        self._sizes: dict[int, int] = {}
         self._states: dict[str, str] = {}
 
     # --- who may hold copies ---------------------------------------------------------------------
@@ -99,10 +101,20 @@ class Rebalance:
 
     def topology_changed(self) -> None:
         """Somebody came, left or is leaving: every step is to be planned anew."""
-        self._steps.clear()
+        self._forget_steps()
 
-    def refresh(self, record: ZoneRecord, now: Now) -> None:
-        """Compute the target anew when anything it depends on has changed."""
+    def _forget_steps(self) -> None:
+        self._steps.clear()
+        self._queued.clear()
+
+    def note_size(self, partition: int, size: int) -> None:
+        """One of the partition's copies has so many bytes."""
+        if self._sizes.get(partition) != size:
+            self._sizes[partition] = size
+            self._queued.pop(partition, None)
+
+    def refresh(self, record: ZoneRecord, now: Now) -> bool:
+        """Compute the target anew when anything it depends on has changed; whether it was."""
         nodes = self.data_nodes(record, now)
         signature = (
             tuple((n.name, n.weight, n.failure_domain, n.online) for n in nodes),
@@ -112,15 +124,16 @@ class Rebalance:
             tuple(n.name for n in nodes if self._nodes.holder(n.name) is None),
         )
         if signature == self._signature or not any(node.online for node in nodes):
-            return
+            return False
         self._signature = signature
         current = [
             placed_voters(self._parts[p].row.replicas, self._parts[p].row.voter_nodes)
             for p in sorted(self._parts)
         ]
-        self._steps.clear()
+        self._forget_steps()
         self.target = distribute_partitions(current, nodes, record.replicas)
         self.off_target = sorted(self._parts)
+        return True
 
     def _wanted(self, row: PartitionRow) -> tuple[str, ...]:
         """The target of one row, its primary kept off nodes that are leaving or not there."""
@@ -158,65 +171,129 @@ class Rebalance:
         known = self._steps.get(row.partition)
         if known is None or known[0] is not row:
             known = self._steps[row.partition] = (row, self._next_step(row, record))
+            self._queued.pop(row.partition, None)
         return known[1]
 
     # --- queue -----------------------------------------------------------------------------------
 
-    def starts(
-        self, record: ZoneRecord, now: Now, is_busy: Callable[[int], bool]
-    ) -> dict[int, tuple[PartitionRow, str]]:
-        """Rows in which a migration begins, with the reason: as many as their destinations take."""
+    def waiting(self, record: ZoneRecord, is_busy: Callable[[int], bool]) -> list[QueuedMigration]:
+        """The next steps of rows that are not at their target and for which nothing is under way.
+
+        `bytes` is what the partition's agents last told of their copies, 0 while none has.
+        """
         if self.target is None or not self.off_target:
-            return {}
-        load: dict[str, int] = {}
-        for part in self._parts.values():
-            active = part.row.active
-            if active is not None and active.destination is not None:
-                load[active.destination.node] = load.get(active.destination.node, 0) + 1
-        limit = self._settings.migrations_per_node
-        started: dict[int, tuple[PartitionRow, str]] = {}
+            return []
+        found: list[QueuedMigration] = []
         left: list[int] = []
-        queue = sorted(self.off_target, key=lambda p: (len(self._parts[p].row.owners), p))
-        for partition in queue:
+        for partition in self.off_target:
             part = self._parts[partition]
-            if is_busy(partition) or part.row.active is not None or not part.serves:
+            if is_busy(partition) or part.row.active is not None or not part.activated:
                 left.append(partition)
                 continue
             step = self._planned_step(part.row, record)
             if step is None:
-                if any(part.row.replicas[i] is None for i in range(len(part.row.replicas))):
+                if _misses_copies(part.row):
                     left.append(partition)  # somebody is waited for
                 continue
             left.append(partition)
-            node = step.destination or ""
-            if self._backoff.get((partition, node), (0, 0))[0] > now.boot_ms:
+            if step.destination is not None and self._nodes.holder(step.destination) is None:
                 continue
-            destination = self._destination(step)
-            if step.destination is not None and destination is None:
-                continue
-            if step.newcomer is not None and load.get(node, 0) >= limit:
-                continue
-            load[node] = load.get(node, 0) + 1
-            migration = _migration(record.name, part.row, step, destination)
-            started[partition] = (ownership.started(part.row, migration), f"{step.kind} started")
+            queued = self._queued.get(partition)
+            if queued is None:
+                queued = self._queued[partition] = self._as_queued(record.uid, part.row, step)
+            found.append(queued)
         self.off_target = left
-        return started
+        return found
 
-    def ended(self, partition: int, destination: str, failed: bool, now: Now) -> None:
-        """A migration is over; one that failed is tried again with the same destination each time
-        after a longer pause, with another one at once."""
-        to = (partition, destination)
-        if not failed:
-            self._backoff.pop(to, None)
-            return
-        count = self._backoff.get(to, (0, 0))[1] + 1
-        until = now.boot_ms + min(500 << min(count, 6), BACKOFF_MS_MAX)
-        self._backoff[to] = (until, count)
+    def running(self, uid: str, rows: Iterable[PartitionRow]) -> list[QueuedMigration]:
+        """The migrations that are active in `rows`."""
+        return [
+            self._as_queued(uid, row, _as_planned(row)) for row in rows if row.active is not None
+        ]
+
+    def _as_queued(self, uid: str, row: PartitionRow, step: PlannedMigration) -> QueuedMigration:
+        copies_data = step.newcomer is not None
+        # Who leaves may be lost: it is the primary that supplies, or has another owner do so.
+        source = step.source
+        if copies_data:
+            source = row.primary.node if row.primary is not None else None
+        return QueuedMigration(
+            uid,
+            row.partition,
+            len(row.owners),
+            source,
+            step.destination,
+            copies_data,
+            self._sizes.get(row.partition, 0) if copies_data else 0,
+            self._is_repair(row, step),
+        )
+
+    def _is_repair(self, row: PartitionRow, step: PlannedMigration) -> bool:
+        """Whether the step is on account of a copy that was lost, or never made."""
+        if step.newcomer is None:
+            return step.leaver is not None and self._is_dead(row, step.leaver)
+        if step.leaver is not None:
+            return step.leaver not in row.replicas
+        wanted = self.target.assignments[row.partition] if self.target is not None else ()
+        return len(row.owners) < len(wanted)
+
+    def _is_dead(self, row: PartitionRow, node: str) -> bool:
+        return any(v.node == node and self._nodes.dead(node, v.store) for v in row.voters)
+
+    def misses_copies(self, repairs: Iterable[QueuedMigration], retries: Retries) -> bool:
+        """Whether copies are missing that are on their way back: moves for balance wait for them.
+
+        They are when a repair goes on, or can begin, or when an agent is there or waited for that
+        has an old copy.  Repairs to a node where the last one failed do not count: they may go on
+        for ever.
+        """
+        for repair in repairs:
+            if repair.is_repair and (
+                repair.destination is None or retries.at_most(repair.destination) > 1
+            ):
+                return True
+        states = self._states
+        for partition in self.off_target:
+            row = self._parts[partition].row
+            for node in row.voter_nodes:
+                state = states.get(node)
+                if state == "waited" or (state == "online" and node not in row.replicas):
+                    return True
+        return False
+
+    def begin(self, record: ZoneRecord, partition: int) -> tuple[PartitionRow, str]:
+        """The row with its next step active, and the reason."""
+        row = self._parts[partition].row
+        step = self._planned_step(row, record)
+        assert step is not None
+        destination = self._nodes.holder(step.destination) if step.destination else None
+        migration = _migration(record.name, row, step, destination)
+        return ownership.started(row, migration), f"{step.kind} started"
+
+    def look_again(self, partition: int) -> None:
+        """A migration of this partition has failed: its row is not where it should be."""
         if partition not in self.off_target:
             self.off_target.append(partition)
 
-    def _destination(self, step: PlannedMigration) -> Holder | None:
-        return self._nodes.holder(step.destination) if step.destination is not None else None
+
+def _misses_copies(row: PartitionRow) -> bool:
+    return len(row.owners) < len(row.voters)
+
+
+def _as_planned(row: PartitionRow) -> PlannedMigration:
+    """The active migration as the step it was planned as."""
+    active = row.active
+    assert active is not None
+    before, after = row.voter_nodes, tuple(voter.node for voter in active.voters)
+    return PlannedMigration(
+        active.kind,
+        active.source,
+        active.destination.node if active.destination is not None else None,
+        next((node for node in after if node not in before), None),
+        next((node for node in before if node not in after), None),
+        active.replicas,
+        after,
+    )
 
 
 def _migration(

@@ -59,7 +59,22 @@ class ProtocolSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What one agent supplies per second: transfers must leave room for clients."""
 
     migrations_per_node: int = 8
-    """Migrations under way per destination or source node."""
+    """Transfers under way per node, as source and destination together: more at once make each one
+    slower and none done sooner."""
+
+    migration_bytes_per_node: int = 4 * 1024**3
+    """Bytes of transfers under way per node: half-filled copies need room beside the old ones.  A
+    partition larger than this moves alone."""
+
+    role_changes_per_node: int = 64
+    """Changes of roles under way per node: they move no data, yet each parks a partition's clients
+    for a moment."""
+
+    migrations_per_zone: int = 1024
+    """Transfers under way per zone: so many writes of rows may follow each other."""
+
+    migration_bytes_per_zone: int = 1024**4
+    """Bytes of transfers under way per zone."""
 
 
 DEFAULTS = ProtocolSettings()

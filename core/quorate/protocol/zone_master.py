@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,13 +11,16 @@ from quorate.facts.partition_row import PartitionRow, check_row
 from quorate.facts.time import Now
 from quorate.facts.topology import Voter
 from quorate.facts.zone import ZoneRecord
+from quorate.planning.choose_migrations import QueuedMigration
 from quorate.planning.distribute_partitions import distribute_partitions, placed_voters
+from quorate.planning.retries import Retries
 from quorate.protocol.membership import ZoneNodes
 from quorate.protocol.messages import (
     Activated,
     ActivationBlocked,
     CaughtUp,
     CopyReady,
+    CopyReport,
     Frozen,
     Prepared,
     RowsStored,
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
     from quorate.protocol.master import Master
 
 FULL_PASS_MS = 500
-STARTS_LOOKED_AT_PER_MS = 50
 
 
 class ZoneMaster:
@@ -58,8 +60,6 @@ class ZoneMaster:
         self._publisher = RowPublisher(master)
         self._deletion = ZoneDeletion(master, record.uid)
         self._moved = Moved()
-        self._started_ms = -(1 << 40)
-        self._start_due = False
         self._all_placed = False
         self.sentence = ""
 
@@ -170,10 +170,18 @@ class ZoneMaster:
     def progress(self, node: str, message: TransferProgress, now: Now) -> None:
         """How far a filling copy is."""
         has_more = self._moved.note(node, message)
+        if message.full_reason and message.bytes_total and message.partition in self.parts:
+            self._rebalance.note_size(message.partition, message.bytes_total)
         part = self.parts.get(message.partition)
         destination = part.row.active.destination if part and part.row.active else None
         if has_more and destination is not None and destination.node == node:
             self._note(message.partition, progress_ms=now.boot_ms)
+
+    def copies_told(self, copies: Iterable[CopyReport]) -> None:
+        """An agent told its copies; those that are whole say how large their partitions are."""
+        for copy in copies:
+            if copy.adopted and copy.partition in self.parts:
+                self._rebalance.note_size(copy.partition, copy.size)
 
     def stood_still(self, now: Now) -> None:
         """This process did not run: what migrations did meanwhile is still unread."""
@@ -222,20 +230,47 @@ class ZoneMaster:
         if whole:
             self._pass_ms = now.boot_ms
             self._dirty.clear()
-            if len(self.parts) == self.record.partitions:
-                self._rebalance.refresh(self.record, now)
+            is_whole = len(self.parts) == self.record.partitions
+            if is_whole and self._rebalance.refresh(self.record, now):
+                self._master.ask_inventories(now)
         partitions = sorted(self.parts) if whole else sorted(self._dirty)
         self._dirty.clear()
         for partition in partitions:
             if not self._is_busy(partition):
                 self._decide_part(partition, now)
-        self._start_due = self._start_due or whole or bool(partitions)
-        # The longer the queue, the rarer it is gone through: losing a node of a large zone touches
-        # hundreds of shards, and each write of one of them comes by here.
-        pause_ms = len(self._rebalance.off_target) // STARTS_LOOKED_AT_PER_MS
-        if self._start_due and now.boot_ms - self._started_ms >= pause_ms:
-            self._start_due, self._started_ms = False, now.boot_ms
-            self._decided.update(self._rebalance.starts(self.record, now, self._is_busy))
+        if whole or partitions:
+            self._master.queue.look_soon()
+
+    # --- migrations that wait (migration_queue.py) -----------------------------------------------
+
+    @property
+    def target(self) -> tuple[tuple[str, ...], ...] | None:
+        """Who should own each partition, by replica index; None before the first placement."""
+        return self._rebalance.target.assignments if self._rebalance.target is not None else None
+
+    @property
+    def queue_length(self) -> int:
+        """How many partitions are not where they should be."""
+        return len(self._rebalance.off_target) if self.parts and not self.record.deleting else 0
+
+    def waiting(self) -> list[QueuedMigration]:
+        """The next steps that could begin."""
+        return self._rebalance.waiting(self.record, self._is_busy) if self.queue_length else []
+
+    def running(self) -> list[QueuedMigration]:
+        """What is under way, also where the write that starts it is."""
+        rows = {p: part.row for p, part in self.parts.items() if part.row.active is not None}
+        for changed in (*self._writing.values(), self._decided):
+            rows.update({p: row for p, (row, _) in changed.items()})
+        return self._rebalance.running(self.record.uid, rows.values())
+
+    def misses_copies(self, migrations: Iterable[QueuedMigration], retries: Retries) -> bool:
+        """Whether copies are missing that are on their way back."""
+        return self._rebalance.misses_copies(migrations, retries)
+
+    def begin(self, partition: int) -> None:
+        """Start what waits for this partition."""
+        self._decided[partition] = self._rebalance.begin(self.record, partition)
 
     def _is_busy(self, partition: int) -> bool:
         return partition in self._decided or partition in self._writing.get(
@@ -363,11 +398,15 @@ class ZoneMaster:
         if migration is None or row.active is not None:
             return False
         failed = row.version != before.version + 1 or row.replicas != migration.replicas
-        destination = migration.destination.node if migration.destination is not None else ""
-        self._moved.ended(row.partition, destination, failed)
-        self._rebalance.ended(row.partition, destination, failed, now)
-        if not failed or not reason.startswith(migration.migration_id):
+        destination = migration.destination.node if migration.destination is not None else None
+        self._moved.ended(row.partition, destination or "", failed)
+        if not failed:
+            self._master.queue.ended(self.record.uid, row.partition, destination)
             return False
+        self._rebalance.look_again(row.partition)
+        if not reason.startswith(migration.migration_id):
+            return False  # given up because of somebody else
+        self._master.queue.failed(self.record.uid, row.partition, destination, now)
         where = f" (to {destination})" if destination else ""
         self._master.event(
             self.record.uid, row.partition, "MigrationFailed", f"{reason}{where}", "Warning"
@@ -377,7 +416,7 @@ class ZoneMaster:
     def record_written(self, record: ZoneRecord | None, now: Now) -> None:
         """The zone's record is stored (None: deleted)."""
         if record is None:
-            self._master.zones.pop(self.record.uid, None)
+            self._is_gone()
             return
         self._stored = True
         if self.parts and not record.deleting:
@@ -387,11 +426,15 @@ class ZoneMaster:
     def record_reloaded(self, record: ZoneRecord | None, now: Now) -> None:
         """The zone's record could not be written as it was."""
         if record is None and self.record.deleting:
-            self._master.zones.pop(self.record.uid, None)
+            self._is_gone()
         elif record != self.record:
             self._master.write_zone(self.record)
         else:
             self._stored = True
+
+    def _is_gone(self) -> None:
+        self._master.zones.pop(self.record.uid, None)
+        self._master.queue.retries.forget_zone(self.record.uid)
 
     # --- deletion --------------------------------------------------------------------------------
 

@@ -1,0 +1,214 @@
+"""Migrations of all zones wait in one queue: its order, its limits, losses, failed destinations."""
+
+from itertools import pairwise
+
+import msgspec
+
+from quorate.facts.partition_row import Migration, PartitionRow
+from quorate.facts.zone import ZoneRecord
+from quorate.planning.retries import FIRST_WAIT_MS
+from quorate.protocol.settings import DEFAULTS
+from quorate_lone_master.world import LoneMaster
+
+BOOKS = ZoneRecord("uid-1", "books", 32, 2)
+SHOPS = ZoneRecord("uid-2", "shops", 32, 2)
+WIDE = ZoneRecord("uid-3", "wide", 64, 3)
+
+
+def active(world: LoneMaster, *zones: ZoneRecord) -> list[tuple[PartitionRow, Migration]]:
+    return [
+        (row, row.active)
+        for zone in zones
+        for row in world.rows(zone).values()
+        if row.active is not None
+    ]
+
+
+def to(world: LoneMaster, node: str, *zones: ZoneRecord) -> list[int]:
+    """Partitions under way to a node."""
+    return [
+        row.partition
+        for row, migration in active(world, *zones)
+        if migration.destination is not None and migration.destination.node == node
+    ]
+
+
+def target_of(world: LoneMaster, zone: ZoneRecord) -> tuple[tuple[str, ...], ...]:
+    return world.master.zones[zone.uid].target or ()
+
+
+def voted_by(rows: dict[int, PartitionRow], node: str) -> list[int]:
+    """Partitions of which a node has a vote."""
+    return [partition for partition, row in rows.items() if node in row.voter_nodes]
+
+
+def _copies(row: PartitionRow) -> bool:
+    assert row.active is not None
+    return any(voter not in row.voters for voter in row.active.voters)
+
+
+def trust(world: LoneMaster, node: str) -> None:
+    """As it is after many transfers to the node."""
+    for _ in range(8):
+        world.master.queue.retries.succeeded("any", 0, node)
+
+
+def joined(*zones: ZoneRecord, limit: int = 4) -> LoneMaster:
+    """Three nodes hold the zones, a fourth one joins and is not even with anything."""
+    settings = msgspec.structs.replace(DEFAULTS, migrations_per_node=limit)
+    world = LoneMaster(*zones, settings=settings)
+    world.fills = lambda zone, partition, node: False
+    world.connect("d")
+    trust(world, "d")
+    world.pass_time(1_000)
+    return world
+
+
+def test_the_limit_of_a_node_holds_for_all_zones_together() -> None:
+    world = joined(BOOKS, SHOPS)
+
+    assert len(to(world, "d", BOOKS, SHOPS)) == 4
+
+
+def test_a_new_node_is_not_given_more_than_two_at_once() -> None:
+    world = LoneMaster(BOOKS)
+    world.fills = lambda zone, partition, node: False
+    world.connect("d")
+    world.pass_time(1_000)
+
+    assert len(to(world, "d", BOOKS)) == 2
+
+
+def test_the_limit_of_a_zone_leaves_room_to_others() -> None:
+    settings = msgspec.structs.replace(DEFAULTS, migrations_per_zone=1)
+    world = LoneMaster(BOOKS, SHOPS, settings=settings)
+    world.fills = lambda zone, partition, node: False
+    world.connect("d")
+    world.pass_time(1_000)
+
+    assert len(active(world, BOOKS)) == len(active(world, SHOPS)) == 1
+
+
+def test_the_zone_whose_copies_are_smaller_comes_first() -> None:
+    world = LoneMaster(BOOKS, SHOPS)
+    world.fills = lambda zone, partition, node: False
+    for node in ("a", "b", "c"):
+        world.report(node, {BOOKS.uid: 5_000, SHOPS.uid: 100})
+    world.connect("d")
+    world.pass_time(1_000)
+
+    assert len(to(world, "d", SHOPS)) == 2
+    assert to(world, "d", BOOKS) == []
+
+
+def test_bytes_under_way_are_limited_by_what_agents_tell_of_their_copies() -> None:
+    settings = msgspec.structs.replace(DEFAULTS, migration_bytes_per_node=1_500)
+    world = LoneMaster(BOOKS, settings=settings)
+    world.fills = lambda zone, partition, node: False
+    for node in ("a", "b", "c"):
+        world.report(node, {BOOKS.uid: 1_000})
+    world.connect("d")
+    world.pass_time(1_000)
+
+    assert len(to(world, "d", BOOKS)) == 1
+
+
+def test_a_loss_pauses_moves_for_balance_until_it_is_repaired() -> None:
+    world = LoneMaster(WIDE, nodes=("a", "b", "c", "d"))
+    world.fills = lambda zone, partition, node: False
+    world.connect("e")
+    trust(world, "e")
+    world.pass_time(1_000)
+    running = to(world, "e", WIDE)
+    began = len(world.started)
+    world.kill("a")
+    world.fills = lambda zone, partition, node: True
+    world.pass_time(DEFAULTS.replacement_delay_ms - 1_000)
+    moves = [row.active.source for _, row in world.started[began:] if row.active and _copies(row)]
+    rows = world.rows(WIDE)
+
+    assert [p for p in running if "e" in rows[p].voter_nodes], "what runs goes on"
+    assert set(moves) <= {"a"}, "nothing leaves who has a copy"
+    assert sum("e" in owners for owners in target_of(world, WIDE)) > len(voted_by(rows, "e"))
+
+    world.pass_time(30_000)
+    assert voted_by(world.rows(WIDE), "a") == []
+    assert world.status(WIDE).migrations_queued == 0
+    assert world.status(WIDE).phase == "Available"
+
+
+def test_a_repair_that_keeps_failing_does_not_pause_moves_for_ever() -> None:
+    world = LoneMaster(BOOKS, nodes=("a", "b", "c"))
+    world.refuses = lambda node: node == "d"
+    world.fills = lambda zone, partition, node: False
+    world.connect("d")
+    world.kill("a")
+    world.pass_time(DEFAULTS.replacement_delay_ms + 1_000)
+    world.fills = lambda zone, partition, node: True
+    world.connect("e")
+    world.pass_time(20_000)
+
+    moved = [row.active for _, row in world.started if row.active and _copies(row)]
+    assert [m for m in moved if m.source in ("b", "c") and _named(m) == ["e"]]
+
+
+def test_what_failed_waits_longer_each_time_and_per_destination() -> None:
+    zone = ZoneRecord("uid-1", "books", 1, 2)
+    world = LoneMaster(zone, nodes=("a", "b"))
+    world.refuses = lambda node: node == "c"
+    world.connect("c")
+    world.kill("b")
+    world.pass_time(DEFAULTS.replacement_delay_ms)
+    times = []
+    for _ in range(40 * FIRST_WAIT_MS // 100):
+        before = len(world.started)
+        world.pass_time(100)
+        if len(world.started) > before:
+            times.append(world.ms)
+
+    pauses = [after - before for before, after in pairwise(times)]
+    assert [round(pause / FIRST_WAIT_MS) for pause in pauses[:3]] == [2, 4, 8]
+
+    world.refuses = lambda node: False
+    world.connect("d")  # another destination for the same partition does not wait
+    world.pass_time(2_000)
+    world.connect("c")  # a new process: it is tried at once
+    world.pass_time(2_000)
+    assert world.status(zone).missing_copies == {}
+
+
+def seconds_until_replaced(failing: str) -> float:
+    """Ten spares take what a lost node had; `failing` never is even."""
+    zone = ZoneRecord("uid-1", "books", 256, 3)
+    spares = tuple(f"s{at}" for at in range(10))
+    world = LoneMaster(zone, nodes=("a", "b", "c", *spares))
+    world.fills = lambda uid, partition, node: node != failing
+    world.kill("a")
+    begun = world.ms
+
+    def others_are_done() -> bool:
+        left = [
+            row
+            for row in world.rows(zone).values()
+            if len(row.owners) < 3 and (row.active is None or failing not in _named(row.active))
+        ]
+        waits = [row for row in left if failing not in _wanted(world, zone, row)]
+        return world.ms - begun > DEFAULTS.replacement_delay_ms and not waits
+
+    world.wait(others_are_done, 300_000)
+    return (world.ms - begun - DEFAULTS.replacement_delay_ms) / 1000
+
+
+def _named(migration: Migration) -> list[str]:
+    return [migration.destination.node] if migration.destination is not None else []
+
+
+def _wanted(world: LoneMaster, zone: ZoneRecord, row: PartitionRow) -> tuple[str, ...]:
+    return target_of(world, zone)[row.partition]
+
+
+def test_one_destination_of_ten_that_fails_delays_the_others_by_less_than_a_twentieth() -> None:
+    well = seconds_until_replaced("nobody")
+    one_fails = seconds_until_replaced("s3")
+
+    assert one_fails <= max(1.05 * well, well + 0.1)
