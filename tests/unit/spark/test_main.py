@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from quorate.protocol.totals import key_bucket
 from quorate_spark import __main__ as command
 from quorate_spark_fixtures.scripted_zone import ScriptedZone, listening
 
@@ -50,6 +51,21 @@ def test_differing_counters_end_with_1_and_a_table(
     assert "Counters differ in 1 partitions" in capsys.readouterr().out
 
 
+def test_differing_digests_end_with_1_and_name_buckets_and_keys(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with listening(filled()) as zone:
+        zone.copy(1).rows[b"key"] = (1, 3, 0, b"other")
+        code, report = run(zone, tmp_path, "--level", "digest")
+
+    assert code == 1
+    digests = report["digests"]
+    assert isinstance(digests, dict)
+    [differing] = digests["differing"]
+    assert (differing["buckets"], differing["keys"]) == ([key_bucket(b"key")], ["key"])
+    assert "Digests differ in 1 partitions, 1 listed" in capsys.readouterr().out
+
+
 def test_what_cannot_be_told_ends_with_2_and_the_reason(tmp_path: Path) -> None:
     with listening(filled()) as zone:
         zone.agents[1].end()
@@ -87,9 +103,9 @@ def test_without_java_rows_cannot_be_told_and_the_way_out_is_named(
     monkeypatch.setenv("PATH", str(tmp_path))
     with listening(filled()) as zone:
         code, report = run(zone, tmp_path, "--level", "rows")
-        without, _ = run(zone, tmp_path, "--level", "counters")
+        without = [run(zone, tmp_path, "--level", level)[0] for level in ("counters", "digest")]
 
-    assert (code, without) == (2, 0)
+    assert (code, without) == (2, [0, 0])
     assert "needs Java 17 or later" in str(report["reasons"])
     assert "apt-get install openjdk-17-jre-headless" in str(report["reasons"])
 
