@@ -8,7 +8,12 @@ from typing import Any
 
 from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
-from redis.exceptions import ClusterDownError, RedisError, ResponseError
+from redis.exceptions import (
+    ClusterDownError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
 from redis.retry import Retry
 
 from quorate_cluster.background import Background
@@ -26,7 +31,8 @@ class Workload(Background):
     """Threads that write increasing values to keys of their own, and threads that read them.
 
     Clients do not repeat a command by themselves: whether a lost one was applied is for the history
-    to say.  `with Workload(cluster, zone) as load:` runs until its end.
+    to say.  `with Workload(cluster, zone) as load:` runs until its end.  `name` begins the keys:
+    two workloads on one zone must not have the same.
     """
 
     def __init__(
@@ -39,6 +45,7 @@ class Workload(Background):
         keys_per_writer: int = 16,
         pause_s: float = 0.004,
         seed: int = 0,
+        name: str = "w",
     ) -> None:
         super().__init__()
         self.writes: list[Write] = []
@@ -51,6 +58,7 @@ class Workload(Background):
         self._keys_per_writer = keys_per_writer
         self._pause_s = pause_s
         self._seed = seed
+        self._name = name
         for number in range(writers):
             self.add_road(partial(self._write, number))
         for number in range(readers):
@@ -85,7 +93,7 @@ class Workload(Background):
 
     def _write(self, number: int) -> None:
         client = self._client(number)
-        lives = [f"w{number}-{at}.0" for at in range(self._keys_per_writer)]
+        lives = [f"{self._name}{number}-{at}.0" for at in range(self._keys_per_writer)]
         counts = [0] * len(lives)
         self.keys += lives
         while not self.stop.is_set():
@@ -142,7 +150,7 @@ class Workload(Background):
             self._count(error)
             unknown = str(error).startswith("UNKNOWN")
             return Outcome.UNKNOWN if unknown else Outcome.REFUSED, None
-        except (RedisError, OSError) as error:
+        except (RedisError, RedisClusterException, OSError) as error:  # the second is no RedisError
             self._count(error)
             return Outcome.UNKNOWN, None
 

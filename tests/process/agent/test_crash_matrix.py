@@ -1,0 +1,397 @@
+"""Somebody is hurt at one exact moment of one migration, in real processes: nothing is lost.
+
+Each case is a row of the table below.  It provokes a migration, strikes when a message that tells
+the moment is on its way (the proxy holds it), mends what it did, and then asks for what must hold:
+rows and copies agree, nobody lacks data or has data that is not his, what was acknowledged can be
+read, versions and terms never went back.
+
+Moments that a kind of migration does not have are not in the table: nothing is filled when nobody
+comes, nobody freezes when the primary stays, nobody prepares where there is no destination, and no
+source deletes when nobody leaves.
+"""
+
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from quorate_cluster.agreement import RowsSeen, differences, unsettled
+from quorate_cluster.history import find_violations
+from quorate_cluster.migration_moments import Blow, Change, Moment, Role, Strike
+from quorate_cluster.proxied_cluster import ProxiedCluster
+from quorate_cluster.proxy import OPERATOR
+from quorate_cluster.waiting import wait_until
+from quorate_cluster.workload import Workload
+from quorate_spark.agent_link import Unreadable
+
+PARTITIONS = 8
+FROZEN_S = 8.0
+CUT_S = 4.0
+"""Longer than a lease, and than the silence after which a master takes an agent for left."""
+SETTLED_S_MAX = 60.0
+ZONE = "z"
+AGENTS = ("agent-1", "agent-2", "agent-3", "agent-4")
+
+TABLE = """
+before start          | master      | message twice | COPY
+before start          | master      | freeze        | MOVE of primary
+before start          | source      | crash         | SHIFT DOWN
+before start          | source      | freeze        | SHIFT UP
+before start          | destination | crash         | SWAP
+before start          | destination | cut both      | MOVE of backup
+before start          | bystander   | message lost  | DROP
+before start          | bystander   | cut out       | SHIFT UP
+before start          | primary     | cut in        | DROP
+during fill           | master      | crash         | MOVE of backup
+during fill           | master      | message twice | MOVE of primary
+during fill           | source      | crash         | COPY
+during fill           | source      | freeze        | SHIFT DOWN
+during fill           | destination | cut both      | SHIFT DOWN
+during fill           | destination | freeze        | MOVE of backup
+during fill           | bystander   | cut both      | COPY
+during fill           | bystander   | crash         | COPY
+during fill           | primary     | message lost  | MOVE of backup
+caught up             | master      | cut both      | MOVE of primary
+caught up             | master      | crash         | SHIFT UP
+caught up             | source      | freeze        | SHIFT UP
+caught up             | source      | cut in        | DROP
+caught up             | destination | freeze        | COPY
+caught up             | destination | message lost  | SWAP
+caught up             | bystander   | message twice | SHIFT DOWN
+caught up             | bystander   | cut both      | SWAP
+caught up             | primary     | message lost  | MOVE of backup
+frozen                | master      | message twice | SWAP
+frozen                | master      | cut both      | SHIFT DOWN
+frozen                | source      | crash         | MOVE of primary
+frozen                | source      | message twice | SWAP
+frozen                | destination | crash         | MOVE of primary
+frozen                | destination | cut in        | SHIFT DOWN
+frozen                | bystander   | message twice | MOVE of primary
+frozen                | bystander   | freeze        | SWAP
+prepared row sent     | master      | message lost  | SHIFT DOWN
+prepared row sent     | master      | cut out       | MOVE of backup
+prepared row sent     | source      | cut in        | MOVE of backup
+prepared row sent     | source      | crash         | MOVE of primary
+prepared row sent     | destination | cut out       | COPY
+prepared row sent     | destination | message lost  | COPY
+prepared row sent     | bystander   | message twice | SWAP
+prepared row sent     | bystander   | cut both      | SHIFT DOWN
+destination durable   | master      | message lost  | SWAP
+destination durable   | master      | cut both      | SHIFT DOWN
+destination durable   | source      | cut out       | SWAP
+destination durable   | source      | crash         | MOVE of primary
+destination durable   | destination | freeze        | MOVE of backup
+destination durable   | destination | crash         | COPY
+destination durable   | bystander   | message lost  | COPY
+destination durable   | bystander   | message twice | MOVE of backup
+metastore written     | master      | cut both      | SHIFT UP
+metastore written     | master      | message lost  | MOVE of primary
+metastore written     | source      | message twice | DROP
+metastore written     | source      | message lost  | COPY
+metastore written     | destination | freeze        | SWAP
+metastore written     | destination | message twice | SHIFT DOWN
+metastore written     | bystander   | message lost  | MOVE of backup
+metastore written     | bystander   | crash         | SHIFT UP
+metastore written     | primary     | cut out       | DROP
+before publish        | master      | crash         | DROP
+before publish        | master      | message lost  | SWAP
+before publish        | source      | cut out       | SHIFT DOWN
+before publish        | source      | crash         | COPY
+before publish        | destination | cut out       | MOVE of primary
+before publish        | destination | message lost  | MOVE of backup
+before publish        | bystander   | message lost  | SHIFT UP
+before publish        | bystander   | cut in        | SHIFT UP
+before source deletes | master      | cut in        | MOVE of primary
+before source deletes | master      | crash         | DROP
+before source deletes | source      | message twice | MOVE of backup
+before source deletes | source      | cut both      | DROP
+before source deletes | destination | cut in        | MOVE of backup
+before source deletes | destination | message twice | MOVE of backup
+before source deletes | bystander   | crash         | DROP
+before source deletes | bystander   | message lost  | DROP
+before source deletes | primary     | cut both      | DROP
+"""
+
+FAULTS = ("crash", "freeze", "cut out", "cut in", "cut both", "message lost", "message twice")
+"""Cut out: what the process sends does not arrive; cut in: what is sent to it does not."""
+
+
+class Case(NamedTuple):
+    """One row of the table."""
+
+    moment: Moment
+    role: Role
+    fault: str
+    change: Change
+
+    def __str__(self) -> str:
+        return f"{self.moment.value}, {self.role.value}: {self.fault}, {self.change.value}"
+
+
+class State(NamedTuple):
+    """What the cluster is asked for: copies of the zone, and who is to hold none."""
+
+    replicas: int
+    drained: tuple[str, ...]
+
+    @property
+    def copies(self) -> int:
+        return min(self.replicas, len(AGENTS) - len(self.drained))
+
+
+FOUR = State(3, ())
+THREE = State(3, ("agent-3",))
+PAIR = State(2, ("agent-3",))
+TWO = State(3, ("agent-3", "agent-4"))
+
+PROVOKED_BY = {
+    Change.MOVE_PRIMARY: (THREE, FOUR),
+    Change.MOVE_BACKUP: (FOUR, THREE),
+    Change.COPY: (PAIR, THREE),
+    Change.SHIFT_UP: (THREE, THREE),
+    Change.SHIFT_DOWN: (TWO, THREE),
+    Change.SWAP: (FOUR, THREE),
+    Change.DROP: (THREE, PAIR),
+}
+"""Which step provokes it.  SHIFT UP: of two lost backups the second is back first."""
+
+_WITH_NEWCOMER = (Change.MOVE_PRIMARY, Change.MOVE_BACKUP, Change.COPY, Change.SHIFT_DOWN)
+_WITH_NEW_PRIMARY = (Change.MOVE_PRIMARY, Change.SHIFT_DOWN, Change.SWAP)
+_WITH_LEAVER = (Change.MOVE_PRIMARY, Change.MOVE_BACKUP, Change.DROP)
+_WITH_DESTINATION = (*_WITH_NEWCOMER, Change.SWAP)
+_HAVE = {
+    Moment.FILLING: _WITH_NEWCOMER,
+    Moment.FROZEN: _WITH_NEW_PRIMARY,
+    Moment.PREPARED_ROW: _WITH_DESTINATION,
+    Moment.DURABLE: _WITH_DESTINATION,
+    Moment.DELETING: _WITH_LEAVER,
+}
+"""Which changes have the moment; all have the others."""
+
+
+def makes_sense(case: Case) -> bool:
+    """Whether a migration of that kind has the moment and somebody in the role."""
+    if case.change not in _HAVE.get(case.moment, tuple(Change)):
+        return False
+    if case.role is Role.DESTINATION:
+        return case.change in _WITH_DESTINATION
+    return case.role is not Role.PRIMARY or case.change in (Change.MOVE_BACKUP, Change.DROP)
+
+
+def _table() -> list[Case]:
+    cases = []
+    for line in TABLE.strip().splitlines():
+        moment, role, fault, change = (word.strip() for word in line.split("|"))
+        assert fault in FAULTS
+        cases.append(Case(Moment(moment), Role(role), fault, Change(change)))
+    return cases
+
+
+def _chosen() -> list[Case]:
+    """The table; with QUORATE_CRASH_CASES=FIRST:END those of all cases that make sense."""
+    wanted = os.environ.get("QUORATE_CRASH_CASES", "")
+    if not wanted:
+        return _table()
+    whole = itertools.starmap(Case, itertools.product(Moment, Role, FAULTS, Change))
+    first, _, end = wanted.partition(":")
+    return [case for case in whole if makes_sense(case)][int(first or 0) : int(end or 1 << 30)]
+
+
+class Arena:
+    """A cluster that case after case is done to, as long as it is healthy."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._cluster: ProxiedCluster | None = None
+        self._is_fit = False
+        self._state = FOUR
+        self.seen = RowsSeen()
+
+    @property
+    def cluster(self) -> ProxiedCluster:
+        assert self._cluster is not None
+        return self._cluster
+
+    def prepare(self) -> None:
+        """A healthy cluster: the last one, unless its case has failed."""
+        if not self._is_fit:
+            self.stop()
+            self.seen = RowsSeen()
+            self._state = FOUR
+            self._cluster = ProxiedCluster(len(AGENTS))
+            self._cluster.start()
+            self.cluster.proxy.set_judges(self.seen.judge)
+            self.cluster.apply_zone(ZONE, partitions=PARTITIONS, replicas=3)
+            self._load()
+        self._is_fit = False  # until the case is over
+
+    def keep(self) -> None:
+        """The case has ended well."""
+        self._is_fit = True
+
+    def stop(self) -> None:
+        if self._cluster is not None:
+            self._cluster.stop()
+
+    def workload(self) -> Workload:
+        """Few clients: what they use of the machine the agents lack."""
+        self._number += 1
+        return Workload(
+            self.cluster,
+            ZONE,
+            writers=2,
+            readers=1,
+            keys_per_writer=8,
+            pause_s=0.01,
+            name=f"c{self._number}-",
+        )
+
+    def ask_for(self, state: State) -> None:
+        """Say what is wanted; `go_to` also waits for it."""
+        cluster = self.cluster
+        spec = {"clusterRef": {"name": cluster.name}, "partitions": PARTITIONS}
+        for name in AGENTS:
+            if (name in state.drained) is not (name in self._state.drained):
+                action = "drain" if name in state.drained else "undrain"
+                cluster.api.ask("POST", f"/nodes/{name}/{action}")
+        self._state = state
+        cluster.apply("Zone", "zones", ZONE, {**spec, "replicas": state.replicas})
+
+    def go_to(self, state: State) -> None:
+        """Have the cluster in this state, settled."""
+        if state == TWO != self._state:  # who is drained must not be needed for the zone's replicas
+            self.go_to(PAIR)
+            self.ask_for(State(2, TWO.drained))
+            self.settle(State(2, TWO.drained))
+        self.ask_for(state)
+        self.settle(state)
+
+    def settle(self, state: State) -> None:
+        """Wait until everything is as it must be, and stays so."""
+        wait_until(
+            lambda: not self._unsettled(state),
+            f"settled zone in {state}",
+            SETTLED_S_MAX,
+            lambda: self._unsettled(state),
+        )
+
+    def _unsettled(self, state: State) -> list[str]:
+        try:
+            return unsettled(self.cluster, ZONE, state.copies)
+        except (OSError, Unreadable, KeyError) as error:  # somebody is on his way back
+            return [f"{type(error).__name__}: {error}"]
+
+    def _load(self) -> None:
+        """So much in the logs that a new copy gets rows, and not all updates there ever were."""
+        pipeline = self.cluster.client(ZONE).pipeline()
+        for version in "ab":
+            for number in range(300):
+                pipeline.set(f"data-{number}", f"{version}{number}-".encode() * 1000)
+            pipeline.execute()
+
+
+@pytest.fixture(scope="module")
+def arena() -> Iterator[Arena]:
+    made = Arena()
+    yield made
+    made.stop()
+
+
+def _provoke(arena: Arena, case: Case) -> None:
+    if case.change is Change.SHIFT_UP:
+        for name in ("agent-2", "agent-4"):
+            arena.cluster.agents[name].kill()
+        arena.cluster.agents["agent-4"].start(wait=False)
+    else:
+        arena.ask_for(PROVOKED_BY[case.change][1])
+
+
+def _strike(arena: Arena, case: Case) -> Strike:
+    """Have the fault happen at the case's moment; who was struck goes on suffering."""
+    blow = {"message lost": Blow.LOSE, "message twice": Blow.TWICE}.get(case.fault, Blow.HOLD)
+    start, goal = PROVOKED_BY[case.change]
+    for _ in range(3):
+        strike = Strike(case.change, case.moment, case.role, blow)
+        arena.cluster.proxy.set_judges(arena.seen.judge, strike.judge)
+        _provoke(arena, case)
+        if (strike.reached if blow is Blow.HOLD else strike.struck).wait(10):
+            return strike
+        strike.end()  # there was no such migration this time
+        arena.cluster.proxy.release()
+        arena.cluster.agents["agent-2"].start()
+        arena.settle(goal)
+        arena.go_to(start)
+    raise TimeoutError(f"no {case.change.value} came to {case.moment.value}")
+
+
+def _hurt_and_mend(arena: Arena, case: Case, strike: Strike) -> None:
+    cluster, proxy = arena.cluster, arena.cluster.proxy
+    victim = strike.victim
+    process = cluster.operator if victim == OPERATOR else cluster.agents[victim]
+    strike.end()
+    if case.fault == "crash":
+        process.kill()
+        proxy.release(dead=victim)
+        process.start(wait=False)
+    elif case.fault == "freeze":
+        process.pause()
+        proxy.release()
+        time.sleep(FROZEN_S)
+        process.resume()
+    elif case.fault.startswith("cut"):
+        others = [name for name in (OPERATOR, *AGENTS) if name != victim]
+        out, into = [(victim, each) for each in others], [(each, victim) for each in others]
+        cut = {"cut out": out, "cut in": into, "cut both": out + into}[case.fault]
+        proxy.cut(cut)
+        proxy.release()
+        time.sleep(CUT_S)
+        proxy.cut(())
+
+
+@pytest.mark.process
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("case", _chosen(), ids=str)
+def test_nothing_is_lost_when_somebody_is_hurt_in_a_migration(arena: Arena, case: Case) -> None:
+    start, goal = PROVOKED_BY[case.change]
+    arena.prepare()
+    cluster = arena.cluster
+    arena.go_to(start)
+    with arena.workload() as load:
+        wait_until(lambda: load.acknowledged > 20, "writes")
+        strike = _strike(arena, case)
+        _hurt_and_mend(arena, case, strike)
+        cluster.agents["agent-2"].start(wait=False)
+        arena.settle(goal)
+        before = load.acknowledged
+        wait_until(lambda: load.acknowledged > before + 20, "further writes")
+
+    assert cluster.proxy.failures == []
+    assert find_violations(load.writes, load.reads + load.read_back()) == []
+    wait_until(
+        lambda: not differences(cluster, ZONE),
+        "equal copies",
+        10,
+        lambda: differences(cluster, ZONE),
+    )
+    arena.settle(goal)
+    assert arena.seen.problems(cluster.folder, cluster.zone(ZONE)["metadata"]["uid"]) == []
+    arena.keep()
+
+
+def test_the_table_has_every_value_often_and_every_role_at_every_moment() -> None:
+    cases = _table()
+    assert len(cases) >= 60
+    assert len(set(cases)) == len(cases)
+    assert all(makes_sense(case) for case in cases)
+    four = [role for role in Role if role is not Role.PRIMARY]
+    assert {(case.role, case.moment) for case in cases} >= {*itertools.product(four, Moment)}
+    for values in (
+        [c.moment for c in cases],
+        [c.role for c in cases],
+        [c.fault for c in cases],
+        [c.change for c in cases],
+    ):
+        assert all(values.count(value) >= 5 for value in set(values))
