@@ -59,6 +59,7 @@ class Fill:
         "_short",
         "_space",
         "_suppliers",
+        "_unable",
         "bytes_done",
         "bytes_total",
         "copy",
@@ -85,6 +86,7 @@ class Fill:
         self._suppliers = tuple(suppliers)
         self._at = 0
         self._short: set[str] = set()
+        self._unable: set[str] = set()
         self._settings = settings
         self._asked_ms = -(1 << 40)
         self._patience_ms = settings.retry_ms
@@ -127,8 +129,16 @@ class Fill:
 
     def unavailable(self, node: str) -> None:
         """`node` cannot supply in this term: it has not adopted it, or knows another."""
-        if node == self.supplier and self._next_supplier():
+        self._unable.add(node)
+        if not self.is_full and self._nobody_reaches():
+            self._go_full(FullReason.NO_HISTORY)
+        elif node == self.supplier and self._next_supplier():
             self.answered()
+
+    def _nobody_reaches(self) -> bool:
+        """Whether some logs are too short and the other suppliers cannot be asked: waiting for
+        those would have both asked in turn, without a pause and without end."""
+        return bool(self._short) and (self._short | self._unable).issuperset(self._suppliers)
 
     @property
     def is_full(self) -> bool:
@@ -153,6 +163,7 @@ class Fill:
         self.undo_rows = {}
         self._at = 0
         self._short = set()
+        self._unable = set()
         self._asked_ms = -(1 << 40)
 
     def abandon(self) -> None:
@@ -224,7 +235,7 @@ class Fill:
             self._go_full(FullReason.TOO_MUCH)
         elif missing and missing[0][0] <= answer.reaches_from:
             self._short.add(node)
-            if self._short.issuperset(self._suppliers):
+            if self._nobody_reaches():
                 self._go_full(FullReason.NO_HISTORY)
             elif node == self.supplier:
                 while self.supplier in self._short:

@@ -115,6 +115,19 @@ def test_one_that_has_not_adopted_the_term_is_passed_over() -> None:
     assert exchange.fill.is_complete()
 
 
+def test_a_short_log_beside_one_that_cannot_be_asked_is_a_reason_for_a_full_copy() -> None:
+    late = empty()
+    late.promise(3, HOLDER)
+    exchange = Exchange(
+        Fill(empty(), LINEAGE, 20, ["b", "p"], SETTINGS), {"b": late, "p": owner(20, cut=20)}
+    )
+    exchange.run()
+    exchange.fill.finish()
+
+    assert exchange.fill.full_reason == FullReason.EMPTY_STORE
+    assert same_rows(exchange.fill.copy, exchange.owners["p"])
+
+
 def test_one_that_says_nothing_is_passed_over() -> None:
     exchange = Exchange(
         Fill(empty(), LINEAGE, 20, ["b", "p"], SETTINGS), {"b": owner(20), "p": owner(20)}
