@@ -34,14 +34,16 @@ test-units test-simulation: setup
 test-units:
 	$(PYTEST) -q -m "not integration and not process and not spark" tests/unit tests/property tests/scenarios
 test-simulation:
-	$(PYTEST) -q tests/simulation --ignore=tests/simulation/test_many_seeds.py
+	$(PYTEST) -q $(addprefix tests/simulation/test_,seeds.py planted_defects.py replay.py)
 
 SEEDS   ?= 2000
 FIRST   ?= 0
 MINUTES ?= 0
+MILLIONS ?= 1
 
-soak: setup ## simulated clusters on all cores: SEEDS=n FIRST=k, or MINUTES=n; prints what was reached
+soak: setup ## simulated clusters on all cores: SEEDS=n FIRST=k, or MINUTES=n; then small ones in every order
 	PYTHONPATH=core:operator:tests $(PY) -m quorate_sim.soak --seeds $(SEEDS) --first $(FIRST) --minutes $(MINUTES)
+	PYTHONPATH=core:operator:node_agent:tests $(PY) -m quorate_exhaustive $(MILLIONS)
 
 canaries: setup ## every planted defect must be found by the simulator; prints by which check, and how soon
 	PYTHONPATH=core:operator:tests $(PY) -m quorate_sim.canaries --seeds $(SEEDS)

@@ -1,0 +1,297 @@
+"""Agents and master as values: a process in some state takes one input and is in another.
+
+An input and what it does depend on nothing else, so each pair of state and input is computed once,
+however many states of the cluster it occurs in.  The clock stands still but for `tick`; leases are
+granted for ever and nothing waits for one: reads are the simulator's subject, not this one's.
+"""
+
+import pickle
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from quorate.facts.time import Now
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.agent import AgentCore, FromMaster
+from quorate.protocol.leases import Leases
+from quorate.protocol.master import Master
+from quorate.protocol.messages import (
+    FORMAT_VERSION,
+    Heartbeat,
+    HeartbeatAck,
+    Hello,
+    Message,
+    RowsStored,
+    TransferProgress,
+    ZoneReady,
+)
+from quorate.protocol.metastore import Key, Value
+from quorate.protocol.outbox import MASTER
+from quorate.protocol.primary import Primary, Stage, Waiter
+from quorate.protocol.replicas import Replicas
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.storage import Storage
+from quorate_agent.storage.memory import MemoryStorage
+from quorate_exhaustive.state_text import state_text
+
+SETTINGS = ProtocolSettings()
+START_MS = 1_000_000
+UID = "zone"
+
+METASTORE = "metastore"
+KEY = b"k"
+
+
+class Granted(Leases):
+    """Leases that never end and that nobody has to wait for."""
+
+    def held_until(self, node: str) -> int:
+        return 1 << 60
+
+    def granted_until(self, node: str) -> int:
+        return 0
+
+
+class Written(NamedTuple):
+    """A write that a primary has taken: who may be told of it, under which counter."""
+
+    op: int
+    term: int
+    counter: int
+
+
+class Write(NamedTuple):
+    """A master's compare-and-set on its way: it counts while `expected` is what is stored."""
+
+    term: int
+    key: Key
+    value: Value | None
+    expected: Value | None
+
+
+class Step(NamedTuple):
+    """What an input led to: the next state, encoded messages by receiver, what clients are told."""
+
+    after: int
+    sends: tuple[tuple[str, bytes], ...]
+    answered: tuple[Written, ...]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+decode = msgspec.msgpack.Decoder(Message).decode
+COMMUTES = (RowsStored, ZoneReady, Heartbeat, HeartbeatAck, TransferProgress)
+"""Not delivered: they change nothing but repetitions, leases and progress bars."""
+
+
+def encoded(sends: Iterable[tuple[str, object]]) -> tuple[tuple[str, bytes], ...]:
+    """Messages as they travel; writes of the metastore as (key, value) pickled."""
+    return tuple(
+        (to, pickle.dumps(message) if to == METASTORE else _encode(message))
+        for to, message in sends
+        if not isinstance(message, COMMUTES)
+    )
+
+
+class Disk:
+    """What an agent's process leaves behind.  Every turn is durable at its end."""
+
+    def __init__(self) -> None:
+        self.zones: dict[str, MemoryStorage] = {}
+        self.incarnation = 0
+        self.master_term = 0
+
+    def open_zone(self, record: ZoneRecord) -> Storage:
+        return self.zones.setdefault(record.uid, MemoryStorage())
+
+    def remove_zone(self, uid: str) -> None:
+        self.zones.pop(uid, None)
+
+    def raise_master_term(self, term: int) -> None:
+        self.master_term = term
+
+
+class Agent:
+    """One process of one agent over its disk."""
+
+    def __init__(self, name: str, disk: Disk) -> None:
+        disk.incarnation += 1
+        self.name = name
+        self.disk = disk
+        self.now_ms = START_MS
+        self.core = AgentCore(self.hello(), disk, SETTINGS, self.now())
+        self.core.leases = Granted(SETTINGS, disk.incarnation, 0)
+
+    def hello(self) -> Hello:
+        """How it greets."""
+        disk = self.disk
+        return Hello(
+            FORMAT_VERSION, "agent", "all", self.name, f"s-{self.name}", disk.incarnation,
+            disk.master_term, host=self.name, peer_port=1, client_host=self.name,
+        )  # fmt: skip
+
+    def now(self) -> Now:
+        return Now(self.now_ms, self.now_ms)
+
+    @property
+    def replicas(self) -> Replicas | None:
+        return self.core.zones.get(UID)
+
+    @property
+    def serving(self) -> Primary | None:
+        """The role that would take a write."""
+        role = self.replicas.roles.get(0) if self.replicas is not None else None
+        if role is None or role.stage is not Stage.SERVING or role.frozen:
+            return None
+        return role
+
+    def write(self, op: int) -> None:
+        """A client's SET of the one key."""
+        role, replicas = self.serving, self.replicas
+        assert role is not None
+        assert replicas is not None
+        counter = role.write(((KEY, b"%d" % op, 0),))
+        replicas.commands_wrote(role)
+        role.wait(Waiter((KEY,), Written(op, role.term, counter), self.now_ms))
+
+    def end_turn(self) -> tuple[list[tuple[str, object]], list[Written]]:
+        """Flush until nothing is left to do; every turn is synced at once."""
+        sends: list[tuple[str, object]] = []
+        answered: list[Written] = []
+        while True:
+            flushed = self.core.flush(self.now())
+            sends += flushed.sends
+            for uid, turn in flushed.turns:
+                sends += self.core.synced(uid, turn, self.now())
+            if self.replicas is not None:
+                finished = self.replicas.take_finished()
+                answered += [w.cargo for w in finished.answered if isinstance(w.cargo, Written)]
+            if not flushed.sends and not flushed.turns:
+                self.core.check()
+                return sends, answered
+
+
+class MasterAtWork:
+    """The master's process."""
+
+    def __init__(self, term: int, objects: dict[Key, Value]) -> None:
+        self.now_ms = START_MS
+        self.term = term
+        self.known = dict(objects)  # stands for the revisions: no object is ever the same again
+        self.master = Master(term, SETTINGS, self.now())
+        self.master.load(objects, self.now())
+
+    def now(self) -> Now:
+        return Now(self.now_ms, self.now_ms)
+
+    def end_turn(self) -> list[tuple[str, object]]:
+        """Writes go to the metastore like messages."""
+        outputs = self.master.take_outputs()
+        writes = [
+            (METASTORE, Write(self.term, key, value, self.known.get(key)))
+            for key, value in outputs.writes
+        ]
+        return [*writes, *outputs.sends]
+
+    def settled(self, key: Key, value: Value | None, ours: bool) -> None:
+        """A write was answered: `value` is stored now, as we wanted it or as another did."""
+        if value is None:
+            self.known.pop(key, None)
+        else:
+            self.known[key] = value
+        (self.master.written if ours else self.master.reloaded)(key, value, self.now())
+
+
+class Processes:
+    """All states of processes met so far, by number; inputs are applied to them once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+        self._images: list[bytes] = []
+        self._steps: dict[tuple[int, object], Step] = {}
+
+    def number(self, process: Agent | MasterAtWork) -> int:
+        """The number of the state the process is in."""
+        text = state_text(process)
+        found = self._numbers.get(text)
+        if found is None:
+            found = self._numbers[text] = len(self._images)
+            self._images.append(pickle.dumps(process, pickle.HIGHEST_PROTOCOL))
+        return found
+
+    def load(self, number: int) -> Agent | MasterAtWork:
+        """A process in that state, to look at or to go on with."""
+        process: Agent | MasterAtWork = pickle.loads(self._images[number])
+        return process
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def apply(self, number: int, given: tuple[object, ...]) -> Step:
+        """What this input does in this state."""
+        step = self._steps.get((number, given))
+        if step is None:
+            step = self._steps[number, given] = self._compute(number, given)
+        return step
+
+    def _compute(self, number: int, given: tuple[object, ...]) -> Step:
+        process = self.load(number)
+        if isinstance(process, MasterAtWork):
+            _feed_master(process, given)
+            outputs = encoded(process.end_turn())
+            return Step(self.number(process), outputs, ())
+        process = _feed_agent(process, given)
+        sends, answered = process.end_turn()
+        return Step(self.number(process), encoded(sends), tuple(answered))
+
+
+def _feed_agent(agent: Agent, given: tuple[object, ...]) -> Agent:
+    match given:
+        case ("message", str(source), bytes(data)):
+            _hear(agent, source, decode(data))
+        case ("greeted", Hello() as hello):
+            if hello.role == "master":
+                agent.core.master_up(hello)
+            else:
+                agent.core.peer_up(hello, agent.now())
+        case ("write", int(op)):
+            agent.write(op)
+        case ("tick",):
+            agent.now_ms += SETTINGS.retry_ms
+            agent.core.tick(agent.now())
+        case ("restart",):
+            return Agent(agent.name, agent.disk)
+        case _:
+            raise AssertionError(f"no input of an agent: {given}")
+    return agent
+
+
+def _hear(agent: Agent, source: str, message: Message) -> None:
+    if source != MASTER:
+        agent.core.receive(source, message, agent.now())
+    elif isinstance(message, FromMaster):
+        agent.core.receive_from_master(message, agent.now())
+
+
+def _feed_master(process: MasterAtWork, given: tuple[object, ...]) -> None:
+    master, now = process.master, process.now()
+    match given:
+        case ("message", str(source), bytes(data)):
+            master.receive(source, decode(data), now)
+        case ("greeted", Hello() as hello):
+            master.agent_connected(hello, now)
+        case ("gone", str(node)):
+            master.agent_disconnected(node, True, now)
+        case ("answered", bytes(data), bytes(present)):
+            write: Write = pickle.loads(data)
+            value = pickle.loads(present)
+            process.settled(write.key, value, value == write.value)
+        case ("zone", int(replicas)):
+            master.set_zone(ZoneRecord(UID, UID, 1, replicas), now)
+        case ("drain", str(node)):
+            master.drain(node, True, now)
+        case ("tick",):
+            process.now_ms += SETTINGS.retry_ms
+            master.tick(process.now())
+        case _:
+            raise AssertionError(f"no input of a master: {given}")

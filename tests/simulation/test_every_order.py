@@ -1,0 +1,67 @@
+"""Every order of delivery, loss and crash in small clusters: what was acknowledged stays.
+
+Each test prints how many states it has seen and how deep; `make soak` explores them without bound.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from quorate_exhaustive.explorations import EXPLORATIONS, Exploration
+from quorate_exhaustive.explorer import Broken, Budget, Explorer
+from quorate_sim import planted
+
+pytestmark = pytest.mark.simulation
+
+COMPLETE = {
+    "two writes, a message lost, one twice",
+    "a backup crashes and returns",
+    "a backup moves",
+    "the primary moves",
+    "a backup moves, another master takes over",
+}
+
+
+@pytest.mark.parametrize("name", EXPLORATIONS)
+def test_what_was_acknowledged_is_found_in_every_state(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = EXPLORATIONS[name].run()
+    with capsys.disabled():
+        how = "all" if found.complete else "the first"
+        print(f"\n{name}: {how} {found.states:,} states, depth {found.depth}")
+
+    assert found.complete == (name in COMPLETE)
+    assert found.states > 1000
+
+
+@pytest.mark.parametrize(
+    ("rule_off", "name"),
+    [
+        (planted.acknowledge_before_majority, "two writes, a message lost, one twice"),
+        (planted.answer_above_a_hole, "two writes, a message lost, one twice"),
+        (planted.source_deletes_early, "a backup moves"),
+        (planted.no_joint_mode, "a backup moves"),
+        (planted.caught_up_before_joint, "a backup moves"),
+    ],
+)
+def test_a_rule_switched_off_is_missed(
+    rule_off: Callable[[], AbstractContextManager[None]], name: str
+) -> None:
+    with rule_off(), pytest.raises(Broken, match="I-"):
+        EXPLORATIONS[name].run()
+
+
+def test_the_way_to_a_broken_state_is_told() -> None:
+    with planted.acknowledge_before_majority(), pytest.raises(Broken) as broken:
+        Explorer(("a", "b", "c"), 3, Budget(writes=1)).explore()
+
+    assert "a takes a write" in str(broken.value)
+
+
+def test_without_faults_every_order_ends_with_the_copy_moved_or_waiting_for_time() -> None:
+    found = Exploration(("a", "b", "c"), 2, Budget(writes=1, drains=("b",)), 10_000).run()
+
+    assert found.complete
+    assert any(outcome.startswith("a/c, 1 told, 1 serve") for outcome in found.outcomes)
