@@ -1,8 +1,7 @@
 """Rules of the protocol switched off on purpose, to see that the simulator notices.
 
-Each defect is a context manager that changes the core for a while.  A run of seeds with one of
-`DEFECTS` must fail within the seeds of one test run, else the simulator proves nothing; the others
-show only in a story made for them (tests/scenarios).
+Each defect is a context manager that changes the core for a while.  Seeds that run with one of
+`DEFECTS` must fail before long (`quorate_sim.canaries`), else the simulator proves nothing.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +25,6 @@ from quorate.protocol.messages import (
     Message,
     Prepared,
     PreparedRow,
-    SnapshotChunk,
     Trouble,
     Update,
 )
@@ -347,20 +345,6 @@ def snapshot_row_wins() -> AbstractContextManager[None]:
     return changed(Copy, "_apply", apply)
 
 
-def older_update_wins() -> AbstractContextManager[None]:
-    """Updates are applied over a full copy without looking at counters, and what came with its
-    later pieces is not waited for."""
-
-    take_chunk = Fill.take_chunk
-
-    def take(self: Fill, chunk: SnapshotChunk) -> None:
-        need = self._need
-        take_chunk(self, chunk)
-        self._need = max(need, self._chunk_floor)
-
-    return changed(Fill, "take_chunk", take)
-
-
 def stale_master_obeyed() -> AbstractContextManager[None]:
     """An agent does what a master says that was followed by another."""
 
@@ -523,7 +507,6 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "longest-log-wins": longest_log_wins,
     "master-term-forgotten": master_term_forgotten,
     "nobody-left-but-stuck": nobody_left_but_stuck,
-    "older-update-wins": older_update_wins,
     "plus-one-for-plus-two": plus_one_for_plus_two,
     "promise-forgotten": promise_forgotten,
     "promise-not-durable": promise_not_durable,
@@ -543,5 +526,3 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "two-removals": no_joint_mode,
     "vote-twice-for-a-term": vote_twice_for_a_term,
 }
-
-COVERED: dict[str, str] = {}
