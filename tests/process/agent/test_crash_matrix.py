@@ -29,90 +29,81 @@ from quorate_spark.agent_link import Unreadable
 
 PARTITIONS = 8
 FROZEN_S = 8.0
-CUT_S = 4.0
+CUT_S = 3.6
 """Longer than a lease, and than the silence after which a master takes an agent for left."""
 SETTLED_S_MAX = 60.0
 ZONE = "z"
 AGENTS = ("agent-1", "agent-2", "agent-3", "agent-4")
 
 TABLE = """
-before start          | master      | message twice | COPY
-before start          | master      | freeze        | MOVE of primary
-before start          | source      | crash         | SHIFT DOWN
-before start          | source      | freeze        | SHIFT UP
-before start          | destination | crash         | SWAP
-before start          | destination | cut both      | MOVE of backup
-before start          | bystander   | message lost  | DROP
-before start          | bystander   | cut out       | SHIFT UP
-before start          | primary     | cut in        | DROP
-during fill           | master      | crash         | MOVE of backup
-during fill           | master      | message twice | MOVE of primary
-during fill           | source      | crash         | COPY
-during fill           | source      | freeze        | SHIFT DOWN
-during fill           | destination | cut both      | SHIFT DOWN
+before start          | master      | cut both      | MOVE of backup
+before start          | source      | crash         | DROP
+before start          | source      | message lost  | SHIFT UP
+before start          | destination | crash         | SHIFT DOWN
+before start          | bystander   | message twice | SHIFT UP
+before start          | bystander   | message lost  | SWAP
+before start          | primary     | message twice | DROP
+during fill           | master      | cut both      | SHIFT DOWN
+during fill           | source      | crash         | MOVE of backup
+during fill           | source      | cut out       | COPY
+during fill           | destination | crash         | MOVE of primary
 during fill           | destination | freeze        | MOVE of backup
-during fill           | bystander   | cut both      | COPY
-during fill           | bystander   | crash         | COPY
-during fill           | primary     | message lost  | MOVE of backup
-caught up             | master      | cut both      | MOVE of primary
-caught up             | master      | crash         | SHIFT UP
-caught up             | source      | freeze        | SHIFT UP
-caught up             | source      | cut in        | DROP
-caught up             | destination | freeze        | COPY
-caught up             | destination | message lost  | SWAP
-caught up             | bystander   | message twice | SHIFT DOWN
-caught up             | bystander   | cut both      | SWAP
+during fill           | bystander   | message lost  | COPY
+during fill           | bystander   | cut in        | COPY
+during fill           | primary     | cut out       | MOVE of backup
+caught up             | master      | cut out       | SWAP
+caught up             | master      | message lost  | MOVE of primary
+caught up             | source      | cut in        | SHIFT DOWN
+caught up             | source      | message twice | SHIFT UP
+caught up             | destination | freeze        | MOVE of backup
+caught up             | destination | crash         | SWAP
+caught up             | bystander   | message lost  | DROP
+caught up             | bystander   | crash         | COPY
 caught up             | primary     | message lost  | MOVE of backup
-frozen                | master      | message twice | SWAP
-frozen                | master      | cut both      | SHIFT DOWN
-frozen                | source      | crash         | MOVE of primary
-frozen                | source      | message twice | SWAP
-frozen                | destination | crash         | MOVE of primary
-frozen                | destination | cut in        | SHIFT DOWN
-frozen                | bystander   | message twice | MOVE of primary
-frozen                | bystander   | freeze        | SWAP
-prepared row sent     | master      | message lost  | SHIFT DOWN
-prepared row sent     | master      | cut out       | MOVE of backup
-prepared row sent     | source      | cut in        | MOVE of backup
-prepared row sent     | source      | crash         | MOVE of primary
-prepared row sent     | destination | cut out       | COPY
+frozen                | master      | crash         | MOVE of primary
+frozen                | source      | message lost  | SWAP
+frozen                | destination | message lost  | SHIFT DOWN
+frozen                | destination | crash         | SWAP
+frozen                | bystander   | message twice | SHIFT DOWN
+frozen                | bystander   | freeze        | MOVE of primary
+prepared row sent     | master      | message twice | COPY
+prepared row sent     | master      | freeze        | SHIFT DOWN
+prepared row sent     | source      | message twice | MOVE of primary
+prepared row sent     | source      | cut both      | COPY
 prepared row sent     | destination | message lost  | COPY
+prepared row sent     | destination | crash         | SHIFT DOWN
 prepared row sent     | bystander   | message twice | SWAP
-prepared row sent     | bystander   | cut both      | SHIFT DOWN
-destination durable   | master      | message lost  | SWAP
-destination durable   | master      | cut both      | SHIFT DOWN
-destination durable   | source      | cut out       | SWAP
-destination durable   | source      | crash         | MOVE of primary
-destination durable   | destination | freeze        | MOVE of backup
-destination durable   | destination | crash         | COPY
-destination durable   | bystander   | message lost  | COPY
-destination durable   | bystander   | message twice | MOVE of backup
-metastore written     | master      | cut both      | SHIFT UP
-metastore written     | master      | message lost  | MOVE of primary
-metastore written     | source      | message twice | DROP
-metastore written     | source      | message lost  | COPY
-metastore written     | destination | freeze        | SWAP
-metastore written     | destination | message twice | SHIFT DOWN
-metastore written     | bystander   | message lost  | MOVE of backup
-metastore written     | bystander   | crash         | SHIFT UP
-metastore written     | primary     | cut out       | DROP
-before publish        | master      | crash         | DROP
-before publish        | master      | message lost  | SWAP
-before publish        | source      | cut out       | SHIFT DOWN
-before publish        | source      | crash         | COPY
-before publish        | destination | cut out       | MOVE of primary
-before publish        | destination | message lost  | MOVE of backup
-before publish        | bystander   | message lost  | SHIFT UP
-before publish        | bystander   | cut in        | SHIFT UP
-before source deletes | master      | cut in        | MOVE of primary
-before source deletes | master      | crash         | DROP
-before source deletes | source      | message twice | MOVE of backup
-before source deletes | source      | cut both      | DROP
-before source deletes | destination | cut in        | MOVE of backup
-before source deletes | destination | message twice | MOVE of backup
+prepared row sent     | bystander   | freeze        | MOVE of backup
+destination durable   | master      | crash         | COPY
+destination durable   | master      | message lost  | MOVE of backup
+destination durable   | source      | freeze        | SWAP
+destination durable   | source      | cut in        | COPY
+destination durable   | destination | cut both      | SWAP
+destination durable   | destination | message twice | MOVE of backup
+destination durable   | bystander   | cut both      | MOVE of primary
+destination durable   | bystander   | freeze        | SHIFT DOWN
+metastore written     | master      | cut in        | DROP
+metastore written     | master      | cut out       | SHIFT UP
+metastore written     | source      | freeze        | COPY
+metastore written     | source      | message lost  | SHIFT DOWN
+metastore written     | destination | crash         | SWAP
+metastore written     | bystander   | message twice | MOVE of backup
+metastore written     | primary     | message lost  | DROP
+before publish        | master      | cut both      | SHIFT UP
+before publish        | master      | message twice | MOVE of primary
+before publish        | source      | message twice | DROP
+before publish        | destination | cut in        | MOVE of backup
+before publish        | destination | message lost  | SWAP
+before publish        | bystander   | message twice | SHIFT DOWN
+before publish        | bystander   | cut out       | DROP
+before source deletes | master      | message twice | MOVE of backup
+before source deletes | source      | message lost  | MOVE of primary
+before source deletes | source      | message twice | DROP
+before source deletes | destination | crash         | MOVE of primary
+before source deletes | destination | cut out       | MOVE of backup
 before source deletes | bystander   | crash         | DROP
-before source deletes | bystander   | message lost  | DROP
-before source deletes | primary     | cut both      | DROP
+before source deletes | bystander   | cut in        | MOVE of primary
+before source deletes | primary     | crash         | DROP
 """
 
 FAULTS = ("crash", "freeze", "cut out", "cut in", "cut both", "message lost", "message twice")
