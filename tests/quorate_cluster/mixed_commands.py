@@ -4,7 +4,6 @@ import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,13 +17,17 @@ from quorate_cluster.cluster import Cluster
 from quorate_cluster.direct_reads import DirectReads
 from quorate_porcupine.operations import Operation
 
-_DIRECT_EVERY_S = 0.1
+_DIRECT_EVERY_S = 0.25
 _DIRECT_CLIENT = 1000
-_TIMEOUTS_S = (1.0, 12)
-"""Clients by turns: one soon asks elsewhere, one hears what a frozen agent says when it thaws."""
+_TIMEOUTS_S = (0.4, 0.4, 12)
+"""Clients by turns: two soon ask elsewhere, one hears what a frozen agent says when it thaws."""
 _UNKNOWN_MAX = 5
-"""A key is given up for a fresh one after so many commands that may take effect at any later time:
+"""A key is given up for a fresh one after so many writes that may take effect at any later time:
 the search for an order tries each of them at every later moment."""
+
+_HOT = 0.9
+"""Share of commands for the few keys that all clients use at once.  On the others a primary that is
+cut off has no write to wait for, so that it could answer reads, were it not for its lease."""
 
 _KINDS = {
     "register": ("GET", "GET", "GET", "SET", "SET", "SETNX", "DEL"),
@@ -33,17 +36,19 @@ _KINDS = {
 
 
 class _Keys:
-    """The keys in use: `count` of each family, each of them in its present life."""
+    """The keys in use: of each family some that are hot and some that are not, in their present
+    lives."""
 
-    def __init__(self, count: int) -> None:
-        self._places = [f"{family}-{number}" for family in _KINDS for number in range(count)]
-        self._lives: dict[str, int] = dict.fromkeys(self._places, 0)
+    def __init__(self, hot: int, cold: int) -> None:
+        self._hot = [f"{family}-hot{number}" for family in _KINDS for number in range(hot)]
+        self._cold = [f"{family}-cold{number}" for family in _KINDS for number in range(cold)]
+        self._lives: dict[str, int] = dict.fromkeys(self._hot + self._cold, 0)
         self._unknown: dict[str, int] = defaultdict(int)
         self._lock = threading.Lock()
 
     def choose(self, chance: random.Random) -> tuple[str, str]:
         """A kind of command and the key it is for."""
-        place = chance.choice(self._places)
+        place = chance.choice(self._hot if chance.random() < _HOT else self._cold)
         return chance.choice(_KINDS[place.partition("-")[0]]), f"{place}.{self._lives[place]}"
 
     def now(self) -> list[str]:
@@ -61,8 +66,8 @@ class MixedCommands(Background):
 
     Clients do not repeat a command by themselves; each write of a register has a value of its own.
     Beside them every agent is asked directly all the time, also one that is frozen or cut off.
-    `avoid`: an agent that clients do not learn of the topology from.  `seed` tells values written
-    in one history apart.
+    `hot_keys`, `cold_keys`: of registers, and as many counters.  `avoid`: an agent that clients do
+    not learn of the topology from.  `seed` tells values written in one history apart.
     """
 
     def __init__(
@@ -70,8 +75,9 @@ class MixedCommands(Background):
         cluster: Cluster,
         zone: str,
         *,
-        clients: int = 6,
-        keys_per_family: int = 4,
+        clients: int = 9,
+        hot_keys: int = 3,
+        cold_keys: int = 12,
         pause_s: float = 0.004,
         seed: int = 0,
         avoid: str = "",
@@ -81,10 +87,10 @@ class MixedCommands(Background):
         self.errors: dict[str, int] = {}
         self._cluster = cluster
         self._zone = zone
-        self._keys = _Keys(keys_per_family)
+        self._keys = _Keys(hot_keys, cold_keys)
         self._pause_s = pause_s
         self._seed = seed
-        self._first = [name for name in cluster.agents if name != avoid] if avoid else []
+        self._agents = [name for name in cluster.agents if name != avoid]
         for number in range(clients):
             self.add_road(partial(self._run, number))
         self.add_road(self._read_directly)
@@ -98,12 +104,13 @@ class MixedCommands(Background):
 
     def _run(self, number: int) -> None:
         chance = random.Random(f"{self._seed}-{number}")
+        at = number % len(self._agents)
         client = self._cluster.client(
             self._zone,
-            first=self._first,
-            dynamic_startup_nodes=not self._first,
+            first=self._agents[at:] + self._agents[:at],  # not all of them believe the same agent
+            dynamic_startup_nodes=False,
             retry=Retry(NoBackoff(), 0),
-            socket_timeout=_TIMEOUTS_S[number % 2],
+            socket_timeout=_TIMEOUTS_S[number % 3],
             reinitialize_steps=1,
         )
         count = 0
@@ -113,16 +120,19 @@ class MixedCommands(Background):
             self._ask(client, number, kind, key, f"c{self._seed}-{number}-{count}")
 
     def _ask(self, client: RedisCluster, number: int, kind: str, key: str, value: str) -> None:
+        execute: Any = client.execute_command  # it ships without types
         argument = value if kind in ("SET", "SETNX") else None
         call_ns = time.monotonic_ns()
         end_ns: int | None = None
         result: str | None = None
         try:
-            result = _text(_command(client, kind, key, value)())
+            result = _text(execute(*_words(kind, key, value)))
             end_ns = time.monotonic_ns()
         except (RedisError, OSError) as error:
             self._count(error)
             if _says_that_nothing_was_done(error):
+                return
+            if kind == "GET":
                 return
             self._keys.count_unknown(key)
         self.history.append(Operation(number, kind, key, argument, result, call_ns, end_ns))
@@ -152,14 +162,15 @@ class MixedCommands(Background):
         self.errors[name] = self.errors.get(name, 0) + 1
 
 
-def _command(client: RedisCluster, kind: str, key: str, value: str) -> Callable[[], Any]:
-    return {
-        "GET": lambda: client.get(key),
-        "SET": lambda: client.set(key, value),
-        "SETNX": lambda: client.set(key, value, nx=True),
-        "DEL": lambda: client.delete(key),
-        "INCR": lambda: client.incr(key),
-    }[kind]
+def _words(kind: str, key: str, value: str) -> tuple[str, ...]:
+    # Not by the client's own methods: its DEL is a pipeline, which sends again what got no answer.
+    match kind:
+        case "SET":
+            return "SET", key, value
+        case "SETNX":
+            return "SET", key, value, "NX"
+        case _:
+            return kind, key
 
 
 def _text(answer: object) -> str | None:

@@ -25,9 +25,9 @@ from quorate_porcupine.operations import Operation
 pytestmark = [pytest.mark.process, pytest.mark.needs("go"), pytest.mark.timeout(400)]
 
 SEED = int(os.environ.get("QUORATE_CHAOS_SEED", "1"))
-ROUNDS = 9
-ROUND_S = 6.5
-FROZEN_S = 5.0
+ROUNDS = 7
+ROUND_S = 8.5
+FROZEN_S = 7.0
 """Longer than any lease: somebody else is primary when the frozen agent thaws."""
 BALLAST = 4000
 """Rows of 4 kB beside the keys in use, so that copies take a while to move."""
