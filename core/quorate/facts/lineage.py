@@ -1,6 +1,6 @@
 """In which term each counter of a partition was written: the lineage of a copy.
 
-Source: docs/protocol.md, section 1.  A lineage is a list of entries (term, first counter, closed
+Source: docs/protocol.md, section 2.  A lineage is a list of entries (term, first counter, closed
 counters) above a folded base (base term, base counter).  An update (t, c) is *divergent* against a
 lineage when t is not in it, or a later entry starts at or below c, or a later entry closed c, or c
 is below t's first counter and t did not close it.  All four say the same: the last entry that

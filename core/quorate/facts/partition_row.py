@@ -1,6 +1,6 @@
 """What the metastore says of one partition: who owns it, who votes, which migration is under way.
 
-Source: docs/protocol.md, section 1 (Hazelcast's partition table; Ignite 3's assignments).
+Source: docs/protocol.md, section 2 (Hazelcast's partition table; Ignite 3's assignments).
 Rows are ordered by version: +1 for each committed change, +2 past a migration commit whose outcome
 is unknown.  Two different rows of a partition never share a version.
 """

@@ -1,6 +1,6 @@
 """Which updates of a partition a copy holds: low and high watermark and the ranges between.
 
-Source: Ignite 2, "update counter structure"; docs/protocol.md, section 1.  LWM: every update up to
+Source: Ignite 2, "update counter structure"; docs/protocol.md, section 2.  LWM: every update up to
 it is held, in the terms of the lineage.  HWM: the highest counter reserved, as far as the copy was
 told.  Updates may arrive in any order, overlapping and repeated, and of more than one term: until
 a term is adopted nobody knows which of two updates with the same counter will last.

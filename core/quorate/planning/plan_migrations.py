@@ -1,6 +1,6 @@
 """Which migrations bring one partition's row to its target, in which order.
 
-Source: docs/protocol.md, section 5, planner `Minimal`.  Stateless and pure: the same row and target
+Source: docs/protocol.md, section 6, planner `Minimal`.  Stateless and pure: the same row and target
 give the same steps, and a plan that stops after any step is planned again from there without
 copying anything twice.
 

@@ -2,7 +2,7 @@
 
 Level-triggered: `step` looks at the whole role and does what is possible; it is called after every
 event that may matter and, through `tick`, again when an answer is late.
-Source: docs/protocol.md, sections 3 and 5.
+Source: docs/protocol.md, sections 5 and 6.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The part of an agent that needs no sockets, clocks or threads; real agents and the simulator run
 this very object.  The shell hands in masters, peers, messages and time, calls `flush` at the end of
 each turn of its event loop, makes each zone's batch durable where it must be, and then calls
-`synced`.  Source: docs/protocol.md, sections 2 and 6.
+`synced`.  Source: docs/protocol.md, sections 4 and 7.
 """
 
 from typing import NamedTuple, Protocol

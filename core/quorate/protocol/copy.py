@@ -3,7 +3,7 @@
 The rows of a copy are exactly the fold of its updates up to LWM, in the terms of its lineage.  An
 update above a gap, or of a term the copy has not adopted, waits in the log: it is held (durable,
 reported, never given up) but not applied, so undoing a divergent update never needs a value that
-only this copy had.  docs/protocol.md, sections 1 to 4.
+only this copy had.  docs/protocol.md, sections 2, 4 and 5.
 
     ABSENT --row, Fence--> MOVING --adopt--> OWNING --row without us--> RENTING --> EVICTED
     (all of them, with reasons: facts.copy_state)

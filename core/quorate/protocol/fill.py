@@ -3,7 +3,7 @@
 Pulled, piece by piece: first the keys touched by own divergent updates and the missing updates (a
 delta); when the supplier's log does not reach, or costs more than the partition, a snapshot goes
 into a second generation beside the old rows and takes their place in the one write that adopts the
-term.  A new term starts again.  Source: docs/protocol.md, section 4.
+term.  A new term starts again.  Source: docs/protocol.md, section 5.
 
     DELTA --log too short | divergent beyond the log | too much--> FULL
     DELTA | FULL --nothing missing--> adopted

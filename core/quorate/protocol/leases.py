@@ -3,7 +3,7 @@
 One heartbeat per pair of agents grants the lease for every partition whose promise is held by the
 asker.  Promises that have moved on travel as exceptions, repeated until the asker has seen them.
 The holder counts from when it sent, less a margin; the grantor from when it received.
-Source: docs/protocol.md, section 2.
+Source: docs/protocol.md, section 4.
 """
 
 from quorate.facts.time import Now

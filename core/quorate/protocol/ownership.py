@@ -1,6 +1,6 @@
 """Which row comes next for one partition: every change of ownership as a pure function of the row.
 
-Source: docs/protocol.md, sections 1, 5 and 6.  Each answer is a well-formed row with a higher
+Source: docs/protocol.md, sections 2, 6 and 7.  Each answer is a well-formed row with a higher
 version; the caller writes it under compare-and-set and publishes it only then.
 """
 

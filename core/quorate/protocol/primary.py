@@ -3,7 +3,7 @@
     FENCING --majority promised--> GATHERING --nothing missing--> ADOPTING
     ADOPTING --majority adopted--> WAITING (leases of earlier terms) --> SERVING --Freeze--> frozen
 
-Source: docs/protocol.md, sections 2, 3 and 5.  A role is one (term, process incarnation); it ends
+Source: docs/protocol.md, sections 4 to 6.  A role is one (term, process incarnation); it ends
 when a higher term is promised or a row says so, and never serves again after that.
 """
 
@@ -322,7 +322,7 @@ class Primary:
         return self._count(self.row.voters, value) == 1
 
     def gather(self) -> "GatherPlan":
-        """What we lack to hold the union of the answers (protocol.md, section 3 c and d)."""
+        """What we lack to hold the union of the answers (protocol.md, section 5, steps 3 and 4)."""
         copy = self.copy
         voters = {voter.node for voter in self.row.voters}
         answers = {n: p.answer for n, p in sorted(self.peers.items()) if p.answer and n in voters}

@@ -3,7 +3,7 @@
 The digest is a multiset hash: the sum, modulo 2^128, of a 128-bit hash of every live row (key,
 counter, expiry, value).  It does not depend on the order in which rows came, changes with every
 row that changes, and follows each write at the price of two hashes.  Tombstones do not count:
-copies purge them at different times.  Source: docs/protocol.md, section 4.
+copies purge them at different times.  Source: docs/protocol.md, section 2.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,6 +1,6 @@
 """How an agent's copies get what they lack, and what it answers those that lack something.
 
-Source: docs/protocol.md, section 4.  `fill.Fill` knows what one copy still needs, `supply` what a
+Source: docs/protocol.md, section 5.  `fill.Fill` knows what one copy still needs, `supply` what a
 copy can give; here their questions and answers become messages of a turn.
 """
 
