@@ -126,7 +126,7 @@ class Api:
         runner, _, refusal = self._pick(request)
         if runner is None:
             return refusal
-        return _done(runner.forget_node(request.match_info["name"]))
+        return _done(await runner.forget_node(request.match_info["name"]))
 
     def _pick(self, request: web.Request) -> tuple[Runner | None, str, web.Response]:
         """The cluster a request is about: the one it names, or the only one."""

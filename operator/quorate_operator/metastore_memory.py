@@ -11,6 +11,11 @@ class MemoryMetastore:
         self._revision = 0
         self._master_term = 0
 
+    @property
+    def stored(self) -> dict[Key, Stored]:
+        """What it holds now."""
+        return self._stored
+
     async def acquire_master_term(self) -> int:
         """See Metastore."""
         self._master_term += 1

@@ -49,6 +49,8 @@ WRITES_MAX = 16
 """Writes under way at a time: a lost node touches many shards, the API server has other clients."""
 GOODBYE = "bye"
 """The code with which an endpoint refuses its peers when its process ends."""
+REMOVAL_S = 8.0
+"""How long the answer to a removal waits for the metastore: less than who asks waits for it."""
 RETRY_S = 0.2
 RETRY_MAX_S = 2.0
 
@@ -102,6 +104,7 @@ class Runner(BaseHandler):
         self._revisions: dict[Key, Revision] = {}
         self._writes: set[asyncio.Task[None]] = set()
         self._write_slots = asyncio.Semaphore(WRITES_MAX)
+        self._removals: dict[str, list[asyncio.Future[str]]] = {}
         self._starting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pump_scheduled = False
@@ -161,9 +164,35 @@ class Runner(BaseHandler):
         """Move everything off a node, or no longer; a sentence why not, or empty."""
         return self._ask(lambda master: master.drain(node, draining, self._clock.now()))
 
-    def forget_node(self, node: str) -> str:
-        """Remove the registration of a node that holds nothing; a sentence why not, or empty."""
-        return self._ask(lambda master: master.forget(node, self._clock.now()))
+    async def forget_node(self, node: str) -> str:
+        """Remove the registration of a node that holds nothing; a sentence why not, or empty.
+
+        Empty means that it is written.  OutcomeUnknown when nobody can tell in time.
+        """
+        if self._master is not None and node not in self._master.agents:
+            return ""
+        refused = self._ask(lambda master: master.forget(node, self._clock.now()))
+        if refused:
+            return refused
+        told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._removals.setdefault(node, []).append(told)
+        try:
+            async with asyncio.timeout(REMOVAL_S):
+                return await told
+        except TimeoutError:
+            raise OutcomeUnknown(
+                f"node {node}: the metastore did not confirm it within {REMOVAL_S:g} s: look at "
+                "`quorate status`, and remove it again if it is still there"
+            ) from None
+
+    def _tell_removal(self, key: Key, value: Value | None) -> None:
+        """Something is stored under `key`: who waits for a removal can be told."""
+        if not isinstance(key, NodeKey):
+            return
+        back = f"node {key.name}: it is back and registered again; stop it before it is removed"
+        for told in self._removals.pop(key.name, ()):
+            if not told.done():
+                told.set_result("" if value is None else back)
 
     def status(self) -> ClusterStatus:
         """Everything as of now; empty while not leading."""
@@ -346,6 +375,7 @@ class Runner(BaseHandler):
             self._metrics.writes.labels("written").inc()
             self._note(key, revision or None)
             self._step(lambda master: master.written(key, value, self._clock.now()))
+            self._tell_removal(key, value)
 
     async def _reload(self, key: Key, wanted: Value | None) -> None:
         delay = RETRY_S
@@ -365,6 +395,7 @@ class Runner(BaseHandler):
         now = self._clock.now()
         if value == wanted:
             self._step(lambda master: master.written(key, value, now))
+            self._tell_removal(key, value)
         else:
             self._step(lambda master: master.reloaded(key, value, now))
 

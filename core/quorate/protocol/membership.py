@@ -17,7 +17,8 @@ from quorate.protocol.messages import CopyReport, Hello, Refused
 class Agent:
     """One registered (or registering) agent.  `record` is what the metastore holds; `reported` the
     zones whose copies it told of, `told_all` whether that was all it has.  `newest` is what was
-    last written of it, perhaps still under way; `drain_wanted` goes with every write."""
+    last written of it, perhaps still under way; `drain_wanted` goes with every write.  `removing`: its
+    registration is to go."""
 
     __slots__ = (
         "connected",
@@ -31,6 +32,7 @@ class Agent:
         "online",
         "pending",
         "record",
+        "removing",
         "reported",
         "told_all",
     )
@@ -42,6 +44,7 @@ class Agent:
         self.connected = False
         self.online = False
         self.gone = False
+        self.removing = False
         self.leaving = False
         self.drain_wanted = record is not None and record.draining
         self.heard_ms = heard_ms

@@ -55,7 +55,7 @@ class NodeRegistry:
             return
         if agent is None:
             agent = self._agents[hello.node] = Agent(None, now.boot_ms)
-        agent.connected, agent.gone = True, False
+        agent.connected, agent.gone, agent.removing = True, False, False
         agent.heard_ms = now.boot_ms
         wanted = msgspec.structs.replace(record_of(hello), draining=agent.drain_wanted)
         if agent.record is not None and (
@@ -175,6 +175,7 @@ class NodeRegistry:
         agent.left_ms = now.boot_ms if agent.left_ms < 0 else agent.left_ms
         agent.pending = agent.newest = None
         agent.drain_wanted = False
+        agent.removing = True
         self.writes[node] = None
         return ""
 
@@ -222,6 +223,9 @@ class NodeRegistry:
             return
         wanted = agent.pending
         self._take_record(agent, record)
+        if agent.removing and record is not None:
+            self.writes[node] = None  # it was promised
+            return
         agent.newest = self.writes.get(node) or record
         if wanted is not None and wanted == record:
             self.written(node, record)

@@ -228,6 +228,21 @@ def test_a_node_that_greets_while_its_removal_is_written_is_a_new_one() -> None:
     assert world.holders() == {"a", "b", "c"}
 
 
+def test_a_removal_that_another_write_overtook_is_repeated() -> None:
+    world = World()
+    world.master.drain("c", True, world.now)
+    world.settle()
+    assert world.master.forget("c", world.now) == ""
+    ((key, value),) = world.master.take_outputs().writes
+    assert value is None
+
+    world.master.reloaded(key, world.stored[key], world.now)
+    world.settle()
+
+    assert NodeKey("c") not in world.stored
+    assert "c" not in world.master.agents
+
+
 def test_ports_of_nodes_removed_under_the_last_master_are_forgotten() -> None:
     world = World()
     world.master.drain("c", True, world.now)

@@ -494,3 +494,64 @@ async def test_rows_whose_zone_record_is_gone_are_taken_over_not_overwritten(wor
     assert {p: r.term for p, r in world.stored_rows().items()} == {
         p: r.term for p, r in rows.items()
     }
+
+
+class Contested(MemoryMetastore):
+    """Others write node records: the next removals meet a conflict; or removals are not answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conflicts = 0
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def write(self, key: Key, value: Value | None, expected: Revision | None) -> Revision:
+        if value is None and isinstance(key, NodeKey):
+            await self.answers.wait()
+            if self.conflicts:
+                self.conflicts -= 1
+                raise Conflict(f"{key}: another wrote it")
+        return await super().write(key, value, expected)
+
+
+async def drained(world: World, metastore: Contested) -> Runner:
+    """agent-4 is registered and gone; no row names it."""
+    fourth = await world.add_agent("agent-4")
+    runner = await world.lead(metastore=metastore)
+    await until(lambda: is_available(runner), "available")
+    assert runner.drain("agent-4", True) == ""
+    await until(lambda: "agent-4" not in _voters(world), "drained")
+    await fourth.close()
+    return runner
+
+
+def _voters(world: World) -> set[str]:
+    rows = world.stored_rows().values()
+    named = {node for row in rows for node in row.voter_nodes}
+    return named | {v.node for row in rows if row.active for v in row.active.voters}
+
+
+async def test_a_removal_that_meets_a_conflict_is_done_when_it_is_answered(world: World) -> None:
+    metastore = Contested()
+    runner = await drained(world, metastore)
+    metastore.conflicts = 2
+
+    assert await runner.forget_node("agent-4") == ""
+
+    assert NodeKey("agent-4") not in world.stored()
+
+
+async def test_the_answer_to_a_removal_waits_for_the_write(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metastore = Contested()
+    runner = await drained(world, metastore)
+    metastore.answers.clear()
+    monkeypatch.setattr("quorate_operator.runner.REMOVAL_S", 0.2)
+
+    with pytest.raises(OutcomeUnknown, match="agent-4: the metastore did not confirm"):
+        await runner.forget_node("agent-4")
+
+    metastore.answers.set()
+    assert await runner.forget_node("agent-4") == ""
+    assert NodeKey("agent-4") not in world.stored()
