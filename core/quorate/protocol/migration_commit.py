@@ -185,9 +185,9 @@ def _decide_primary(part: Part, nodes: Nodes, left: frozenset[str], why: str) ->
     dead = sum(nodes.dead(voter.node, voter.store) for voter in row.voters)
     if len(candidates) < quorum(len(row.voters), dead):
         if left and row.owners:
-            return Decision(
-                ownership.without_owners(row, left), f"{', '.join(sorted(left))} left, no quorum"
-            )
+            # Whoever froze for a migration that ends here serves again in a new term only.
+            after = ownership.without_owners(row, left, new_term=part.freeze_ms >= 0)
+            return Decision(after, f"{', '.join(sorted(left))} left, no quorum")
         return NOTHING
     chosen = candidates[0]
     for candidate in candidates:

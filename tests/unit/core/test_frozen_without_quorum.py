@@ -1,0 +1,64 @@
+"""A frozen primary and its voters are lost for a while: whoever is back must be able to serve."""
+
+from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
+from quorate.facts.topology import Holder, Voter
+from quorate.protocol.messages import CopyReport
+from quorate.protocol.migration_commit import Part, adopt_row, decide
+from quorate.protocol.settings import DEFAULTS
+
+VOTERS = tuple(Voter(node, f"store-{node}") for node in "abc")
+SWAP = Migration(
+    "books/0/6", MigrationKind.SWAP, "a", Holder("b", "store-b", 1), ("b", "a", "c"), VOTERS
+)
+ROW = PartitionRow(0, 6, 1, Holder("a", "store-a", 1), ("a", "b", "c"), VOTERS, SWAP)
+
+
+class Agents:
+    """Only these are there; all have told what they have."""
+
+    def __init__(self, *online: str) -> None:
+        self._online = online
+
+    def holder(self, node: str) -> Holder | None:
+        return Holder(node, f"store-{node}", 1) if node in self._online else None
+
+    def gone(self, node: str, store: str) -> bool:
+        return node not in self._online
+
+    def dead(self, node: str, store: str) -> bool:
+        return False
+
+    def reported(self, node: str) -> bool:
+        return True
+
+    def report(self, node: str, partition: int) -> CopyReport | None:
+        return None
+
+    def leaving(self, node: str) -> bool:
+        return False
+
+
+def _next_row(part: Part, agents: Agents) -> PartitionRow | None:
+    return decide(part, agents, "uid-1", 1, DEFAULTS, 10_000).row
+
+
+def test_a_primary_that_froze_gets_a_new_term_when_no_quorum_is_left() -> None:
+    frozen = Part(ROW, 0, resolved=True, activated=True, caught_up=True, freeze_ms=5_000)
+
+    lost = _next_row(frozen, Agents())
+
+    assert lost is not None
+    assert (lost.version, lost.term, lost.active) == (8, 8, None)
+    assert lost.replicas == (None, None, None)
+    back = _next_row(adopt_row(frozen, lost, 10_000), Agents("a", "b", "c"))
+    assert back is not None
+    assert (back.term, back.primary, back.replicas[0]) == (8, ROW.primary, "a")
+
+
+def test_a_primary_that_was_not_asked_to_freeze_keeps_its_term() -> None:
+    running = Part(ROW, 0, resolved=True, activated=True)
+
+    lost = _next_row(running, Agents())
+
+    assert lost is not None
+    assert (lost.version, lost.term) == (8, 1)
