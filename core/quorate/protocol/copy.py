@@ -21,6 +21,15 @@ from quorate.facts.lineage import Lineage
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder
 from quorate.facts.update_counter import UpdateCounter
+from quorate.protocol.copy_record import (
+    CopyRecord,
+    PromiseRecord,
+    drop_copy,
+    read_copy,
+    read_promise,
+    write_copy,
+    write_promise,
+)
 from quorate.protocol.messages import CopyReport, Operation, Update
 from quorate.protocol.storage import Row, Storage
 from quorate.protocol.tool_messages import CopyDigest, CopyState
@@ -30,41 +39,6 @@ _encode = msgspec.msgpack.Encoder().encode
 decode_update = msgspec.msgpack.Decoder(Update).decode
 
 LOG_READ_BYTES = 4 * 1024 * 1024
-
-
-class CopyRecord(msgspec.Struct, frozen=True, array_like=True):
-    """The durable state of a copy besides rows and log."""
-
-    generation: int
-    lineage: Lineage
-    lwm: int
-    log_from: int
-    row: PartitionRow | None
-    prepared: PartitionRow | None = None
-    prepared_migration: str = ""
-
-
-class PromiseRecord(msgspec.Struct, frozen=True, array_like=True):
-    """What outlives the copy as long as the store lives: promise, row version, generation."""
-
-    term: int
-    holder: Holder | None
-    version: int
-    generation: int
-
-
-_decode_record = msgspec.msgpack.Decoder(CopyRecord).decode
-_decode_promise = msgspec.msgpack.Decoder(PromiseRecord).decode
-
-
-def copy_name(partition: int) -> bytes:
-    """Name of the copy's record."""
-    return b"c%05d" % partition
-
-
-def promise_name(partition: int) -> bytes:
-    """Name of the promise's record."""
-    return b"p%05d" % partition
 
 
 class Copy(UpdateCounter):
@@ -141,21 +115,19 @@ class Copy(UpdateCounter):
         The record's LWM may be old: the log continues it, because an update whose predecessors are
         all there was applied in the batch that logged it.
         """
-        promise = self.storage.record_get(promise_name(self.partition))
-        if promise is None:
+        kept = read_promise(self.storage, self.partition)
+        if kept is None:
             self.promise_term, self.promise_holder = 0, None
             self.version, self.generation = 0, 0
         else:
-            kept = _decode_promise(promise)
             self.promise_term, self.promise_holder = kept.term, kept.holder
             self.version, self.generation = kept.version, kept.generation
         tombstones, expiring = self.tombstones, self.expiring
         self._reset()
-        data = self.storage.record_get(copy_name(self.partition))
-        if data is None:
+        record = read_copy(self.storage, self.partition)
+        if record is None:
             self.state = self._present_state()
             return
-        record = _decode_record(data)
         self.present = True
         self.tombstones, self.expiring = tombstones, expiring
         self.generation = record.generation
@@ -190,29 +162,23 @@ class Copy(UpdateCounter):
 
     def save(self) -> None:
         """Put the copy's record into the batch."""
-        self.storage.record_put(
-            copy_name(self.partition),
-            _encode(
-                CopyRecord(
-                    self.generation,
-                    self.lineage,
-                    self.lwm,
-                    self.log_from,
-                    self.row,
-                    self.prepared,
-                    self.prepared_migration,
-                )
-            ),
+        record = CopyRecord(
+            self.generation,
+            self.lineage,
+            self.lwm,
+            self.log_from,
+            self.row,
+            self.prepared,
+            self.prepared_migration,
         )
+        write_copy(self.storage, self.partition, record)
 
     def save_promise(self) -> None:
         """Put the promise's record into the batch."""
-        self.storage.record_put(
-            promise_name(self.partition),
-            _encode(
-                PromiseRecord(self.promise_term, self.promise_holder, self.version, self.generation)
-            ),
+        record = PromiseRecord(
+            self.promise_term, self.promise_holder, self.version, self.generation
         )
+        write_promise(self.storage, self.partition, record)
 
     def promise(self, term: int, holder: Holder) -> bool:
         """Promise `term` to `holder`; False when a higher term, or this one to another, was."""
@@ -255,7 +221,7 @@ class Copy(UpdateCounter):
         self._enter(State.RENTING)
         self.storage.drop_space(self.partition, self.generation)
         self.storage.log_cut(self.partition, 1 << 62)
-        self.storage.record_drop(copy_name(self.partition))
+        drop_copy(self.storage, self.partition)
         self.version = max(self.version, row.version)
         if row.term > self.promise_term:
             self.promise_term, self.promise_holder = row.term, row.primary

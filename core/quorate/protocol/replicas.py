@@ -16,6 +16,7 @@ from quorate.facts.topology import Holder, NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol import activation, transfer, upkeep
 from quorate.protocol.copy import Copy, decode_update
+from quorate.protocol.copy_record import promised_partitions
 from quorate.protocol.fill import Fill
 from quorate.protocol.leases import Leases
 from quorate.protocol.messages import (
@@ -44,7 +45,7 @@ from quorate.protocol.messages import (
     Updates,
 )
 from quorate.protocol.outbox import MASTER, Outbox
-from quorate.protocol.primary import Primary, Waiter
+from quorate.protocol.primary import Primary, Stage, Waiter
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage, StorageFull
 
@@ -126,8 +127,8 @@ class Replicas:
         self.full_copies = 0
         self.delta_copies = 0
         self.full_reasons: dict[str, int] = {}
-        for name, _ in list(storage.records(b"p")):
-            copy = self._copy(int(name[1:]))
+        for partition in promised_partitions(storage):
+            copy = self._copy(partition)
             copy.recover()
             copy.lease_until = leases.granted_until("")
 
@@ -357,7 +358,12 @@ class Replicas:
         first = not peer.adopted
         peer.adopted = True
         peer.lwm = max(peer.lwm, lwm)
-        if first or role.stage < 5 or role.row.active is not None or not peer.ready:
+        if (
+            first
+            or role.stage is not Stage.SERVING
+            or role.row.active is not None
+            or not peer.ready
+        ):
             activation.step(self, role, self.now)
         self.finished.answered.extend(role.advance())
 

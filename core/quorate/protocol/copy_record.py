@@ -1,0 +1,78 @@
+"""What a copy keeps besides rows and log: its record, and the promise, which outlives it.
+
+Both are small records of the storage, written in the batch of the turn.
+"""
+
+import msgspec
+
+from quorate.facts.lineage import Lineage
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.topology import Holder
+from quorate.protocol.storage import Storage
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class CopyRecord(msgspec.Struct, frozen=True, array_like=True):
+    """The durable state of a copy besides rows and log."""
+
+    generation: int
+    lineage: Lineage
+    lwm: int
+    log_from: int
+    row: PartitionRow | None
+    prepared: PartitionRow | None = None
+    prepared_migration: str = ""
+
+
+class PromiseRecord(msgspec.Struct, frozen=True, array_like=True):
+    """What outlives the copy as long as the store lives: promise, row version, generation."""
+
+    term: int
+    holder: Holder | None
+    version: int
+    generation: int
+
+
+_decode_copy = msgspec.msgpack.Decoder(CopyRecord).decode
+_decode_promise = msgspec.msgpack.Decoder(PromiseRecord).decode
+
+
+def promised_partitions(storage: Storage) -> list[int]:
+    """The partitions for which a promise is kept."""
+    return [int(name[1:]) for name, _ in storage.records(b"p")]
+
+
+def read_copy(storage: Storage, partition: int) -> CopyRecord | None:
+    """The copy's record; None when there is no copy."""
+    data = storage.record_get(_copy_name(partition))
+    return _decode_copy(data) if data is not None else None
+
+
+def write_copy(storage: Storage, partition: int, record: CopyRecord) -> None:
+    """Put the copy's record into the batch."""
+    storage.record_put(_copy_name(partition), _encode(record))
+
+
+def drop_copy(storage: Storage, partition: int) -> None:
+    """There is no copy any more."""
+    storage.record_drop(_copy_name(partition))
+
+
+def read_promise(storage: Storage, partition: int) -> PromiseRecord | None:
+    """The promise; None when none was ever given."""
+    data = storage.record_get(_promise_name(partition))
+    return _decode_promise(data) if data is not None else None
+
+
+def write_promise(storage: Storage, partition: int, record: PromiseRecord) -> None:
+    """Put the promise into the batch."""
+    storage.record_put(_promise_name(partition), _encode(record))
+
+
+def _copy_name(partition: int) -> bytes:
+    return b"c%05d" % partition
+
+
+def _promise_name(partition: int) -> bytes:
+    return b"p%05d" % partition
