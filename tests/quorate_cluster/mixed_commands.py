@@ -4,6 +4,7 @@ import random
 import threading
 import time
 from collections import defaultdict
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from redis.retry import Retry
 from quorate_cluster.background import Background
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.direct_reads import DirectReads
+from quorate_cluster.operator_api import ApiError
 from quorate_porcupine.operations import Operation
 
 _DIRECT_EVERY_S = 0.25
@@ -139,16 +141,25 @@ class MixedCommands(Background):
 
     def _read_directly(self) -> None:
         chance = random.Random(f"{self._seed}-direct")
-        ports = [self._cluster.port(self._zone, name) for name in self._cluster.agents]
+        ports: list[int] = []
         # Lines of its own for each key: behind a read that waits for a write all others would wait.
         reads = [DirectReads(ports, chance, self._answered, 1) for _ in self._keys.now()]
         try:
             while not self.stop.wait(_DIRECT_EVERY_S):
+                self._find_new(ports)
                 for key, each in zip(self._keys.now(), reads, strict=True):
                     each.step([key])
         finally:
             for each in reads:
                 each.close()
+
+    def _find_new(self, ports: list[int]) -> None:
+        """Agents may be added."""
+        if len(ports) == len(self._cluster.agents):
+            return
+        with suppress(OSError, ApiError):  # the operator may be gone
+            found = self._cluster.zone(self._zone)["status"]["ports"].values()
+            ports += [port for port in found if port not in ports]
 
     def _answered(self, key: str, found: bytes | None, start: float, end: float) -> None:
         # Seconds as floats are good for microseconds: round outwards.
