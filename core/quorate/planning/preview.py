@@ -1,0 +1,161 @@
+"""What a zone's migrations would be if its nodes were others: every step to the end, nothing done.
+
+The steps of one partition are those that the master would take, one after the other; between
+partitions there is no order, as they do not wait for each other.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from quorate.facts.partition_row import MigrationKind
+from quorate.facts.zone import Planner
+from quorate.planning.distribute_partitions import DataNode, distribute_partitions, placed_voters
+from quorate.planning.next_migration import next_migration
+
+STEPS_MAX = 32
+
+
+class PresentRow(msgspec.Struct, frozen=True):
+    """A partition as it is: owners by replica index, voters, and the bytes of one copy."""
+
+    partition: int
+    replicas: tuple[str | None, ...]
+    voters: tuple[str, ...]
+    bytes: int = 0
+
+
+class PreviewStep(msgspec.Struct, frozen=True):
+    """One migration that would be made; `owning` are the partition's copies after it."""
+
+    partition: int
+    kind: MigrationKind
+    source: str | None
+    destination: str | None
+    copies: bool
+    bytes: int
+    owning: int
+
+
+class PreviewNode(msgspec.Struct, frozen=True):
+    """Copies on one node, before and after."""
+
+    name: str
+    copies_before: int
+    copies_after: int
+    primaries_before: int
+    primaries_after: int
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """All of it.  `worst_copies`: the fewest owning copies any partition has on the way, the loss
+    of the nodes that are taken away included."""
+
+    steps: tuple[PreviewStep, ...]
+    copies: int
+    bytes: int
+    worst_copies: int
+    nodes: tuple[PreviewNode, ...]
+
+
+def preview(
+    rows: Sequence[PresentRow],
+    nodes: Sequence[DataNode],
+    without: Sequence[str],
+    replicas: int,
+    planner: Planner = Planner.MINIMAL,
+) -> Preview:
+    """The way from `rows` to the target over `nodes`; those in `without` are lost from the start.
+
+    `nodes` are in any order and include newcomers; a node that is not there, or in `without`, owns
+    nothing at once.  ValueError when no node is left.
+    """
+    left = [node for node in nodes if node.name not in without]
+    there = {node.name: None for node in left if node.online}
+    starts = [
+        tuple(node if node is not None and node in there else None for node in row.replicas)
+        for row in rows
+    ]
+    current = [
+        placed_voters(start, [v for v in row.voters if v not in without])
+        for row, start in zip(rows, starts, strict=True)
+    ]
+    target = distribute_partitions(current, left, replicas).assignments
+    steps: list[PreviewStep] = []
+    ends: list[tuple[str | None, ...]] = []
+    for row, start, wanted in zip(rows, starts, target, strict=True):
+        # Who takes over a lost primary is decided at once, before anything is moved.
+        begin = _with_primary(start)
+        made, end = _walk(row, begin, wanted, there, replicas, planner)
+        steps += made
+        ends.append(end)
+    owning = [sum(node is not None for node in start) for start in starts]
+    return Preview(
+        tuple(steps),
+        sum(step.copies for step in steps),
+        sum(step.bytes for step in steps),
+        min([*owning, *(step.owning for step in steps)], default=0),
+        _loads([*nodes], [row.replicas for row in rows], ends),
+    )
+
+
+def _with_primary(start: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    if start and start[0] is None:
+        heir = next((node for node in start if node is not None), None)
+        if heir is not None:
+            after = [heir, *start[1:]]
+            after[start.index(heir)] = None
+            return tuple(after)
+    return start
+
+
+def _walk(
+    row: PresentRow,
+    begin: tuple[str | None, ...],
+    wanted: Sequence[str],
+    there: Mapping[str, None],
+    replicas: int,
+    planner: Planner,
+) -> tuple[list[PreviewStep], tuple[str | None, ...]]:
+    steps: list[PreviewStep] = []
+    now, voters = begin, row.voters
+    lost = [node for node in (*voters, *wanted) if node not in there]
+    for _ in range(STEPS_MAX):
+        step = next_migration(now, voters, wanted, lost, (), replicas, planner)
+        if step is None:
+            break
+        now, voters = step.replicas, step.voters
+        copies = step.newcomer is not None
+        owning = sum(node is not None for node in now)
+        size = row.bytes if copies else 0
+        steps.append(
+            PreviewStep(
+                row.partition, step.kind, step.source, step.destination, copies, size, owning
+            )
+        )
+    return steps, now
+
+
+def _loads(
+    nodes: Sequence[DataNode],
+    before: Sequence[Sequence[str | None]],
+    after: Sequence[Sequence[str | None]],
+) -> tuple[PreviewNode, ...]:
+    names = {node.name: None for node in nodes}
+    for row in before:
+        names.update({node: None for node in row if node is not None})
+
+    def count(rows: Sequence[Sequence[str | None]], is_primary: bool) -> dict[str, int]:
+        found = dict.fromkeys(names, 0)
+        for row in rows:
+            for node in row[:1] if is_primary else row:
+                if node is not None:
+                    found[node] += 1
+        return found
+
+    copies, copies_after = count(before, False), count(after, False)
+    primaries, primaries_after = count(before, True), count(after, True)
+    return tuple(
+        PreviewNode(name, copies[name], copies_after[name], primaries[name], primaries_after[name])
+        for name in sorted(names)
+    )

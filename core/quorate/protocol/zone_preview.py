@@ -1,0 +1,41 @@
+"""What would be moved in a zone if nodes were lost or came: read from what the master knows."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from quorate.facts.zone import ZoneRecord
+from quorate.planning.distribute_partitions import DataNode
+from quorate.planning.preview import PresentRow, Preview, preview
+from quorate.protocol.migration_commit import Part
+
+
+def zone_preview(
+    record: ZoneRecord,
+    parts: Mapping[int, Part],
+    sizes: Mapping[int, int],
+    nodes: Sequence[DataNode],
+    registered: Collection[str],
+    without: Sequence[str],
+    more: int,
+) -> Preview:
+    """The plan when `without` were lost and `more` new nodes, new-1 and so on, came.
+
+    `sizes`: bytes of one copy by partition, as far as known.  ValueError, with a sentence, when it
+    cannot be planned.
+    """
+    unknown = [node for node in without if node not in registered]
+    if unknown:
+        known = ", ".join(sorted(registered)) or "none"
+        raise ValueError(f"node {unknown[0]}: not registered; registered are {known}")
+    if len(parts) < record.partitions or record.deleting:
+        raise ValueError(f"Zone {record.name}: its partitions are not placed: wait until they are")
+    there = [*nodes, *(DataNode(f"new-{at}") for at in range(1, more + 1))]
+    if not any(node.online and node.name not in without for node in there):
+        raise ValueError(
+            f"Zone {record.name}: without {', '.join(without)} no node would be left: "
+            "leave one out, or add some"
+        )
+    rows = [
+        PresentRow(p, part.row.replicas, part.row.voter_nodes, sizes.get(p, 0))
+        for p, part in sorted(parts.items())
+    ]
+    return preview(rows, there, without, record.replicas, record.planner)
