@@ -77,6 +77,11 @@ class _Observed(Collector):
         moved = CounterMetricFamily(
             names.METRIC_BYTES_MOVED, "Bytes moved since this master began", labels=in_zone
         )
+        wasted = CounterMetricFamily(
+            names.METRIC_BYTES_WASTED,
+            "Bytes moved in vain, by migrations that did not commit, since this master began",
+            labels=in_zone,
+        )
         for cluster, status in self._clusters():
             term.add_metric([cluster], status.master_term)
             states = [node.state for node in status.nodes]
@@ -90,8 +95,10 @@ class _Observed(Collector):
                 migrations.add_metric([*place, "queued"], zone.migrations_queued)
                 ended.add_metric([*place, "done"], zone.migrations_done)
                 ended.add_metric([*place, "failed"], zone.migrations_failed)
+                ended.add_metric([*place, "cancelled"], zone.migrations_cancelled)
                 moved.add_metric(place, zone.bytes_moved)
-        return [term, nodes, partitions, migrations, ended, moved]
+                wasted.add_metric(place, zone.bytes_wasted)
+        return [term, nodes, partitions, migrations, ended, moved, wasted]
 
 
 def _partition_states(zone: ZoneStatus) -> list[tuple[str, int]]:

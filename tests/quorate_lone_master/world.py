@@ -34,7 +34,8 @@ STEP_MS = 100
 
 
 class LoneMaster:
-    """`fills` says whether a migration's destination gets on: (zone, partition, node)."""
+    """`fills`: whether a migration's destination gets on (zone, partition, node); `refuses`: if
+    a node refuses the prepared row; `mute`: whether it leaves that unanswered."""
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class LoneMaster:
         self.started: list[tuple[str, PartitionRow]] = []
         self.fills: Callable[[str, int, str], bool] = lambda zone, partition, node: True
         self.refuses: Callable[[str], bool] = lambda node: False
+        self.mute: Callable[[str], bool] = lambda node: False
         self.settings = settings
         self._incarnations: dict[str, int] = {}
         self._rows: dict[tuple[str, int], PartitionRow] = {}
@@ -159,6 +161,8 @@ class LoneMaster:
 
     def _answer(self, node: str, message: Message) -> None:
         said: Message
+        if self.mute(node):
+            return
         if isinstance(message, PreparedRow):
             accepts = not self.refuses(node)
             row = message.row

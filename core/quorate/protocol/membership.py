@@ -17,8 +17,8 @@ from quorate.protocol.messages import CopyReport, Hello, Refused
 class Agent:
     """One registered (or registering) agent.  `record` is what the metastore holds; `reported` the
     zones whose copies it told of, `told_all` whether that was all it has.  `newest` is what was
-    last written of it, perhaps still under way; `drain_wanted` goes with every write.  `removing`: its
-    registration is to go."""
+    last written of it, perhaps still under way; `drain_wanted` goes with every write.
+    `removing`: its registration is to go."""
 
     __slots__ = (
         "connected",

@@ -46,7 +46,8 @@ class Part(msgspec.Struct, frozen=True):
 
     The flags speak of `row.active` and `row.term`; they start anew with every new row that changes
     either.  `resolved`: the active migration was started, or asked about, by this master.
-    `progress_ms`: when its destination last had more than before.
+    `progress_ms`: when its destination last had more than before.  `unwanted`: it does not lead to
+    the row's target any more.
     """
 
     row: PartitionRow
@@ -65,6 +66,7 @@ class Part(msgspec.Struct, frozen=True):
     prepared: bool | None = None
     ready: tuple[str, ...] = ()
     stuck: str = ""
+    unwanted: bool = False
 
     @property
     def serves(self) -> bool:
@@ -82,6 +84,7 @@ class Decision(NamedTuple):
 
 
 NOTHING = Decision()
+NO_LONGER_WANTED = "the target has changed"
 
 
 def adopt_row(part: Part, row: PartitionRow, now_ms: int) -> Part:
@@ -102,6 +105,7 @@ def adopt_row(part: Part, row: PartitionRow, now_ms: int) -> Part:
     return msgspec.structs.replace(
         kept,
         resolved=True,
+        unwanted=False,
         progress_ms=now_ms,
         caught_up=False,
         freeze_ms=-1,
@@ -247,6 +251,9 @@ def _decide_migration(
         return _decide_primary(part, nodes, left, "the primary did not activate")
     if part.stuck and not part.frozen:
         return _decide_primary(part, nodes, left, f"the primary is stuck: {part.stuck}")
+    if part.unwanted and not part.caught_up and part.prepare_ms < 0:
+        # Later than that, going on is cheaper than going back: it is even, or the clients wait.
+        return _give_up(row, part, NO_LONGER_WANTED)
     leaver = migration.source
     others = left - {leaver} if leaver is not None else left
     if others:

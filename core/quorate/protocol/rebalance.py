@@ -5,7 +5,7 @@ follows from the row and the target.  Which of those that wait begin is decided 
 together (migration_queue.py).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from quorate.facts.partition_row import Migration, PartitionRow
 from quorate.facts.time import Now
@@ -16,10 +16,11 @@ from quorate.planning.distribute_partitions import (
     DataNode,
     Distribution,
     distribute_partitions,
-    placed_voters,
 )
+from quorate.planning.keep_migrations import row_when_done, still_serves
 from quorate.planning.next_migration import next_migration
 from quorate.planning.plan_migrations import PlannedMigration
+from quorate.planning.plan_staged import reachable_target
 from quorate.planning.retries import Retries
 from quorate.protocol import ownership
 from quorate.protocol.membership import Agent, ZoneNodes
@@ -46,7 +47,7 @@ class Rebalance:
         self._signature: object = None
         self._steps: dict[int, tuple[PartitionRow, PlannedMigration | None]] = {}
         self._queued: dict[int, QueuedMigration] = {}
-        self._sizes: dict[int, int] = {}
+        self.sizes: dict[int, int] = {}
         self._states: dict[str, str] = {}
 
     # --- who may hold copies ---------------------------------------------------------------------
@@ -64,8 +65,10 @@ class Rebalance:
         return nodes
 
     def _state_of(self, node: str, agent: Agent, record: ZoneRecord, now: Now) -> str:
-        if agent.record is None or agent.draining:
-            return "draining" if agent.draining else "unregistered"
+        if agent.record is None or agent.removing:
+            return "unregistered"
+        if agent.draining:
+            return "draining"
         if not agent.online:
             waited = agent.left_ms < 0 or (
                 now.boot_ms - agent.left_ms < self._settings.replacement_delay_ms
@@ -109,8 +112,8 @@ class Rebalance:
 
     def note_size(self, partition: int, size: int) -> None:
         """One of the partition's copies has so many bytes."""
-        if self._sizes.get(partition) != size:
-            self._sizes[partition] = size
+        if self.sizes.get(partition) != size:
+            self.sizes[partition] = size
             self._queued.pop(partition, None)
 
     def refresh(self, record: ZoneRecord, now: Now) -> bool:
@@ -126,10 +129,9 @@ class Rebalance:
         if signature == self._signature or not any(node.online for node in nodes):
             return False
         self._signature = signature
-        current = [
-            placed_voters(self._parts[p].row.replicas, self._parts[p].row.voter_nodes)
-            for p in sorted(self._parts)
-        ]
+        # What is under way counts as done: its newcomers are asked for again where balance permits.
+        there = {n.name: None for n in nodes if n.online and self._nodes.holder(n.name)}
+        current = [row_when_done(self._parts[p].row, there) for p in sorted(self._parts)]
         self._forget_steps()
         self.target = distribute_partitions(current, nodes, record.replicas)
         self.off_target = sorted(self._parts)
@@ -153,12 +155,26 @@ class Rebalance:
                 target.insert(0, others[0])
         return tuple(target)
 
+    def is_wanted(self, row: PartitionRow, record: ZoneRecord) -> bool:
+        """Whether the row's active migration still leads to its target."""
+        if self.target is None:
+            return True
+        wanted: tuple[str | None, ...] = self._wanted(row)
+        if record.planner is Planner.STAGED and not self._hands_over(row, wanted):
+            lost = [voter.node for voter in row.voters if self._nodes.gone(voter.node, voter.store)]
+            wanted = reachable_target(row.replicas, row.voter_nodes, wanted, lost)
+        # A store that is gone for good leaves, although its node is to have a copy again.
+        dead = [voter.node for voter in row.voters if self._nodes.dead(voter.node, voter.store)]
+        return still_serves(row, [node for node in wanted if node not in dead] or wanted)
+
+    def _hands_over(self, row: PartitionRow, wanted: Sequence[str | None]) -> bool:
+        """Whether the primary of the row must go, or one to come cannot: that is no matter of
+        balance, and Staged would give the circle up."""
+        return self.target is not None and wanted != self.target.assignments[row.partition]
+
     def _next_step(self, row: PartitionRow, record: ZoneRecord) -> PlannedMigration | None:
         nodes, wanted = self._nodes, self._wanted(row)
-        # A primary that must go is no matter of balance: Staged would give the circle up.
-        assert self.target is not None
-        hands_over = wanted != self.target.assignments[row.partition]
-        planner = Planner.MINIMAL if hands_over else record.planner
+        planner = Planner.MINIMAL if self._hands_over(row, wanted) else record.planner
         lost = [voter.node for voter in row.voters if nodes.gone(voter.node, voter.store)]
         lost += [n for n in wanted if n not in lost and nodes.holder(n) is None]
         dead = [voter.node for voter in row.voters if nodes.dead(voter.node, voter.store)]
@@ -187,7 +203,7 @@ class Rebalance:
         left: list[int] = []
         for partition in self.off_target:
             part = self._parts[partition]
-            if is_busy(partition) or part.row.active is not None or not part.activated:
+            if is_busy(partition) or part.row.active is not None or not part.serves:
                 left.append(partition)
                 continue
             step = self._planned_step(part.row, record)
@@ -224,7 +240,7 @@ class Rebalance:
             source,
             step.destination,
             copies_data,
-            self._sizes.get(row.partition, 0) if copies_data else 0,
+            self.sizes.get(row.partition, 0) if copies_data else 0,
             self._is_repair(row, step),
         )
 

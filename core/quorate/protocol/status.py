@@ -54,6 +54,10 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     unavailable_partitions: tuple[int, ...] = ()
     missing_copies: dict[int, int] = {}
     """How many copies are missing -> of how many partitions; those that miss none are left out."""
+    migrations_cancelled: int = 0
+    """Given up because they no longer led to where the partition should be."""
+    bytes_wasted: int = 0
+    """Moved by migrations that did not commit, since this master began."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,6 +13,7 @@ from quorate.facts.topology import Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.choose_migrations import QueuedMigration
 from quorate.planning.distribute_partitions import distribute_partitions, placed_voters
+from quorate.planning.preview import Preview
 from quorate.planning.retries import Retries
 from quorate.protocol.membership import ZoneNodes
 from quorate.protocol.messages import (
@@ -30,11 +31,12 @@ from quorate.protocol.messages import (
     ZoneTable,
 )
 from quorate.protocol.metastore import SHARD_PARTITIONS, Key, ShardKey, Value
-from quorate.protocol.migration_commit import Part, adopt_row, decide
+from quorate.protocol.migration_commit import NO_LONGER_WANTED, Part, adopt_row, decide
 from quorate.protocol.publish_rows import RowPublisher
 from quorate.protocol.rebalance import Rebalance
 from quorate.protocol.status import ZoneStatus
 from quorate.protocol.zone_deletion import ZoneDeletion
+from quorate.protocol.zone_preview import zone_preview
 from quorate.protocol.zone_status import Moved, zone_status
 
 if TYPE_CHECKING:
@@ -169,12 +171,13 @@ class ZoneMaster:
 
     def progress(self, node: str, message: TransferProgress, now: Now) -> None:
         """How far a filling copy is."""
-        has_more = self._moved.note(node, message)
-        if message.full_reason and message.bytes_total and message.partition in self.parts:
-            self._rebalance.note_size(message.partition, message.bytes_total)
         part = self.parts.get(message.partition)
         destination = part.row.active.destination if part and part.row.active else None
-        if has_more and destination is not None and destination.node == node:
+        is_newcomer = destination is not None and destination.node == node
+        has_more = self._moved.note(node, message, is_newcomer)
+        if message.full_reason and message.bytes_total and message.partition in self.parts:
+            self._rebalance.note_size(message.partition, message.bytes_total)
+        if has_more and is_newcomer:
             self._note(message.partition, progress_ms=now.boot_ms)
 
     def copies_told(self, copies: Iterable[CopyReport]) -> None:
@@ -233,6 +236,9 @@ class ZoneMaster:
             is_whole = len(self.parts) == self.record.partitions
             if is_whole and self._rebalance.refresh(self.record, now):
                 self._master.ask_inventories(now)
+                for partition, part in self.parts.items():
+                    if part.row.active is not None:
+                        self._judge_active(partition)
         partitions = sorted(self.parts) if whole else sorted(self._dirty)
         self._dirty.clear()
         for partition in partitions:
@@ -241,7 +247,22 @@ class ZoneMaster:
         if whole or partitions:
             self._master.queue.look_soon()
 
+    def _judge_active(self, partition: int) -> None:
+        """Note whether what is under way still leads to where the row should be."""
+        part = self.parts[partition]
+        unwanted = part.row.active is not None and not self._rebalance.is_wanted(
+            part.row, self.record
+        )
+        if unwanted != part.unwanted:
+            self._note(partition, unwanted=unwanted)
+
     # --- migrations that wait (migration_queue.py) -----------------------------------------------
+
+    def preview(self, without: Sequence[str], more: int, now: Now) -> Preview:
+        """What would be moved if `without` were lost and `more` nodes came; see zone_preview."""
+        nodes, sizes = self._rebalance.data_nodes(self.record, now), self._rebalance.sizes
+        registered = self._master.agents
+        return zone_preview(self.record, self.parts, sizes, nodes, registered, without, more)
 
     @property
     def target(self) -> tuple[tuple[str, ...], ...] | None:
@@ -383,6 +404,8 @@ class ZoneMaster:
                 is_told = self._is_told(part.row, row, decided[1], now)
                 if not is_told:
                     reasons.setdefault(decided[1], []).append(row.partition)
+            if row.active is not None:
+                self._judge_active(row.partition)
             self._dirty.add(row.partition)
             news.append(row)
         if news:
@@ -399,15 +422,21 @@ class ZoneMaster:
             return False
         failed = row.version != before.version + 1 or row.replicas != migration.replicas
         destination = migration.destination.node if migration.destination is not None else None
-        self._moved.ended(row.partition, destination or "", failed)
+        is_cancelled = failed and reason.endswith(NO_LONGER_WANTED)
+        self._moved.ended(row.partition, destination or "", failed, is_cancelled)
         if not failed:
             self._master.queue.ended(self.record.uid, row.partition, destination)
             return False
         self._rebalance.look_again(row.partition)
         if not reason.startswith(migration.migration_id):
             return False  # given up because of somebody else
-        self._master.queue.failed(self.record.uid, row.partition, destination, now)
         where = f" (to {destination})" if destination else ""
+        if is_cancelled:
+            self._master.event(
+                self.record.uid, row.partition, "MigrationCancelled", f"{reason}{where}"
+            )
+            return True
+        self._master.queue.failed(self.record.uid, row.partition, destination, now)
         self._master.event(
             self.record.uid, row.partition, "MigrationFailed", f"{reason}{where}", "Warning"
         )

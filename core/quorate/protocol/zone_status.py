@@ -18,16 +18,25 @@ class Moved:
     def __init__(self) -> None:
         self.migrations_done = 0
         self.migrations_failed = 0
+        self.migrations_cancelled = 0
         self.bytes_moved = 0
+        self.bytes_wasted = 0
+        self._received: dict[tuple[int, str], int] = {}
         self.full_copies = 0
         self.under_way: dict[tuple[int, str], TransferProgress] = {}
 
-    def note(self, node: str, message: TransferProgress) -> bool:
-        """How far a filling copy on `node` is; whether that is elsewhere than before."""
+    def note(self, node: str, message: TransferProgress, is_newcomer: bool = False) -> bool:
+        """How far a filling copy on `node` is; whether that is elsewhere than before.
+
+        `is_newcomer`: it fills on account of a migration, which may yet be in vain.
+        """
         copy = (message.partition, node)
         known = self.under_way.get(copy)
         before = known.bytes_done if known is not None else 0
-        self.bytes_moved += max(message.bytes_done - before, 0)
+        more = max(message.bytes_done - before, 0)
+        self.bytes_moved += more
+        if is_newcomer:
+            self._received[copy] = self._received.get(copy, 0) + more
         if message.done:
             self.full_copies += 1 if message.full_reason else 0
             self.under_way.pop(copy, None)
@@ -35,11 +44,16 @@ class Moved:
             self.under_way[copy] = message
         return message.done or message.bytes_done != before
 
-    def ended(self, partition: int, destination: str, failed: bool) -> None:
-        """A migration is over."""
+    def ended(
+        self, partition: int, destination: str, failed: bool, is_cancelled: bool = False
+    ) -> None:
+        """A migration is over; what one that failed had moved was moved in vain."""
         self.under_way.pop((partition, destination), None)
+        received = self._received.pop((partition, destination), 0)
         if failed:
-            self.migrations_failed += 1
+            self.bytes_wasted += received
+            self.migrations_cancelled += is_cancelled
+            self.migrations_failed += not is_cancelled
         else:
             self.migrations_done += 1
 
@@ -104,6 +118,8 @@ def zone_status(
         migrations_failed=moved.migrations_failed,
         bytes_moved=moved.bytes_moved,
         full_copies=moved.full_copies,
+        migrations_cancelled=moved.migrations_cancelled,
+        bytes_wasted=moved.bytes_wasted,
         ports=dict(record.ports),
         data_nodes=tuple(load.name for load in target.report.loads) if target else (),
         spread_violations=target.report.shared_domains if target else (),

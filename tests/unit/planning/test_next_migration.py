@@ -4,23 +4,38 @@ from itertools import permutations
 
 import pytest
 
+from quorate.facts.partition_row import Migration, PartitionRow
+from quorate.facts.topology import Holder, Voter
 from quorate.facts.zone import Planner
+from quorate.planning.keep_migrations import still_serves
 from quorate.planning.next_migration import next_migration
+from quorate.planning.plan_migrations import PlannedMigration
 from quorate.planning.plan_staged import reachable_target
 
+Row = tuple[str | None, ...]
 ROW = ("A", "B", "C")
 TARGETS = list(permutations("ABCDE", 3))
 
 
-def walk(target: tuple[str, ...], planner: Planner) -> tuple[tuple[str | None, ...], int]:
+def with_step(row: Row, voters: tuple[str, ...], step: PlannedMigration) -> PartitionRow:
+    destination = None if step.destination is None else Holder(step.destination, "", 1)
+    after = tuple(Voter(node, "") for node in step.voters)
+    migration = Migration("m", step.kind, step.source, destination, step.replicas, after)
+    before = tuple(Voter(node, "") for node in voters)
+    return PartitionRow(0, 1, 1, None, row, before, migration)
+
+
+def walk(target: tuple[str, ...], planner: Planner) -> tuple[Row, int]:
     """The last row, and how many nodes were copied to."""
-    row: tuple[str | None, ...] = ROW
+    row: Row = ROW
     voters: tuple[str, ...] = ROW
     copied = 0
     for _ in range(12):
         step = next_migration(row, voters, target, (), (), 3, planner)
         if step is None:
             return row, copied
+        goal = target if planner is Planner.MINIMAL else reachable_target(row, voters, target)
+        assert still_serves(with_step(row, voters, step), goal), "else it would be given up at once"
         row, voters = step.replicas, step.voters
         copied += step.newcomer is not None
         assert len([node for node in row if node is not None]) >= 3

@@ -1,0 +1,124 @@
+"""What is under way when the topology changes again: kept if it serves, else given up soon."""
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.zone import ZoneRecord
+from quorate_lone_master.world import LoneMaster
+
+ZONE = ZoneRecord("uid-1", "books", 64, 3)
+MB = 1_000_000
+
+
+def under_way(world: LoneMaster) -> dict[int, PartitionRow]:
+    return {p: row for p, row in world.rows(ZONE).items() if row.active is not None}
+
+
+def half_joined() -> LoneMaster:
+    """e joined four nodes; some copies for it are under way, each with one MB of two."""
+    world = LoneMaster(ZONE, nodes=("a", "b", "c", "d"))
+    world.fills = lambda zone, partition, node: node != "e"
+    world.connect("e")
+    for _ in range(8):
+        world.master.queue.retries.succeeded("any", 0, "e")
+    world.pass_time(1_000)
+    assert len(under_way(world)) >= 6
+    for partition in under_way(world):
+        world.progress(ZONE, partition, "e", MB, 2 * MB)
+    return world
+
+
+def test_another_join_leaves_what_is_under_way_alone() -> None:
+    world = half_joined()
+    before = under_way(world)
+    world.connect("f")
+    world.pass_time(2_000)
+    kept = [p for p, row in under_way(world).items() if before.get(p) == row]
+
+    assert len(kept) >= len(before) - 1
+    assert world.status(ZONE).bytes_wasted <= MB
+
+
+def test_what_no_longer_serves_is_cancelled_and_its_bytes_are_counted() -> None:
+    world = half_joined()
+    before = under_way(world)
+    assert world.master.drain("e", True, world.now) == ""
+    world.pass_time(1_000)
+    status = world.status(ZONE)
+
+    assert under_way(world) == {}
+    assert {p: world.rows(ZONE)[p].version - row.version for p, row in before.items()} == (
+        dict.fromkeys(before, 2)
+    )
+    assert status.migrations_cancelled == len(before)
+    assert status.migrations_failed == 0
+    assert status.bytes_wasted == len(before) * MB
+    assert len(world.said("MigrationCancelled")) == len(before)
+    assert "the target has changed (to e)" in world.said("MigrationCancelled")[0]
+    assert status.migrations_queued == 0
+
+
+def test_a_cancelled_migration_is_not_held_against_its_destination() -> None:
+    world = half_joined()
+    count = len(under_way(world))
+    world.master.drain("e", True, world.now)
+    world.pass_time(1_000)
+    world.master.drain("e", False, world.now)
+    world.pass_time(1_000)
+
+    assert len(under_way(world)) == count
+
+
+def test_flapping_wastes_no_more_than_was_under_way_each_time() -> None:
+    world = half_joined()
+    cycles = 3
+    under_way_max = len(under_way(world))
+    for _ in range(cycles):
+        world.master.drain("e", True, world.now)
+        world.pass_time(1_000)
+        world.master.drain("e", False, world.now)
+        world.pass_time(1_000)
+        for partition in under_way(world):
+            world.progress(ZONE, partition, "e", MB, 2 * MB)
+    status = world.status(ZONE)
+
+    assert 0 < status.bytes_wasted <= cycles * under_way_max * MB
+    world.fills = lambda zone, partition, node: True
+    world.wait(lambda: world.status(ZONE).migrations_queued == 0 and not under_way(world))
+    assert world.status(ZONE).bytes_wasted == status.bytes_wasted
+
+
+def test_a_migration_whose_ends_are_even_goes_on() -> None:
+    world = half_joined()
+    before = under_way(world)
+    even = next(iter(before))
+    world.fills = lambda zone, partition, node: partition == even
+    world.mute = lambda node: True
+    world.pass_time(200)
+    world.master.drain("e", True, world.now)
+    world.pass_time(1_000)
+
+    assert under_way(world)[even] == before[even]
+    assert not any(p in under_way(world) for p in before if p != even)
+    assert world.status(ZONE).migrations_cancelled == len(before) - 1
+    world.fills = world.mute = lambda *_: False
+    world.pass_time(1_000)
+    assert world.rows(ZONE)[even].version >= before[even].version + 1
+    assert world.status(ZONE).migrations_cancelled == len(before) - 1
+
+
+def test_what_a_failed_migration_moved_was_moved_in_vain() -> None:
+    world = half_joined()
+    count = len(under_way(world))
+    world.kill("e")
+    world.pass_time(1_000)
+
+    assert world.status(ZONE).bytes_wasted == count * MB
+    assert world.status(ZONE).migrations_failed == count
+
+
+def test_a_store_that_is_gone_for_good_is_let_go_though_its_node_is_wanted_again() -> None:
+    world = LoneMaster(ZONE, nodes=("a", "b", "c"))
+    world.kill("c")
+    world.connect("c", store="new")
+    world.wait(lambda: world.status(ZONE).missing_copies == {}, 120_000)
+
+    assert world.status(ZONE).migrations_cancelled == 0
