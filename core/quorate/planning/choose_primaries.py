@@ -140,31 +140,31 @@ class _Roles:
             for partition in partitions:
                 self._learn(node, partition)
 
-    def _learn(self, leader: int, partition: int) -> None:
-        """The other owners may take the partition from its leader."""
-        takers = self._takers[leader]
+    def _learn(self, primary: int, partition: int) -> None:
+        """The other owners may take the partition from its primary."""
+        takers = self._takers[primary]
         for other in self._owners[partition]:
-            if other == leader:
+            if other == primary:
                 continue
             takers[other] = takers.get(other, 0) + 1
-            heappush(self._last.setdefault((leader, other), []), -partition)
+            heappush(self._last.setdefault((primary, other), []), -partition)
             if self._is_beside(partition, other):
-                heappush(self._beside.setdefault((leader, other), []), -partition)
+                heappush(self._beside.setdefault((primary, other), []), -partition)
 
     def _learn_neighbours(self, partition: int) -> None:
-        """The partitions around are now beside one of this partition's new leader."""
+        """The partitions around are now beside one of this partition's new primary."""
         taker = self.primaries[partition]
         for at in self._neighbours(partition):
-            leader = self.primaries[at]
-            if leader not in (NOBODY, taker) and taker in self._owners[at]:
-                heappush(self._beside.setdefault((leader, taker), []), -at)
+            primary = self.primaries[at]
+            if primary not in (NOBODY, taker) and taker in self._owners[at]:
+                heappush(self._beside.setdefault((primary, taker), []), -at)
 
-    def _forget(self, leader: int, partition: int) -> None:
-        if leader == NOBODY:
+    def _forget(self, primary: int, partition: int) -> None:
+        if primary == NOBODY:
             return
-        takers = self._takers[leader]
+        takers = self._takers[primary]
         for other in self._owners[partition]:
-            if other == leader:
+            if other == primary:
                 continue
             takers[other] -= 1
             if not takers[other]:

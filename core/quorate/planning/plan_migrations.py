@@ -55,10 +55,10 @@ def plan_migrations(
     """The steps from the row (`replicas`, `voters`) to `target`; () when there is nothing to do.
 
     `replicas` has None where a voter is offline, `target` names the wanted owners by replica index.
-    A member of the target that votes but does not own (offline, or filling again) is waited for:
-    its place stays None, and no copy is dropped on its account.  A member that is `lost` and has
-    no vote is left out.  Without a primary at index 0 nothing can be copied, and without a member
-    of the target online there is nothing to go to: ().
+    A node of the target that votes but does not own (offline, or filling again) is waited for:
+    its place stays None, and no copy is dropped on its account.  One that is `lost` and has no
+    vote is left out.  Without a primary at index 0 nothing can be copied, and without a node of
+    the target online there is nothing to go to: ().
     """
     if tuple(replicas) == tuple(target) and len(voters) == len(target) and not lost:
         return ()  # nearly every row, nearly always
@@ -249,6 +249,7 @@ class Goal:
 
 
 def owners_of(row: Replicas) -> list[str]:
+    """Who is there, hottest first."""
     return [node for node in row if node is not None]
 
 

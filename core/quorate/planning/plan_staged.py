@@ -94,7 +94,7 @@ class _Walk:
         self._step(newcomer, None if newcomer is None else self._leaver_with(stage))
 
     def let_leavers_go(self) -> None:
-        """Drop the voters that the target does not name, unless a member is still waited for."""
+        """Drop the voters that the target does not name, unless one that it does is waited for."""
         wanted = len(self._goal.wanted)
         for leaver in self._goal.leavers_of(self._row, self._votes):
             if leaver not in self._row or len(owners_of(self._row)) > wanted:
@@ -113,10 +113,10 @@ class _Walk:
         return None
 
     def _step(self, newcomer: str | None, leaver: str | None) -> None:
-        members = [node for node in owners_of(self._row) if node != leaver]
+        nodes = [node for node in owners_of(self._row) if node != leaver]
         if newcomer is not None:
-            members.append(newcomer)
-        after = self._arranged(members)
+            nodes.append(newcomer)
+        after = self._arranged(nodes)
         if newcomer is None and leaver is None and after == self._row:
             return
         if leaver is not None and newcomer is not None:
@@ -128,12 +128,12 @@ class _Walk:
         self.steps.append(named_step(self._row, newcomer, leaver, after, tuple(self._votes)))
         self._row = after
 
-    def _arranged(self, members: Sequence[str]) -> Replicas:
-        """Each member where the stages have it, the others behind the target's places."""
+    def _arranged(self, nodes: Sequence[str]) -> Replicas:
+        """Each node where the stages have it, the others behind the target's places."""
         width = len(self._goal.places)
-        after = [node if node in members else None for node in self._staged]
+        after = [node if node in nodes else None for node in self._staged]
         kept = dict(owners_in_place(self._row))
-        left = [node for node in members if node not in after]
+        left = [node for node in nodes if node not in after]
         for at, node in kept.items():
             if node in left and width <= at < len(after) and after[at] is None:
                 after[at] = node

@@ -69,15 +69,3 @@ class Retries:
     def at_most(self, destination: str) -> int:
         """How many migrations to this node may be under way at once, as far as it is known."""
         return self._trusted_with.get(destination, FIRST_AT_ONCE)
-
-    def next_due_ms(self, now_ms: int) -> int | None:
-        """When the next one may be tried again; None when nothing waits."""
-        return min(
-            (
-                wait.until_ms
-                for waits in self._waits.values()
-                for wait in waits.values()
-                if wait.until_ms > now_ms
-            ),
-            default=None,
-        )

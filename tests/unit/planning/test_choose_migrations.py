@@ -184,17 +184,18 @@ def test_a_node_that_returned_is_no_longer_held_against() -> None:
     retries.returned("B")
 
     assert started(transfer(0), transfer(1), retries=retries) == [0, 1]
-    assert retries.next_due_ms(0) is None
+    assert not retries.is_held_back("z", 0, "B", now_ms=0)
 
 
 def test_a_deleted_zone_is_forgotten() -> None:
     retries = Retries()
     retries.failed("z", 0, "B", now_ms=0)
     retries.failed("y", 0, "B", now_ms=5)
-    assert retries.next_due_ms(0) == FIRST_WAIT_MS
+    assert retries.is_held_back("z", 0, "B", now_ms=6)
     retries.forget_zone("z")
 
-    assert retries.next_due_ms(0) == FIRST_WAIT_MS + 5
+    assert not retries.is_held_back("z", 0, "B", now_ms=6)
+    assert retries.is_held_back("y", 0, "B", now_ms=6)
 
 
 def finished_ms(fails: str, good_ms: int = 1_000, failing_ms: int = 30_000) -> dict[str, int]:
