@@ -8,6 +8,7 @@ from quorate.protocol.messages import Message
 from quorate.protocol.replicas import Replicas
 from quorate.protocol.storage import Row
 from quorate.protocol.tool_messages import (
+    DIGESTS_ASKED_MAX,
     AskBuckets,
     AskCopies,
     AskDigests,
@@ -23,8 +24,6 @@ from quorate.protocol.totals import DIGEST_BYTES, buckets_of, key_bucket
 
 ROWS_MAX = 20_000
 CHUNK_BYTES_MAX = 8 * 1024 * 1024
-DIGESTS_MAX = 64
-"""Copies asked for at once: each may have a thousand changed rows to hash."""
 
 
 def answer_tool(
@@ -92,7 +91,7 @@ def _digests(ask: AskDigests, node: str, zone: Replicas | None, problem: str) ->
     marks = dict(zip(ask.partitions, ask.marks, strict=False))
     copies = [
         copy.digest(marks.get(partition, 0))
-        for partition in ask.partitions[:DIGESTS_MAX]
+        for partition in ask.partitions[:DIGESTS_ASKED_MAX]
         if (copy := _copy(zone, partition)) is not None
     ]
     return Digests(ask.zone_name, node, tuple(copies), problem)

@@ -3,12 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from quorate.protocol.tool_messages import AskBuckets, AskDigests, Buckets, CopyDigest, Digests
+from quorate.protocol.tool_messages import (
+    AskBuckets,
+    AskDigests,
+    Buckets,
+    CopyDigest,
+    Digests,
+)
 from quorate.protocol.totals import DIGEST_BYTES
 from quorate_spark.agent_link import AgentLink, Unreadable
-
-COPIES_PER_QUESTION = 64
-"""As many as an agent answers at once."""
 
 UPTO_ALL = (1 << 63) - 1
 """Above every counter."""
@@ -26,7 +29,7 @@ class Shares(NamedTuple):
 def read_digests(
     link: AgentLink, zone: str, partitions: Sequence[int], marks: Sequence[int]
 ) -> dict[int, CopyDigest]:
-    """By partition, of those that are there.  At most COPIES_PER_QUESTION."""
+    """By partition, of those that are there.  At most DIGESTS_ASKED_MAX."""
     answer = link.ask(AskDigests(zone, tuple(partitions), tuple(marks)), Digests)
     if answer.problem:
         raise Unreadable(f"{link.name} has no zone {zone}: {answer.problem}")

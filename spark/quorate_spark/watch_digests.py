@@ -7,12 +7,12 @@ partitions takes as long as it gets on.
 import time
 from collections.abc import Mapping, Sequence
 
-from quorate.protocol.tool_messages import CopyDigest
+from quorate.protocol.tool_messages import DIGESTS_ASKED_MAX, CopyDigest
 from quorate_spark.agent_link import AgentLink, Unreadable
 from quorate_spark.compare_digests import DigestsTold, DigestWatch
 from quorate_spark.copies import CopySeen
 from quorate_spark.read_copies import check_process, open_link
-from quorate_spark.read_digests import COPIES_PER_QUESTION, read_digests
+from quorate_spark.read_digests import read_digests
 from quorate_spark.settings import Settings
 
 
@@ -84,8 +84,8 @@ class _Sweeps:
     def _sweep(self, partitions: Sequence[int]) -> None:
         """Ask every owner of these once; the owners of one copy shortly one after another."""
         self._problems.clear()
-        for start in range(0, len(partitions), COPIES_PER_QUESTION):
-            batch = partitions[start : start + COPIES_PER_QUESTION]
+        for start in range(0, len(partitions), DIGESTS_ASKED_MAX):
+            batch = partitions[start : start + DIGESTS_ASKED_MAX]
             seen_at: dict[str, list[CopySeen]] = {}
             for partition in batch:
                 for copy in self._owned[partition]:

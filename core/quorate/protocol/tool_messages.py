@@ -7,6 +7,9 @@ import msgspec
 
 from quorate.facts.lineage import Lineage
 
+DIGESTS_ASKED_MAX = 64
+"""Copies asked for their digests at once: each may have a thousand changed rows to hash."""
+
 
 class AskCopies(msgspec.Struct, frozen=True, array_like=True, tag=60):
     """List this agent's copies of a zone (by name), of all partitions or of one."""
@@ -80,8 +83,8 @@ class Damaged(msgspec.Struct, frozen=True, array_like=True, tag=65):
 
 
 class AskDigests(msgspec.Struct, frozen=True, array_like=True, tag=66):
-    """Digests of these copies now; with `marks` (one per partition, 0: none) also the digest each
-    has when its LWM is that counter, told by a later answer."""
+    """Digests of these copies now, of DIGESTS_ASKED_MAX at most; with `marks` (one per partition,
+    0: none) also the digest each has when its LWM is that counter, told by a later answer."""
 
     zone_name: str
     partitions: tuple[int, ...]
