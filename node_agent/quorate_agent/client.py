@@ -115,13 +115,16 @@ class ClientConnection(asyncio.Protocol):
         self.session: Session
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The client is there."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's are not subclasses
         self.endpoint.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone, however it went."""
         self.endpoint.disconnected(self)
 
     def data_received(self, data: bytes) -> None:
+        """Execute the commands that are whole now, or keep them while the connection is blocked."""
         if self.state.closing or self.ended:
             return
         commands = self.parser.feed(data)
