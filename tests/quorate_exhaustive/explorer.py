@@ -225,18 +225,18 @@ class Explorer:
                 yield ("starts again", name), self._restart(state, name)
                 continue
             if budget.writes and self._serves(number):
-                less = state._replace(budget=budget._replace(writes=budget.writes - 1))
-                yield ("takes a write", name), self._input(less, name, ("write", budget.writes))
+                spent = state._replace(budget=budget._replace(writes=budget.writes - 1))
+                yield ("takes a write", name), self._input(spent, name, ("write", budget.writes))
             if budget.crashes and (not budget.victims or name in budget.victims):
                 yield ("crashes", name), self._crash(state, name)
         if budget.ticks and not state.flying:
-            less = state._replace(budget=budget._replace(ticks=budget.ticks - 1))
-            yield ("passes", "time"), self._tick(less)
+            spent = state._replace(budget=budget._replace(ticks=budget.ticks - 1))
+            yield ("passes", "time"), self._tick(spent)
         if budget.masters:
             yield ("is followed by another", "the master"), self._next_master(state)
         for name in budget.drains:
-            less = state._replace(budget=budget._replace(drains=()))
-            yield ("is to be drained", name), self._input(less, MASTER, ("drain", name))
+            spent = state._replace(budget=budget._replace(drains=()))
+            yield ("is to be drained", name), self._input(spent, MASTER, ("drain", name))
 
     def _serves(self, number: int) -> bool:
         agent = self.processes.load(number) if number not in self._serving else None
