@@ -3,6 +3,7 @@
 import typer
 
 from quorate_cli import dev_commands, object_commands
+from quorate_cli.plan_command import plan
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -14,3 +15,4 @@ app.add_typer(dev_commands.app, name="dev")
 app.add_typer(object_commands.debug, name="debug")
 for command in object_commands.COMMANDS:
     app.command()(command)
+app.command()(plan)

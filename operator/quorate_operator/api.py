@@ -19,6 +19,7 @@ from quorate_operator.object_store import KINDS, BeingDeleted
 from quorate_operator.runner import Runner
 
 BODY_BYTES_MAX = 1024 * 1024
+NEW_NODES_MAX = 1000
 _ROOT = f"/apis/{API_VERSION}"
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -34,6 +35,7 @@ def make_app(embedded: Embedded) -> web.Application:
             web.put(f"{_ROOT}/{{plural}}/{{name}}", api.put_object),
             web.delete(f"{_ROOT}/{{plural}}/{{name}}", api.delete_object),
             web.get("/status", api.status),
+            web.get("/plan/{zone}", api.plan),
             web.post("/nodes/{name}/{action:drain|undrain}", api.drain),
             web.delete("/nodes/{name}", api.forget_node),
         ]
@@ -112,6 +114,27 @@ class Api:
                 **msgspec.to_builtins(runner.status()),
             }
         )
+
+    async def plan(self, request: web.Request) -> web.Response:
+        """What would be moved in a zone: `?without=NODE` (any number of them), `?with=N`."""
+        name, more = request.match_info["zone"], request.query.get("with", "0")
+        found = self._embedded.objects.get(ZONES, name)
+        if found is None:
+            return _no_such(ZONES, name)
+        if not more.isdecimal() or int(more) > NEW_NODES_MAX:
+            return _json(
+                {"message": f"with is {more!r}: write a number from 0 to {NEW_NODES_MAX}"}, 422
+            )
+        runner = self._embedded.runner(found["spec"]["clusterRef"]["name"])
+        try:
+            plan = runner and runner.preview(
+                found["metadata"]["uid"], request.query.getall("without", []), int(more)
+            )
+        except ValueError as error:
+            return _json({"message": str(error)}, 422)
+        if plan is None:
+            return _json({"message": f"Zone {name} is not led yet: try again soon"}, 503)
+        return _json(plan)
 
     async def drain(self, request: web.Request) -> web.Response:
         """Move everything off a node, or no longer."""

@@ -17,6 +17,7 @@ from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import check_row
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
+from quorate.planning.preview import Preview
 from quorate.protocol.master import Event, Master
 from quorate.protocol.membership import is_same_process
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
@@ -42,6 +43,7 @@ from quorate.wire.storage_cluster import split_address
 from quorate_link import BaseHandler, Endpoint, Link, Peer
 from quorate_operator.clock import Clock
 from quorate_operator.metrics import Metrics
+from quorate_operator.removals import Removals
 
 _log = logging.getLogger("quorate.runner")
 
@@ -49,8 +51,6 @@ WRITES_MAX = 16
 """Writes under way at a time: a lost node touches many shards, the API server has other clients."""
 GOODBYE = "bye"
 """The code with which an endpoint refuses its peers when its process ends."""
-REMOVAL_S = 8.0
-"""How long the answer to a removal waits for the metastore: less than who asks waits for it."""
 RETRY_S = 0.2
 RETRY_MAX_S = 2.0
 
@@ -104,7 +104,7 @@ class Runner(BaseHandler):
         self._revisions: dict[Key, Revision] = {}
         self._writes: set[asyncio.Task[None]] = set()
         self._write_slots = asyncio.Semaphore(WRITES_MAX)
-        self._removals: dict[str, list[asyncio.Future[str]]] = {}
+        self._removals = Removals()
         self._starting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pump_scheduled = False
@@ -172,27 +172,12 @@ class Runner(BaseHandler):
         if self._master is not None and node not in self._master.agents:
             return ""
         refused = self._ask(lambda master: master.forget(node, self._clock.now()))
-        if refused:
-            return refused
-        told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._removals.setdefault(node, []).append(told)
-        try:
-            async with asyncio.timeout(REMOVAL_S):
-                return await told
-        except TimeoutError:
-            raise OutcomeUnknown(
-                f"node {node}: the metastore did not confirm it within {REMOVAL_S:g} s: look at "
-                "`quorate status`, and remove it again if it is still there"
-            ) from None
+        return refused or await self._removals.written(node)
 
-    def _tell_removal(self, key: Key, value: Value | None) -> None:
-        """Something is stored under `key`: who waits for a removal can be told."""
-        if not isinstance(key, NodeKey):
-            return
-        back = f"node {key.name}: it is back and registered again; stop it before it is removed"
-        for told in self._removals.pop(key.name, ()):
-            if not told.done():
-                told.set_result("" if value is None else back)
+    def preview(self, uid: str, without: Sequence[str], more: int) -> Preview | None:
+        """What would be moved in a zone; None while it is not led.  ValueError says why not."""
+        zone = self._master.zones.get(uid) if self._master is not None else None
+        return zone.preview(without, more, self._clock.now()) if zone is not None else None
 
     def status(self) -> ClusterStatus:
         """Everything as of now; empty while not leading."""
@@ -375,7 +360,7 @@ class Runner(BaseHandler):
             self._metrics.writes.labels("written").inc()
             self._note(key, revision or None)
             self._step(lambda master: master.written(key, value, self._clock.now()))
-            self._tell_removal(key, value)
+            self._removals.stored(key, value)
 
     async def _reload(self, key: Key, wanted: Value | None) -> None:
         delay = RETRY_S
@@ -395,7 +380,7 @@ class Runner(BaseHandler):
         now = self._clock.now()
         if value == wanted:
             self._step(lambda master: master.written(key, value, now))
-            self._tell_removal(key, value)
+            self._removals.stored(key, value)
         else:
             self._step(lambda master: master.reloaded(key, value, now))
 

@@ -192,3 +192,22 @@ async def test_health_and_metrics_are_there(client: Client) -> None:
     assert status == 200
     assert "quorate_operator_is_master 1.0" in metrics
     assert 'quorate_operator_master_term{cluster="main"} 1.0' in metrics
+
+
+async def test_a_plan_of_a_zone_that_cannot_be_planned_says_why(client: Client) -> None:
+    await client.ask("PUT", f"{ROOT}/storageclusters/main", CLUSTER)
+    await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)
+    while (await client.ask("GET", "/plan/sessions"))[0] == 503:
+        pass
+
+    assert (await client.ask("GET", "/plan/sessions"))[1]["message"].startswith(
+        "Zone sessions: its"
+    )
+    assert (await client.ask("GET", "/plan/sessions?with=many"))[0] == 422
+    assert (
+        "agent-7: not registered"
+        in ((await client.ask("GET", "/plan/sessions?without=agent-7"))[1]["message"])
+    )
+    assert await client.ask("GET", "/plan/books") == (
+        404, {"message": "Zone books does not exist"}
+    )  # fmt: skip

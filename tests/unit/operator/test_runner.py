@@ -497,7 +497,7 @@ async def test_rows_whose_zone_record_is_gone_are_taken_over_not_overwritten(wor
 
 
 class Contested(MemoryMetastore):
-    """Others write node records: the next removals meet a conflict; or removals are not answered."""
+    """The next removals meet a conflict, or are not answered."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -547,7 +547,7 @@ async def test_the_answer_to_a_removal_waits_for_the_write(
     metastore = Contested()
     runner = await drained(world, metastore)
     metastore.answers.clear()
-    monkeypatch.setattr("quorate_operator.runner.REMOVAL_S", 0.2)
+    monkeypatch.setattr("quorate_operator.removals.REMOVAL_S", 0.2)
 
     with pytest.raises(OutcomeUnknown, match="agent-4: the metastore did not confirm"):
         await runner.forget_node("agent-4")

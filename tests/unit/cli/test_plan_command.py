@@ -1,0 +1,34 @@
+"""What `quorate plan` shows."""
+
+import io
+
+from rich.console import Console
+
+from quorate.planning.distribute_partitions import DataNode
+from quorate.planning.preview import PresentRow, preview
+from quorate_cli.plan_command import STEPS_SHOWN, render
+
+ROWS = [PresentRow(p, ("a", "b"), ("a", "b"), 5_000_000) for p in range(60)]
+NODES = [DataNode("a"), DataNode("b")]
+
+
+def shown(*nodes: DataNode, without: tuple[str, ...] = ()) -> str:
+    text = io.StringIO()
+    plan = preview(ROWS, [*NODES, *nodes], without, 2)
+    Console(file=text, width=120).print(render("books", plan))
+    return text.getvalue()
+
+
+def test_steps_and_totals_are_shown() -> None:
+    text = shown(DataNode("new-1"))
+
+    assert "MOVE" in text
+    assert "would move 40 copies (200 MB)" in text
+    assert "never fewer than 2 copies" in text
+    assert text.count("new-1") == STEPS_SHOWN + 1
+    assert "more: --json shows all" in text
+    assert "new-1" in text
+
+
+def test_nothing_to_move_is_said() -> None:
+    assert "nothing would be moved; nothing was changed" in shown(without=("b",))
