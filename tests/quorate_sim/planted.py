@@ -525,7 +525,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 }
 
 NOT_BY_SEEDS: dict[str, tuple[Callable[[], AbstractContextManager[None]], str]] = {
-    "adopted-by-nobody": (adopted_by_nobody, "nothing has found it yet: 2,000 seeds, no story"),
+    "adopted-by-nobody": (adopted_by_nobody, "nothing has found it yet, and it has no story"),
     "lease-forgotten": (lease_forgotten, "its story alone, tests/scenarios"),
     "lease-not-joint": (lease_not_joint, "its story alone, tests/scenarios"),
 }
