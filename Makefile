@@ -39,6 +39,7 @@ test-simulation:
 SEEDS   ?= 2000
 FIRST   ?= 0
 MINUTES ?= 0
+# Millions of states of each small cluster.
 MILLIONS ?= 1
 
 soak: setup ## simulated clusters on all cores: SEEDS=n FIRST=k, or MINUTES=n; then small ones in every order
@@ -61,7 +62,7 @@ crds: setup ## write crds/ from the models
 control-plane: setup ## find or build etcd, kube-apiserver, kube-controller-manager and kubectl for the tests
 	PYTHONPATH=tests $(PY) -m quorate_control_plane
 
-history-judge: setup ## find or build the program that judges clients' histories (a few seconds, needs a Go module)
+history-judge: setup ## find or build the program that judges clients' histories (within a minute)
 	PYTHONPATH=core:tests $(PY) -m quorate_porcupine
 
 bench: setup ## measure beside redis-server; figures go to docs/benchmarks.md

@@ -51,8 +51,8 @@ def told_to_adopt(replicas: Replicas, node: str, sync: Sync) -> None:
 
 
 def _suppliers(replicas: Replicas, partition: int, primary: str) -> list[str]:
-    """Whom to ask for what is missing: owners that are heard of, of our failure domain first; the
-    primary, which has the most to do, after the others."""
+    """Whom to ask for what is missing: owners that are heard of, of our failure domain first; in
+    each, the primary, which has the most to do, after the others."""
     row = replicas.table[partition]
     now, leases = replicas.now.boot_ms, replicas.leases
     owners = row.owners if row is not None else ()
