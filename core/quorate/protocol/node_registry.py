@@ -87,7 +87,7 @@ class NodeRegistry:
         self.members_changed = True
         for zone in self._master.zones.values():
             zone.topology_changed()
-            if zone.is_published(node):
+            if zone.is_published:
                 self._master.send(node, zone.table_message())
         self._master.send(node, AskInventory(self._master.master_term))
 
@@ -142,7 +142,8 @@ class NodeRegistry:
         It begins once it is written, so that it outlives this master."""
         agent = self._agents.get(node)
         if agent is None or agent.newest is None:
-            return f"node {node}: not registered"
+            known = ", ".join(sorted(n for n, a in self._agents.items() if a.newest is not None))
+            return f"node {node}: not registered; registered are {known or 'none'}"
         if draining:
             others = [
                 n for n, a in self._agents.items() if a.online and not a.drain_wanted and n != node

@@ -74,9 +74,10 @@ class ZoneMaster:
             self.parts[row.partition] = Part(row, now.boot_ms, resolved=row.active is None)
         self._stored = True
 
-    def is_published(self, node: str) -> bool:
+    @property
+    def is_published(self) -> bool:
         """Whether agents are to know of this zone."""
-        return bool(self.parts) and not self.record.deleting and bool(node)
+        return bool(self.parts) and not self.record.deleting
 
     def table_message(self) -> ZoneTable:
         """The zone with all its rows."""
