@@ -143,16 +143,16 @@ class Coverage:
         """An agent sends a message."""
         kind = type(message)
         if kind is Sync:
-            self._said_sync(to, message)  # type: ignore[arg-type]
+            self._said_sync(to, message)  # type: ignore[arg-type]  # `kind` says so
         elif kind is CaughtUp:
             self._said_of(message, 2)
         elif kind is Frozen:
             self._said_of(message, 3)
         elif kind is Prepared:
-            if message.accepted:  # type: ignore[union-attr]
+            if message.accepted:  # type: ignore[union-attr]  # `kind` says so
                 self._said_of(message, 4)
         elif kind is RowsStored:
-            self._said_stored(message)  # type: ignore[arg-type]
+            self._said_stored(message)  # type: ignore[arg-type]  # `kind` says so
         elif kind is ActivationBlocked:
             self.counts.events["activation blocked"] += 1
 

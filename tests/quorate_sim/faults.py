@@ -442,12 +442,12 @@ def _shards_of(partitions: int) -> Iterator[None]:
     """Rows per stored object: smaller than the product's, so that few partitions make many."""
     modules = (zone_master, zone_deletion)
     for module in modules:
-        setattr(module, "SHARD_PARTITIONS", partitions)  # noqa: B010
+        setattr(module, "SHARD_PARTITIONS", partitions)  # noqa: B010  mypy knows no such name
     try:
         yield
     finally:
         for module in modules:
-            setattr(module, "SHARD_PARTITIONS", SHARD_PARTITIONS)  # noqa: B010
+            setattr(module, "SHARD_PARTITIONS", SHARD_PARTITIONS)  # noqa: B010  mypy knows no such name
 
 
 def run_seed(seed: int, trace: bool = False) -> Cluster:
