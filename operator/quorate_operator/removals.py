@@ -1,6 +1,7 @@
 """Who waits for a node's registration to be removed, and what they are told."""
 
 import asyncio
+from collections.abc import Callable
 
 from quorate.protocol.metastore import Key, NodeKey, OutcomeUnknown, Value
 
@@ -9,9 +10,13 @@ REMOVAL_S = 8.0
 
 
 class Removals:
-    """Removals that were begun and are not written yet, by node."""
+    """Removals that were begun and are not written yet, by node.
 
-    def __init__(self) -> None:
+    `is_removing`: whether the master still means to remove it.
+    """
+
+    def __init__(self, is_removing: Callable[[str], bool]) -> None:
+        self._is_removing = is_removing
         self._waiting: dict[str, list[asyncio.Future[str]]] = {}
 
     async def written(self, node: str) -> str:
@@ -34,6 +39,8 @@ class Removals:
         """The metastore holds `value` under `key` now."""
         if not isinstance(key, NodeKey):
             return
+        if value is not None and self._is_removing(key.name):
+            return  # what was on its way before: the removal follows
         back = f"node {key.name}: it is back and registered again; stop it before it is removed"
         for told in self._waiting.pop(key.name, ()):
             if not told.done():

@@ -104,7 +104,7 @@ class Runner(BaseHandler):
         self._revisions: dict[Key, Revision] = {}
         self._writes: set[asyncio.Task[None]] = set()
         self._write_slots = asyncio.Semaphore(WRITES_MAX)
-        self._removals = Removals()
+        self._removals = Removals(self._is_removing)
         self._starting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pump_scheduled = False
@@ -173,6 +173,9 @@ class Runner(BaseHandler):
             return ""
         refused = self._ask(lambda master: master.forget(node, self._clock.now()))
         return refused or await self._removals.written(node)
+
+    def _is_removing(self, node: str) -> bool:
+        return self._master is not None and self._master.is_removing(node)
 
     def preview(self, uid: str, without: Sequence[str], more: int) -> Preview | None:
         """What would be moved in a zone; None while it is not led.  ValueError says why not."""

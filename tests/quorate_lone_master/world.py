@@ -14,6 +14,7 @@ from quorate.protocol.messages import (
     FORMAT_VERSION,
     Activated,
     AgentReport,
+    AskInventory,
     CaughtUp,
     CopyReady,
     CopyReport,
@@ -50,6 +51,7 @@ class LoneMaster:
         self.fills: Callable[[str, int, str], bool] = lambda zone, partition, node: True
         self.refuses: Callable[[str], bool] = lambda node: False
         self.mute: Callable[[str], bool] = lambda node: False
+        self.sizes: dict[str, int] = {}  # zone uid -> bytes of each copy, told when asked
         self.settings = settings
         self._incarnations: dict[str, int] = {}
         self._rows: dict[tuple[str, int], PartitionRow] = {}
@@ -161,6 +163,8 @@ class LoneMaster:
 
     def _answer(self, node: str, message: Message) -> None:
         said: Message
+        if isinstance(message, AskInventory):
+            self.report(node, self.sizes)
         if self.mute(node):
             return
         if isinstance(message, PreparedRow):

@@ -47,6 +47,8 @@ from quorate.protocol.zone_master import ZoneMaster
 
 PING_MS = 500
 ASK_SIZES_MS = 10_000
+SIZES_AGE_MS = 60_000
+"""Sizes of copies order the queue and are told in plans: a minute old is new enough for both."""
 
 
 class Event(NamedTuple):
@@ -80,7 +82,7 @@ class Master:
         self.next_deadline_ms = now.boot_ms
         self._sends: list[tuple[str, Message]] = []
         self._events: list[Event] = []
-        self._asked_ms = -(1 << 40)
+        self._asked_ms = now.boot_ms - ASK_SIZES_MS
         self._ping = 0
         self._pinged_ms = -(1 << 40)
         self._writing: set[Key] = set()
@@ -129,6 +131,11 @@ class Master:
 
         If it comes back, it is a new node: not draining, data node at once."""
         return self._nodes.forget(node, now)
+
+    def is_removing(self, node: str) -> bool:
+        """Whether its registration is to be removed and still there."""
+        agent = self.agents.get(node)
+        return agent is not None and agent.removing
 
     # --- messages --------------------------------------------------------------------------------
 
@@ -222,6 +229,8 @@ class Master:
             for node in sorted(self.agents):
                 if self.agents[node].connected:
                     self._sends.append((node, MasterPing(self.master_term, self._ping)))
+        if now.boot_ms - self._asked_ms >= SIZES_AGE_MS:
+            self.ask_inventories(now)
         self._nodes.judge(now)
         self.decide(now)
 

@@ -23,6 +23,14 @@ def test_a_plan_counts_steps_bytes_and_copies_and_changes_nothing() -> None:
     assert world.started == []
 
 
+def test_sizes_are_known_a_minute_after_data_was_written() -> None:
+    world = LoneMaster(ZONE)
+    world.sizes = {ZONE.uid: 700}
+    world.pass_time(61_000)
+
+    assert world.master.zones[ZONE.uid].preview((), 1, world.now).bytes == 6 * 700
+
+
 def test_what_a_join_was_said_to_move_is_what_it_moves() -> None:
     world = LoneMaster(ZONE)
     said = world.master.zones[ZONE.uid].preview((), 1, world.now)
