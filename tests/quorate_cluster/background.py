@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-_END_S_MAX = 60.0
+END_S_MAX = 60.0
 
 
 class Background:
@@ -36,9 +36,13 @@ class Background:
     ) -> None:
         self.stop.set()
         for thread in self._threads:
-            thread.join(_END_S_MAX)
-        if self._failures and error is None:
+            thread.join(END_S_MAX)
+        if error is not None:
+            return
+        if self._failures:
             raise self._failures[0]
+        if any(thread.is_alive() for thread in self._threads):
+            raise TimeoutError(f"a road still runs {END_S_MAX:g} s after it was to stop")
 
     def _guarded(self, road: Callable[[], None]) -> None:
         try:
