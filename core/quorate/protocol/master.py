@@ -4,7 +4,7 @@ One object per cluster, sans-I/O: the operator's shell hands in agents, messages
 performs `writes` under compare-and-set, and reports each as written or reloaded; what depends on a
 write is sent only after it.  Decisions about one partition are pure (migration_commit.py); this
 object keeps the parts, groups rows into one write per shard, and publishes.
-Source: docs/protocol.md, section 6.
+Source: docs/protocol.md, section 7.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Which agents are there: registration, silence, return, leaving.  The master's view of nodes.
+"""Who may register under a node's name, and what is known of an agent: in all, and to one zone.
 
-A node is online from the moment its incarnation is registered durably until it has been silent for
-failureDetectionTimeout, or its process is known to be gone.  A master that has just started judges
-nobody before one such time of its own.  Source: docs/protocol.md, section 6.
+What becomes of agents that come and go is decided in node_registry.py.  Source: docs/protocol.md,
+section 7.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What to do next for one partition: losses, activation, and the commit of one migration.
 
-Source: Hazelcast "Avoid Data Loss on Migration", section 2; docs/protocol.md, sections 5 and 6.
+Source: Hazelcast "Avoid Data Loss on Migration", section 2; docs/protocol.md, sections 6 and 7.
 Level-triggered and pure: `decide` looks at everything known of one partition and answers one new
 row to write, or messages to send, or nothing; the caller asks again after every event.
 

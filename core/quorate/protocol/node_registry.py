@@ -3,8 +3,10 @@
     unknown --Hello--> pending --written--> online --silent, gone or followed--> left
                           ^--------------------- back ---------------------------'
 
-Nobody takes part before the metastore holds the registration.  Rules of who may register are in
-membership.py.
+Nobody takes part before the metastore holds the registration.  An agent is online from then until
+it has been silent for `failure_detection_ms`, or its process is known to be gone; a master that has
+just started judges nobody before one such time of its own.  Rules of who may register are in
+membership.py.  Source: docs/protocol.md, section 7.
 """
 
 from __future__ import annotations
