@@ -49,6 +49,7 @@ class Fill:
     __slots__ = (
         "_after",
         "_asked_ms",
+        "_asked_ranges",
         "_at",
         "_chunk_floor",
         "_full_done",
@@ -96,6 +97,7 @@ class Fill:
         self.reported_ms = 0
         self.bytes_done = 0
         self.bytes_total = 0
+        self._asked_ranges: tuple[tuple[int, int], ...] = ()
         self.generation = 0
         self._space: Space | None = None
         self._after: bytes | None = None
@@ -216,7 +218,7 @@ class Fill:
             return [
                 (self.supplier, FetchKeys(zone, partition, self.term, tuple(keys[:10_000]), True))
             ]
-        ranges = tuple(self.missing()[:RANGES_PER_ASK])
+        ranges = self._asked_ranges = tuple(self.missing()[:RANGES_PER_ASK])
         return [(self.supplier, FetchUpdates(zone, partition, self.term, ranges))]
 
     def answered(self) -> None:
@@ -226,11 +228,13 @@ class Fill:
 
     def take_updates(self, node: str, answer: Updates) -> None:
         """Updates were held already; see whether anybody's log reaches far enough."""
-        if answer.updates:
-            self.answered()
-            self.bytes_done += sum(len(bytes(raw)) for raw in answer.updates)
         self._note_undone()
         missing = self.missing()
+        if answer.updates and tuple(missing[:RANGES_PER_ASK]) != self._asked_ranges:
+            # An answer that came twice brings nothing: asked on after each one, both sides would
+            # soon send nothing else.
+            self.answered()
+            self.bytes_done += sum(len(bytes(raw)) for raw in answer.updates)
         if answer.reaches_from == TOO_MUCH:
             self._go_full(FullReason.TOO_MUCH)
         elif missing and missing[0][0] <= answer.reaches_from:
