@@ -21,6 +21,7 @@ MEASURES: dict[str, Callable[[measures.Size], report.Section]] = {
     "replicated": measures.three_copies,
     "failover": measures.failover,
     "joining": measures.joining_agent,
+    "master": measures.master,
     "memory": measures.memory,
 }
 
