@@ -1,14 +1,13 @@
 """An agent's folder is gone, copied or never comes back: who votes, who takes its place."""
 
 import shutil
-import sqlite3
 import time
 
-import msgspec
 import pytest
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.protocol.settings import DEFAULTS
+from quorate_cluster.agreement import stored_rows
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import StartCluster
 from quorate_cluster.history import find_violations
@@ -21,18 +20,10 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 PARTITIONS = 8
 DELAY_S = DEFAULTS.replacement_delay_ms / 1000
-_decoder = msgspec.json.Decoder(tuple[PartitionRow, ...])
 
 
 def _rows(cluster: Cluster) -> list[PartitionRow]:
-    """The rows of the only zone, as the embedded operator's metastore holds them."""
-    path = cluster.folder / "operator" / "metastore.sqlite"
-    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)
-    try:
-        found = connection.execute("SELECT value FROM records WHERE kind = 'shard'").fetchall()
-    finally:
-        connection.close()
-    return [row for (value,) in found for row in _decoder.decode(value)]
+    return list(stored_rows(cluster.folder, cluster.zone("z")["metadata"]["uid"]).values())
 
 
 def _votes(cluster: Cluster, node: str) -> int:
