@@ -201,3 +201,20 @@ def test_exactly_the_missing_ranges_are_shipped() -> None:
     missing = sum(len(raw) for counter, _, raw in log if counter not in kept)
     assert exchange.bytes_of_updates == missing
     assert same_rows(lacking, source)
+
+
+def test_an_answer_that_comes_twice_is_asked_on_after_once() -> None:
+    source, fill = owner(40), Fill(empty(), LINEAGE, 40, ["p"], SETTINGS)
+    ((_, ask),) = fill.ask("zone", 0)
+    assert isinstance(ask, FetchUpdates)
+    answer = supply_updates("zone", source, ask, 100)
+    assert isinstance(answer, Updates)
+    assert len(answer.updates) < 40
+    asked = []
+    for _ in range(2):
+        for raw in answer.updates:
+            fill.copy.keep(msgspec.msgpack.decode(bytes(raw), type=Update), bytes(raw))
+        fill.take_updates("p", answer)
+        asked += fill.ask("zone", 0)
+
+    assert len(asked) == 1
