@@ -1,5 +1,5 @@
-# What a person types.  Everything stays inside the project's folder, except the binaries of the test
-# control plane, which are kept in $XDG_CACHE_HOME (or ~/.cache) because they take long to build.
+# What a person types.  Everything stays inside the project's folder, except programs that are built
+# for tests (control plane, judge of histories): they are kept in $XDG_CACHE_HOME, or ~/.cache.
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds control-plane history-judge bench constraints clean
 
