@@ -160,6 +160,8 @@ class Checks:
         """I-5: every counter that was ever answered is here, in the term it was answered in."""
         copy = role.copy
         for counter, term in self.acknowledged.get((uid, copy.partition), {}).items():
+            if term > role.term:
+                continue  # whoever answered it has fenced this role off: nobody will adopt from it
             at = copy.lineage.term_at(counter)
             if counter > copy.lwm or (at is not None and at != term):
                 raise InvariantError(

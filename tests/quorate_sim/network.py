@@ -54,10 +54,10 @@ class Link:
         if not self.up:
             return
         receiver = self.target if sender is self.source else self.source
-        if self.network.is_cut(sender.name, receiver.name):
-            self._stalled.append((sender, receiver, message))
-            return
-        self._fly(sender, receiver, message)
+        judge = self.network.judge
+        copies = 1 if judge is None or message is None else judge(self, sender, receiver, message)
+        for _ in range(copies):
+            self.send_stalled(sender, receiver, message)
 
     def _fly(self, sender: Process, receiver: Process, message: Message | None) -> None:
         network = self.network
@@ -100,10 +100,15 @@ class Link:
             self.send_stalled(sender, receiver, message)
 
     def send_stalled(self, sender: Process, receiver: Process, message: Message | None) -> None:
+        """Put a message on its way, or keep it until its direction is healed."""
         if self.network.is_cut(sender.name, receiver.name):
             self._stalled.append((sender, receiver, message))
         else:
             self._fly(sender, receiver, message)
+
+
+Judge = Callable[[Link, Process, Process, Message], int]
+"""How often a message of a sender arrives at a receiver over this link."""
 
 
 class Network:
@@ -116,6 +121,7 @@ class Network:
         self.slow = swarm.slow_delay
         self.delay_us = swarm.delay_us
         self.links: list[Link] = []
+        self.judge: Judge | None = None
         self._cuts: dict[tuple[str, str], int] = {}
 
     def calm(self) -> None:
