@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 class View:
     """A keyed handler's window on one copy: live rows only; writes are gathered."""
 
-    __slots__ = ("get_row", "now_ms", "operations", "pending", "resp3", "waits")
+    __slots__ = ("get_row", "is_pending", "now_ms", "operations", "resp3", "waits")
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.waits = False
         self.resp3 = False
         self.now_ms = 0
-        self.pending: dict[bytes, int] = {}
+        self.is_pending: Callable[[bytes], bool] = _never
         self.get_row: Callable[[bytes], Row | None] = _nothing
 
     def get(self, key: bytes) -> Row | None:
         """The live row of `key`; notes when its last write is not acknowledged yet."""
-        if key in self.pending:
+        if self.is_pending(key):
             self.waits = True
         row = self.get_row(key)
         if row is None or row.value is None or (row.expires_at and row.expires_at < self.now_ms):
@@ -63,6 +63,10 @@ class View:
 
 def _nothing(key: bytes) -> Row | None:
     return None
+
+
+def _never(key: bytes) -> bool:
+    return False
 
 
 class ZoneEndpoint:
@@ -216,7 +220,7 @@ class ZoneEndpoint:
             if copy is None:
                 self._not_serving(client, command, args, number, partition, now, slot)
                 return
-            view.pending = {}
+            view.is_pending = _never
             view.waits = False
             view.get_row = copy.get
             self._fulfil(client, slot, command.handler(view, args))
@@ -226,8 +230,8 @@ class ZoneEndpoint:
             persistent = self.replicas.zone.persistent
             self._fulfil(client, slot, replies.MISCONF if persistent else replies.OOM)
             return
-        view.pending = role.pending
-        view.waits = role.flushed > role.acked
+        view.is_pending = role.is_pending
+        view.waits = False
         view.get_row = role.copy.get
         reply = command.handler(view, args)
         if view.operations:
