@@ -1,5 +1,6 @@
 """Stories that once went wrong, found by seeds; each is told here without chance."""
 
+import msgspec
 import pytest
 
 from quorate.facts.partition_row import PartitionRow
@@ -7,8 +8,10 @@ from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master import Master
+from quorate.protocol.messages import Append, Message, PreparedRow, ZoneTable
 from quorate.protocol.metastore import NodeKey, ShardKey, ZoneKey
 from quorate.protocol.settings import DEFAULTS
+from quorate_sim.network import Link, Process
 from quorate_sim.scenario import Scenario
 
 pytestmark = pytest.mark.simulation
@@ -118,3 +121,41 @@ def test_a_zone_whose_placement_was_interrupted_waits_for_agents_to_place_the_re
     master.check()
     written = dict(master.take_outputs().writes)
     assert ShardKey("zone", 1) not in written  # a1 has not been heard of yet
+
+
+def test_a_newcomer_that_deleted_its_copy_between_two_migrations_is_filled_again() -> None:
+    story = Scenario(agents=3, replicas=2)
+    cluster, primary = story.cluster, story.primary
+    for number in range(5):
+        story.written(primary, b"k%d" % number, b"before")
+    cluster.zones["zone"] = zone = msgspec.structs.replace(cluster.zones["zone"], replicas=3)
+    master = cluster.masters[-1]
+    master.run(lambda: master.declare(zone))
+    story.wait(lambda: story.row.active is not None, "a copy is made")
+    first = story.row
+
+    def judge(link: Link, sender: Process, receiver: Process, message: Message) -> int:
+        """The destination is never asked, the primary hears of no other row, and once they are
+        even nothing that it sends tells it that the destination has forgotten it."""
+        is_newer = isinstance(message, ZoneTable) and message.rows[0].version > first.version
+        role = story.role(primary)
+        is_even = role is not None and role.joint is not None
+        lost = isinstance(message, PreparedRow) or (is_newer and receiver.name == primary)
+        lost |= is_even and sender.name == primary and isinstance(message, Append)
+        return 0 if lost else 1
+
+    cluster.network.judge = judge
+    story.wait(
+        lambda: story.row.active is not None and story.row.version > first.version,
+        "the copy is given up, and made again on the same agent",
+    )
+    assert first.active is not None
+    assert story.row.active is not None
+    assert story.row.active.destination == first.active.destination
+    story.run(100)
+    second = story.row
+    cluster.network.judge = None
+    story.wait(lambda: len(story.row.owners) == 3, "it owns")
+    assert story.row.version == second.version + 1  # committed, and not given up again
+    story.written(primary, b"x", b"after")
+    story.come_to_rest()

@@ -144,11 +144,17 @@ class Primary:
 
     def follow(self, row: PartitionRow) -> None:
         """Take a newer row of the same term: other voters, a migration begun or ended."""
-        self.row = row
+        before, self.row = self.row.active, row
         stores = {voter.node: voter.store for voter in row.voters}
         migration = row.active
         if migration is not None and migration.destination is not None:
-            stores.setdefault(migration.destination.node, migration.destination.store)
+            newcomer = migration.destination.node
+            if newcomer not in stores and (
+                before is None or before.migration_id != migration.migration_id
+            ):
+                # A row between, which we may have missed, had it delete what it had told us of.
+                self.peers.pop(newcomer, None)
+            stores.setdefault(newcomer, migration.destination.store)
         stores.pop(self.holder.node, None)
         for node in [n for n in self.peers if self.stores.get(n) != stores.get(n)]:
             del self.peers[node]
