@@ -98,6 +98,7 @@ class AgentCore:
         self.members: dict[str, NodeRecord] = {}
         self.registered = False
         self.leaving = False
+        self._members_told = 0
         self._store = store
         self._peers: dict[str, tuple[str, int]] = {}
         self._ports: dict[str, ZoneReady] = {}
@@ -118,6 +119,7 @@ class AgentCore:
         if master_term > self.master_term:
             self._store.raise_master_term(master_term)
             self.master_term = master_term
+            self._members_told = 0
         return True
 
     def peer_up(self, hello: Hello, now: Now) -> bool:
@@ -207,6 +209,9 @@ class AgentCore:
     # --- the master's words ----------------------------------------------------------------------
 
     def _take_members(self, message: Members) -> None:
+        if message.sequence < self._members_told:
+            return  # overtaken: by it, a store of today would seem to be gone for good
+        self._members_told = message.sequence
         members = {record.name: record for record in message.nodes}
         mine = members.get(self.node)
         self.registered = mine is not None and (
@@ -221,8 +226,8 @@ class AgentCore:
 
     def _take_table(self, message: ZoneTable, now: Now) -> None:
         record = message.zone
-        if record.deleting:
-            return
+        if record.deleting or message.members > self._members_told:
+            return  # rows may name stores that are not known here yet: they are told again
         zone = self.zones.get(record.uid)
         if zone is None:
             storage = self._store.open_zone(record)

@@ -91,16 +91,14 @@ class Copy(UpdateCounter):
         UpdateCounter.__init__(self)
         self.last_term = 0
         self.durable_lwm = 0
-        self.majority = 0
-        self.settled = 0
+        self.majority = self.settled = 0
         self.log_from = 0
         self.row: PartitionRow | None = None
         self.prepared: PartitionRow | None = None
         self.prepared_migration = ""
         self.tombstones: deque[tuple[int, bytes]] = deque()
         self.expiring: list[tuple[int, bytes]] = []
-        self.mark_at = 0
-        self.mark = (0, 0)
+        self.mark_at, self.mark = 0, (0, 0)
         self._use_space()
 
     def _use_space(self) -> None:
@@ -220,6 +218,7 @@ class Copy(UpdateCounter):
         """
         self._enter(State.RENTING)
         self.storage.drop_space(self.partition, self.generation)
+        self._drop_half_copy()
         self.storage.log_cut(self.partition, 1 << 62)
         drop_copy(self.storage, self.partition)
         self.version = max(self.version, row.version)
@@ -229,6 +228,11 @@ class Copy(UpdateCounter):
         self._reset()
         self.save_promise()
         self._enter(State.EVICTED)
+
+    def _drop_half_copy(self) -> None:
+        """Remove what a full copy has left that ended half-way, with its process perhaps."""
+        if self.storage.space(self.partition, self.generation + 1).byte_count():
+            self.storage.drop_space(self.partition, self.generation + 1)
 
     # --- updates ---------------------------------------------------------------------------------
 
@@ -365,6 +369,7 @@ class Copy(UpdateCounter):
             self._use_space()
             self.tombstones.clear()
             self.log_from = prefix
+        self._drop_half_copy()
         for key, row in undo.items():
             if row is None:
                 self.space.drop(key)

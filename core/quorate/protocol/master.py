@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from quorate.facts.partition_row import check_row
+from quorate.facts.partition_row import PartitionRow, check_row
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
@@ -37,6 +37,7 @@ from quorate.protocol.messages import (
     RowsStored,
     TransferProgress,
     ZoneReady,
+    ZoneTable,
 )
 from quorate.protocol.metastore import Key, NodeKey, ShardKey, Value, ZoneKey
 from quorate.protocol.migration_queue import MigrationQueue
@@ -84,6 +85,7 @@ class Master:
         self._events: list[Event] = []
         self._asked_ms = now.boot_ms - ASK_SIZES_MS
         self._ping = 0
+        self._members_told = 0
         self._pinged_ms = -(1 << 40)
         self._writing: set[Key] = set()
         self._zone_writes: dict[str, ZoneRecord | None] = {}
@@ -258,6 +260,10 @@ class Master:
             if agent.connected and agent.record is not None:
                 self._sends.append((node, message))
 
+    def zone_table(self, zone: ZoneRecord, rows: tuple[PartitionRow, ...]) -> ZoneTable:
+        """The zone with these rows, for agents that know what this master last said of members."""
+        return ZoneTable(self.master_term, zone, rows, self._members_told)
+
     def event(
         self, zone: str, partition: int | None, reason: str, message: str, kind: str = "Normal"
     ) -> None:
@@ -287,7 +293,9 @@ class Master:
             records = tuple(
                 agent.record for _, agent in sorted(self.agents.items()) if agent.record is not None
             )
-            self.publish(sorted(self.agents), Members(self.master_term, records))
+            self._members_told += 1
+            members = Members(self.master_term, records, self._members_told)
+            self.publish(sorted(self.agents), members)
             # Members first: an agent takes rows only once its own incarnation is registered.
             self._sends.sort(key=lambda send: not isinstance(send[1], Members))
         sends, self._sends = self._sends, []

@@ -73,18 +73,26 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class Members(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """All registered nodes.  An agent takes part once its own incarnation is in here."""
+    """All registered nodes.  An agent takes part once its own incarnation is in here.
+
+    `sequence` counts what this master has said of them: an older one says nothing.
+    """
 
     master_term: int
     nodes: tuple[NodeRecord, ...]
+    sequence: int = 0
 
 
 class ZoneTable(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """A zone and some (or all) of its committed rows."""
+    """A zone and some (or all) of its committed rows.
+
+    `members`: the sequence of the Members that know every store the rows name.
+    """
 
     master_term: int
     zone: ZoneRecord
     rows: tuple[PartitionRow, ...]
+    members: int = 0
 
 
 class ZoneGone(msgspec.Struct, frozen=True, array_like=True, tag=12):

@@ -165,19 +165,31 @@ class Primary:
             migration is None or migration.migration_id != self.joint.migration_id
         ):
             self.joint = None
-        self.voting = [self.peers[n] for n in row.voter_nodes if n in self.peers]
+        self.voting = [
+            self.peers[voter.node] if not self._is_dead(voter) else Peer()
+            for voter in row.voters
+            if voter.node in self.peers
+        ]
         self.votes = self.holder.node in row.voter_nodes
+        if self.votes and self._is_dead(self.holder):
+            self.votes = False  # another process has our name: we are nobody any more
+            self.voting.append(Peer())
         self.majority_index = len(row.voters) - self._needed(row.voters)
 
     def _needed(self, voters: tuple[Voter, ...]) -> int:
         """How many of `voters` make a quorum: less than a majority only when stores are gone."""
-        registered = self._registered
-        dead = sum(registered.get(voter.node, voter.store) != voter.store for voter in voters)
-        return quorum(len(voters), dead)
+        return quorum(len(voters), sum(self._is_dead(voter) for voter in voters))
+
+    def _is_dead(self, voter: Voter | Holder) -> bool:
+        """Whether its store is gone for good: what it said while it was there counts no more."""
+        return self._registered.get(voter.node, voter.store) != voter.store
 
     def _count(self, voters: tuple[Voter, ...], value: dict[str, int]) -> int:
         """The highest number that a quorum of `voters` reaches."""
-        ranked = sorted((value.get(voter.node, -1) for voter in voters), reverse=True)
+        ranked = sorted(
+            (-1 if self._is_dead(voter) else value.get(voter.node, -1) for voter in voters),
+            reverse=True,
+        )
         return ranked[self._needed(voters) - 1]
 
     def _quorum(self, value: dict[str, int]) -> int:
@@ -185,8 +197,10 @@ class Primary:
         reached = self._count(self.row.voters, value)
         if self.joint is not None:
             reached = min(reached, self._count(self.joint.voters, value))
-            if self.joint.destination is not None:
-                reached = min(reached, value.get(self.joint.destination.node, -1))
+            destination = self.joint.destination
+            if destination is not None:
+                holds = -1 if self._is_dead(destination) else value.get(destination.node, -1)
+                reached = min(reached, holds)
         return reached
 
     def acknowledged(self) -> int:

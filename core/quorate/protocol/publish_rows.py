@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.messages import RowsStored, ZoneTable
+from quorate.protocol.messages import RowsStored
 from quorate.protocol.migration_commit import Part
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class RowPublisher:
 
     def publish(self, zone: ZoneRecord, rows: Sequence[PartitionRow]) -> None:
         """Tell everyone of rows that are written."""
-        message = ZoneTable(self._master.master_term, zone, tuple(rows))
+        message = self._master.zone_table(zone, tuple(rows))
         for node in sorted(self._master.agents):
             waiting = self._unacked.setdefault(node, {})
             waiting.update({row.partition: row.version for row in rows})
@@ -44,7 +44,7 @@ class RowPublisher:
                 del self._unacked[node]
             elif waiting and agent.online:
                 rows = tuple(parts[p].row for p in sorted(waiting)[:RESENT_ROWS_MAX])
-                self._master.publish([node], ZoneTable(self._master.master_term, zone, rows))
+                self._master.publish([node], self._master.zone_table(zone, rows))
 
     def stored(self, node: str, message: RowsStored) -> None:
         """The agent has these rows, or newer ones, durably."""

@@ -150,14 +150,17 @@ class Replicas:
     def set_members(self, nodes: Iterable[NodeRecord]) -> None:
         """Who is registered with which store; a new incarnation has forgotten us."""
         for node in nodes:
-            known = self.incarnations.get(node.name)
-            self.stores[node.name] = node.zone_store(self.zone.persistent)
+            store = node.zone_store(self.zone.persistent)
+            known = (self.stores.get(node.name), self.incarnations.get(node.name))
+            self.stores[node.name] = store
             self.incarnations[node.name] = node.incarnation
             self.domains[node.name] = node.failure_domain
-            if known is not None and known != node.incarnation:
-                self.peer_started(node.name, self.now)
+            if known not in ((None, None), (store, node.incarnation)):
+                self.peer_started(node.name, self.now)  # a new store counts from one again
         for role in list(self.roles.values()):
             role.follow(role.row)  # a store that is gone for good changes what a quorum is
+        self.renew_leases()
+        for role in list(self.roles.values()):
             activation.step(self, role, self.now)
 
     def peer_started(self, node: str, now: Now) -> None:

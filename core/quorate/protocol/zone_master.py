@@ -82,7 +82,7 @@ class ZoneMaster:
     def table_message(self) -> ZoneTable:
         """The zone with all its rows."""
         rows = tuple(self.parts[p].row for p in sorted(self.parts))
-        return ZoneTable(self._master.master_term, self.record, rows)
+        return self._master.zone_table(self.record, rows)
 
     def names(self, node: str) -> bool:
         """Whether any row names `node`."""
@@ -450,7 +450,7 @@ class ZoneMaster:
             return
         self._stored = True
         if self.parts and not record.deleting:
-            message = ZoneTable(self._master.master_term, self.record, ())
+            message = self._master.zone_table(self.record, ())
             self._master.publish(sorted(self._master.agents), message)
 
     def record_reloaded(self, record: ZoneRecord | None, now: Now) -> None:

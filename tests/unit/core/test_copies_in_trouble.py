@@ -9,6 +9,7 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.copy import Copy
 from quorate.protocol.leases import Leases
 from quorate.protocol.messages import (
     Acks,
@@ -301,3 +302,34 @@ def test_an_adoption_is_not_acknowledged_by_the_turn_before_it() -> None:
     adopting = replicas.flush(agent.now)
     assert not any(isinstance(m, Acks) for _, m in replicas.synced(before, agent.now))
     assert any(isinstance(m, Acks) for _, m in replicas.synced(adopting, agent.now))
+
+
+def test_a_copy_that_goes_takes_a_full_copy_along_that_ended_half_way() -> None:
+    storage = SimStorage(Image())
+    copy = Copy(0, storage)
+    copy.set_row(_row(3, "c"))
+    copy.promise(3, _holder("c"))
+    copy.save()
+    piece = storage.space(0, copy.generation + 1)
+    piece.put(b"k", Row(30, 3, 0, b"of a history that was undone"))
+    storage.commit()
+
+    copy = Copy(0, storage)  # the process that was filling it is gone
+    copy.recover()
+    copy.evict(PartitionRow(0, 5, 5, _holder("c"), ("c",), (VOTERS[2],)))
+    assert copy.promise(7, _holder("c"))  # and it is made here once more
+
+    assert copy.space.scan(None, 10, 1 << 20) == []
+    assert copy.space.digest() == 0
+
+
+def test_a_delta_takes_a_full_copy_along_that_ended_half_way() -> None:
+    storage = SimStorage(Image())
+    copy = Copy(0, storage)
+    copy.set_row(_row(3, "c"))
+    copy.promise(3, _holder("c"))
+    left = storage.space(0, copy.generation + 1)
+    left.put(b"k", Row(30, 3, 0, b"x"))
+    copy.adopt(OLD, 0, {})
+
+    assert left.scan(None, 10, 1 << 20) == []
