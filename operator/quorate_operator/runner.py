@@ -44,6 +44,7 @@ from quorate_link import BaseHandler, Endpoint, Link, Peer
 from quorate_operator.clock import Clock
 from quorate_operator.metrics import Metrics
 from quorate_operator.removals import Removals
+from quorate_operator.second_look import keep_looking, unread
 
 _log = logging.getLogger("quorate.runner")
 
@@ -104,6 +105,8 @@ class Runner(BaseHandler):
         self._revisions: dict[Key, Revision] = {}
         self._writes: set[asyncio.Task[None]] = set()
         self._write_slots = asyncio.Semaphore(WRITES_MAX)
+        self._touched: set[Key] = set()  # written since the last look, or being written
+        self._in_flight: set[Key] = set()
         self._removals = Removals(self._is_removing)
         self._starting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -239,6 +242,26 @@ class Runner(BaseHandler):
         for record in list(self._zones.values()):
             self.set_zone(record)
         self._step(lambda master: master.tick(self._clock.now()))
+        await keep_looking(self.look_again, asyncio.sleep)
+
+    async def look_again(self) -> None:
+        """Take rows that another has stored since they were read."""
+        self._touched = set(self._in_flight)
+        try:
+            stored = await self._metastore.load()
+            _check(stored)
+        except Unavailable:
+            return  # the next look, or the next write, will tell
+        except InvariantError as error:
+            self._break(error)
+            return
+        if self._stopped or not self._may_act():
+            return
+        for key, each in unread(stored, self._revisions, self._touched):
+            _log.warning("cluster %s: another has written %s; taken as it is", self.cluster, key)
+            self._note(key, each.revision)
+            value, now = each.value, self._clock.now()
+            self._step(lambda master, k=key, v=value, n=now: master.reloaded(k, v, n))  # type: ignore[misc]  # mypy cannot infer a lambda with defaults
 
     def _hello(self) -> Hello:
         term = self._master.master_term if self._master is not None else 0
@@ -338,6 +361,14 @@ class Runner(BaseHandler):
     # --- writes -----------------------------------------------------------------------------------
 
     async def _write(self, key: Key, value: Value | None) -> None:
+        self._touched.add(key)
+        self._in_flight.add(key)
+        try:
+            await self._write_and_tell(key, value)
+        finally:
+            self._in_flight.discard(key)
+
+    async def _write_and_tell(self, key: Key, value: Value | None) -> None:
         async with self._write_slots:
             if self._stopped or not self._may_act():
                 return

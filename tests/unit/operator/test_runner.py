@@ -548,3 +548,21 @@ async def test_the_answer_to_a_removal_waits_for_the_write(
     metastore.answers.set()
     assert await runner.forget_node("agent-4") == ""
     assert NodeKey("agent-4") not in world.stored()
+
+
+async def test_rows_that_another_stored_are_taken_without_a_conflict(world: World) -> None:
+    runner = await world.lead()
+    await until(lambda: is_available(runner), "available")
+    await until(lambda: len(runner.status().zones[0].ports) == 3, "ports")
+    key, rows = next((k, v) for k, v in world.stored().items() if isinstance(k, ShardKey))
+    assert isinstance(rows, tuple)
+    changed = msgspec.structs.replace(rows[0], version=rows[0].version + 7)
+    stored = await world.metastore.read(key)
+    assert stored is not None
+    await world.metastore.write(key, (changed, *rows[1:]), stored.revision)
+
+    await runner.look_again()
+
+    await until(
+        lambda: all(agent.rows[0] == changed for agent in world.agents.values()), "published"
+    )
