@@ -27,7 +27,7 @@ EXPLORATIONS = {
         ABC, 3, Budget(writes=2, losses=1, repeats=1), 10_000
     ),
     "a backup crashes and returns": Exploration(
-        ABC, 3, Budget(writes=1, crashes=1, victims=("b",)), 100_000
+        ABC, 3, Budget(writes=1, crashes=1, victims=("b",)), 160_000
     ),
     "the primary crashes, another is activated, it returns": Exploration(
         ABC, 3, Budget(writes=1, crashes=1, victims=("a",)), 50_000
