@@ -18,7 +18,7 @@ from quorate.facts.partition_row import PartitionRow, check_row
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.membership import Agent, refusal
+from quorate.protocol.membership import Agent
 from quorate.protocol.messages import (
     Activated,
     ActivationBlocked,
@@ -113,7 +113,7 @@ class Master:
 
     def refusal(self, hello: Hello) -> Refused | None:
         """Why the agent that greets must not take part; None when it may."""
-        return refusal(self.agents.get(hello.node), hello)
+        return self._nodes.refusal(hello)
 
     def agent_disconnected(self, node: str, process_gone: bool, now: Now) -> None:
         """The link to an agent is down; `process_gone`: its host refuses new connections."""

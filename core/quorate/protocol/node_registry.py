@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from quorate.facts.partition_row import majority, quorum
 from quorate.facts.time import Now
-from quorate.facts.topology import NodeRecord
+from quorate.facts.topology import NodeRecord, Voter
 from quorate.protocol.membership import Agent, left, record_of, refusal
-from quorate.protocol.messages import AskInventory, Hello
+from quorate.protocol.messages import AskInventory, Hello, Refused
 from quorate.protocol.status import NodeStatus
 
 if TYPE_CHECKING:
@@ -48,10 +49,39 @@ class NodeRegistry:
 
     # --- who comes and goes ----------------------------------------------------------------------
 
+    def refusal(self, hello: Hello) -> Refused | None:
+        """Why the agent that greets must not take part; None when it may."""
+        agent = self._agents.get(hello.node)
+        refused = refusal(agent, hello)
+        is_another = agent is not None and agent.record and agent.record.store != hello.store
+        if refused is None and is_another and self._is_done_without(record_of(hello)):
+            return Refused(
+                f"node {hello.node}: store {hello.store} was taken for gone for good, and others "
+                "serve without its votes; it is taken in when these are given up: start the agents "
+                "that hold the other copies",
+                "name-in-use",
+            )
+        return refused
+
+    def _is_done_without(self, record: NodeRecord) -> bool:
+        """Whether a quorum somewhere is smaller because this store is gone.  Were it back before it
+        votes no more, it could make up a quorum which has nothing that was answered meanwhile."""
+        for zone in self._master.zones.values():
+            nodes = zone.nodes
+            voter = Voter(record.name, record.zone_store(zone.record.persistent))
+            if not nodes.dead(voter.node, voter.store):
+                continue
+            for part in zone.parts.values():
+                voters = part.row.voters
+                dead = sum(nodes.dead(each.node, each.store) for each in voters)
+                if voter in voters and quorum(len(voters), dead) < majority(len(voters)):
+                    return True
+        return False
+
     def connected(self, hello: Hello, now: Now) -> None:
         """An agent greets: it is refused, or registered before it takes part."""
         agent = self._agents.get(hello.node)
-        refused = refusal(agent, hello)
+        refused = self.refusal(hello)
         if refused is not None:
             self._master.send(hello.node, refused)
             return

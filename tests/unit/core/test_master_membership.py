@@ -2,10 +2,13 @@
 
 import msgspec
 
+from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
+from quorate.facts.topology import Holder, NodeRecord, Voter
+from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master import Master
 from quorate.protocol.messages import FORMAT_VERSION, AgentReport, Hello, Refused
-from quorate.protocol.metastore import NodeKey
+from quorate.protocol.metastore import NodeKey, ShardKey, ZoneKey
 from quorate.protocol.settings import DEFAULTS
 
 NAMES = ("agent-1", "agent-2")
@@ -183,3 +186,39 @@ def test_a_new_master_tells_a_copy_from_the_process_it_never_saw() -> None:
 
     assert refused.code == "copied-folder"
     assert registered(master, hello(4, "p"), at(1200)) == []
+
+
+def of_two_copies(*voters: str, others: str = "s2") -> Master:
+    """A zone of two copies: agent-1 came back with the store "another", its old one was "s"."""
+    nodes = [
+        NodeRecord("agent-1", "another", 1, "h1", 1, "h1"),
+        NodeRecord("agent-2", others, 1, "h2", 1, "h2"),
+    ]
+    stores = {"agent-1": "s", "agent-2": "s2"}
+    row = PartitionRow(
+        0, 7, 7, Holder("agent-2", "s2", 1), ("agent-2",),
+        tuple(Voter(node, stores[node]) for node in voters),
+    )  # fmt: skip
+    zone = ZoneRecord("uid", "books", 1, 2)
+    master = Master(1, DEFAULTS, at(0))
+    stored = {ZoneKey("uid"): zone, ShardKey("uid", 0): (row,)}
+    master.load({**stored, **{NodeKey(node.name): node for node in nodes}}, at(0))
+    return master
+
+
+def test_a_store_that_others_serve_without_comes_back_only_when_it_votes_no_more() -> None:
+    master = of_two_copies("agent-2", "agent-1")
+
+    (refused,) = registered(master, hello(5, "p"), at(100))
+
+    assert refused.code == "name-in-use"
+    assert "store s was taken for gone for good" in refused.reason
+    assert master.refusal(hello(5, "p")) == refused
+    assert master.agents["agent-1"].record == NodeRecord("agent-1", "another", 1, "h1", 1, "h1")
+    assert registered(of_two_copies("agent-2"), hello(5, "p"), at(100)) == []
+
+
+def test_a_store_comes_back_where_all_are_gone() -> None:
+    master = of_two_copies("agent-2", "agent-1", others="a third")
+
+    assert registered(master, hello(5, "p"), at(100)) == []
