@@ -144,8 +144,7 @@ class Copy(UpdateCounter):
                 elif counter > self.lwm:
                     self.hold(term, counter, counter)
             at = entries[-1][0] + 1
-        self.durable_lwm = self.lwm
-        self.hwm = self.lwm
+        self.durable_lwm = self.hwm = self.lwm
         self.state = self._present_state()
 
     def _enter(self, state: State) -> None:
@@ -370,6 +369,7 @@ class Copy(UpdateCounter):
             self.tombstones.clear()
             self.log_from = prefix
         self._drop_half_copy()
+        self.mark_at, self.mark = 0, (0, 0)  # rows that were got may be ahead of what is applied
         for key, row in undo.items():
             if row is None:
                 self.space.drop(key)

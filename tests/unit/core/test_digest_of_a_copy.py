@@ -76,6 +76,27 @@ def test_a_mark_is_the_digest_at_its_counter_on_every_copy() -> None:
     assert told[0].digest == told[1].digest != alone.digest(0).digest
 
 
+def test_no_mark_is_told_of_rows_that_were_ahead_of_it() -> None:
+    steps = history(260, 20)
+    supplier, behind = copy(), copy()
+    for operations in steps:
+        supplier.write(operations)
+    for counter, operations in enumerate(steps[:100], start=1):
+        take(behind, counter, operations)
+    behind.digest(mark=200)
+    for counter, operations in enumerate(steps[150:], start=151):
+        take(behind, counter, operations)
+    # A full copy in the same term: begun at 150, its last pieces as of 260.
+    space = behind.storage.space(0, behind.generation + 1)
+    for key, row in supplier.space.scan(None, 10**6, 1 << 40):
+        space.put(key, row)
+    behind.adopt(behind.lineage, 100, {}, full=(behind.generation + 1, 150))
+
+    assert behind.lwm == 260
+    assert behind.space.digest() == supplier.space.digest()
+    assert behind.digest(mark=0).mark == 0
+
+
 @pytest.mark.parametrize("change", ["value", "counter", "expiry", "a row more", "a row less"])
 def test_copies_that_differ_in_anything_have_other_digests_and_other_buckets(change: str) -> None:
     right, wrong = copy(), copy()
