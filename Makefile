@@ -33,10 +33,10 @@ test-fast: setup ## unit, property and simulation tests on both cores, under a m
 # Two halves of about the same length; what takes longer is for `make test`.
 test-units test-simulation: setup
 test-units:
-	$(PYTEST) -q -m "not integration and not process and not spark" tests/unit tests/scenarios \
+	$(PYTEST) -q -m "not integration and not process and not spark" tests/unit tests/scenarios tests/property/core tests/property/spark \
 	  --ignore tests/unit/agent/test_damaged_log.py
 test-simulation:
-	$(PYTEST) -q tests/property $(addprefix tests/simulation/test_,seeds.py planted_defects.py replay.py)
+	$(PYTEST) -q tests/property/planning $(addprefix tests/simulation/test_,seeds.py planted_defects.py replay.py)
 
 SEEDS   ?= 2000
 FIRST   ?= 0
