@@ -289,7 +289,7 @@ def any_number_of_answers() -> AbstractContextManager[None]:
     def promised(self: Primary) -> bool:
         return True
 
-    return changed(Primary, "has_majority_promised", promised)
+    return changed(Primary, "has_quorum_promised", promised)
 
 
 def adopted_by_nobody() -> AbstractContextManager[None]:
@@ -298,7 +298,7 @@ def adopted_by_nobody() -> AbstractContextManager[None]:
     def adopted(self: Primary) -> bool:
         return self.persisted
 
-    return changed(Primary, "has_majority_adopted", adopted)
+    return changed(Primary, "has_quorum_adopted", adopted)
 
 
 @contextmanager

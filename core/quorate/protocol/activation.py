@@ -41,13 +41,13 @@ def step(replicas: Replicas, role: Primary, now: Now) -> None:
     _fence(replicas, role, now)
     if role.stage <= Stage.GATHERING:
         # Again and again: a voter whose new process has still to answer takes its report with it.
-        role.stage = Stage.GATHERING if role.has_majority_promised() else Stage.FENCING
+        role.stage = Stage.GATHERING if role.has_quorum_promised() else Stage.FENCING
     if role.stage is Stage.GATHERING:
         _gather(replicas, role, now)
     if not role.persisted:
         return
     _sync(replicas, role, now)
-    if role.stage is Stage.ADOPTING and role.has_majority_adopted():
+    if role.stage is Stage.ADOPTING and role.has_quorum_adopted():
         role.stage = Stage.WAITING
     leases_over = role.hand_over or now.boot_ms >= role.lease_wait_until
     if role.stage is Stage.WAITING and leases_over:

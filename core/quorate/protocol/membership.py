@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord
 from quorate.protocol.messages import CopyReport, Hello, Refused
@@ -177,8 +178,15 @@ class ZoneNodes:
             return agent.record.zone_store(self._persistent) != store
         return agent.left_ms >= 0
 
-    def dead(self, node: str, store: str) -> bool:
-        """Whether `store` is gone for good: `node` is registered with another one."""
+    def gone_voters(self, row: PartitionRow) -> tuple[str, ...]:
+        """Voters of the row that have left, or whose store is not the one that votes."""
+        return tuple(v.node for v in row.voters if self.gone(v.node, v.store))
+
+    def dead_voters(self, row: PartitionRow) -> tuple[str, ...]:
+        """Voters of the row whose store is gone for good: their node is registered with another."""
+        return tuple(v.node for v in row.voters if self._is_dead(v.node, v.store))
+
+    def _is_dead(self, node: str, store: str) -> bool:
         agent = self._agents.get(node)
         record = agent.record if agent is not None else None
         return record is not None and record.zone_store(self._persistent) != store

@@ -28,8 +28,8 @@ class Nodes(Protocol):
     def gone(self, node: str, store: str) -> bool:
         """Whether `node` was judged to have left, or is online with another store than `store`."""
 
-    def dead(self, node: str, store: str) -> bool:
-        """Whether `store` is gone for good: `node` is registered with another one."""
+    def dead_voters(self, row: PartitionRow) -> tuple[str, ...]:
+        """Voters of the row whose store is gone for good: their node is registered with another."""
 
     def reported(self, node: str) -> bool:
         """Whether `node` has told this master its inventory (or has left)."""
@@ -186,8 +186,7 @@ def _decide_primary(part: Part, nodes: Nodes, left: frozenset[str], why: str) ->
     if any(not nodes.reported(voter.node) for voter in row.voters):
         return NOTHING
     candidates = _candidates(part, nodes)
-    dead = sum(nodes.dead(voter.node, voter.store) for voter in row.voters)
-    if len(candidates) < quorum(len(row.voters), dead):
+    if len(candidates) < quorum(len(row.voters), len(nodes.dead_voters(row))):
         if left and row.owners:
             # Whoever froze for a migration that ends here serves again in a new term only.
             after = ownership.without_owners(row, left, new_term=part.freeze_ms >= 0)

@@ -69,12 +69,11 @@ class NodeRegistry:
         for zone in self._master.zones.values():
             nodes = zone.nodes
             voter = Voter(record.name, record.zone_store(zone.record.persistent))
-            if not nodes.dead(voter.node, voter.store):
-                continue
             for part in zone.parts.values():
-                voters = part.row.voters
-                dead = sum(nodes.dead(each.node, each.store) for each in voters)
-                if voter in voters and quorum(len(voters), dead) < majority(len(voters)):
+                if voter not in part.row.voters:
+                    continue
+                count, dead = len(part.row.voters), nodes.dead_voters(part.row)
+                if voter.node in dead and quorum(count, len(dead)) < majority(count):
                     return True
         return False
 

@@ -81,11 +81,11 @@ class Primary:
         "joint_hwm",
         "lease_wait_until",
         "lineage",
-        "majority_index",
         "peers",
         "pending",
         "persisted",
         "plan",
+        "quorum_index",
         "row",
         "served_ms",
         "serving_until",
@@ -137,7 +137,7 @@ class Primary:
         self.asked: dict[str, int] = {}
         self.voting: list[Peer] = []
         self.votes = True
-        self.majority_index = 0
+        self.quorum_index = 0
         self.follow(row)
 
     # --- who takes part --------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class Primary:
         if self.votes and self._is_dead(self.holder):
             self.votes = False  # another process has our name: we are nobody any more
             self.voting.append(Peer())
-        self.majority_index = len(row.voters) - self._needed(row.voters)
+        self.quorum_index = len(row.voters) - self._needed(row.voters)
 
     def _needed(self, voters: tuple[Voter, ...]) -> int:
         """How many of `voters` make a quorum: less than a majority only when stores are gone."""
@@ -210,7 +210,7 @@ class Primary:
             if self.votes:
                 ranked.append(self.copy.durable_lwm)
             ranked.sort()
-            return ranked[self.majority_index]
+            return ranked[self.quorum_index]
         value = {n: peer.lwm for n, peer in self.peers.items() if peer.adopted}
         value[self.holder.node] = self.copy.durable_lwm
         return self._quorum(value)
@@ -329,14 +329,14 @@ class Primary:
         if not self.persisted:
             self.lease_wait_until = max(self.lease_wait_until, now_ms + ack.lease_ms)
 
-    def has_majority_promised(self) -> bool:
-        """Whether a majority of the voters (ourselves included) promised."""
+    def has_quorum_promised(self) -> bool:
+        """Whether a quorum of the voters (ourselves included) promised."""
         value = {n: 1 for n, peer in self.peers.items() if peer.promised}
         value[self.holder.node] = 1
         return self._count(self.row.voters, value) == 1
 
-    def has_majority_adopted(self) -> bool:
-        """Whether a majority of the voters (ourselves included, durably) adopted the term."""
+    def has_quorum_adopted(self) -> bool:
+        """Whether a quorum of the voters (ourselves included, durably) adopted the term."""
         value = {n: 1 for n, peer in self.peers.items() if peer.adopted}
         value[self.holder.node] = 1 if self.persisted else 0
         return self._count(self.row.voters, value) == 1

@@ -52,19 +52,23 @@ class Rebalance:
 
     # --- who may hold copies ---------------------------------------------------------------------
 
-    def data_nodes(self, record: ZoneRecord, now: Now) -> list[DataNode]:
+    def data_nodes(self, now: Now) -> list[DataNode]:
         """The agents that copies may be placed on; those that are waited for count as online."""
         nodes: list[DataNode] = []
+        replaced = {n for part in self._parts.values() for n in self._nodes.dead_voters(part.row)}
         for name in sorted(self._agents):
             agent = self._agents[name]
-            state = self._states[name] = self._state_of(name, agent, record, now)
+            state = self._state_of(agent, now)
+            if state == "online" and name in replaced:
+                state = "new-store"
+            self._states[name] = state
             if agent.record is None or state in ("draining", "unregistered"):
                 continue
             there = state in ("online", "new-store") or (state == "waited" and bool(self._parts))
             nodes.append(DataNode(name, agent.record.weight, agent.record.failure_domain, there))
         return nodes
 
-    def _state_of(self, node: str, agent: Agent, record: ZoneRecord, now: Now) -> str:
+    def _state_of(self, agent: Agent, now: Now) -> str:
         if agent.record is None or agent.removing:
             return "unregistered"
         if agent.draining:
@@ -74,11 +78,6 @@ class Rebalance:
                 now.boot_ms - agent.left_ms < self._settings.replacement_delay_ms
             )
             return "waited" if waited else "lost"
-        store = agent.record.zone_store(record.persistent)
-        for part in self._parts.values():
-            for voter in part.row.voters:
-                if voter.node == node and voter.store != store:
-                    return "new-store"
         return "online"
 
     def missing(self) -> list[str]:
@@ -98,7 +97,7 @@ class Rebalance:
 
     def is_lost(self, row: PartitionRow) -> bool:
         """Whether the stores of all its voters are gone for good: nobody has its data any more."""
-        return all(self._nodes.dead(voter.node, voter.store) for voter in row.voters)
+        return len(self._nodes.dead_voters(row)) == len(row.voters)
 
     # --- target ----------------------------------------------------------------------------------
 
@@ -118,7 +117,7 @@ class Rebalance:
 
     def refresh(self, record: ZoneRecord, now: Now) -> bool:
         """Compute the target anew when anything it depends on has changed; whether it was."""
-        nodes = self.data_nodes(record, now)
+        nodes = self.data_nodes(now)
         signature = (
             tuple((n.name, n.weight, n.failure_domain, n.online) for n in nodes),
             record.replicas,
@@ -161,10 +160,10 @@ class Rebalance:
             return True
         wanted: tuple[str | None, ...] = self._wanted(row)
         if record.planner is Planner.STAGED and not self._hands_over(row, wanted):
-            lost = [voter.node for voter in row.voters if self._nodes.gone(voter.node, voter.store)]
+            lost = self._nodes.gone_voters(row)
             wanted = reachable_target(row.replicas, row.voter_nodes, wanted, lost)
         # A store that is gone for good leaves, although its node is to have a copy again.
-        dead = [voter.node for voter in row.voters if self._nodes.dead(voter.node, voter.store)]
+        dead = self._nodes.dead_voters(row)
         return still_serves(row, [node for node in wanted if node not in dead] or wanted)
 
     def _hands_over(self, row: PartitionRow, wanted: Sequence[str | None]) -> bool:
@@ -175,9 +174,9 @@ class Rebalance:
     def _next_step(self, row: PartitionRow, record: ZoneRecord) -> PlannedMigration | None:
         nodes, wanted = self._nodes, self._wanted(row)
         planner = Planner.MINIMAL if self._hands_over(row, wanted) else record.planner
-        lost = [voter.node for voter in row.voters if nodes.gone(voter.node, voter.store)]
+        lost = [*nodes.gone_voters(row)]
         lost += [n for n in wanted if n not in lost and nodes.holder(n) is None]
-        dead = [voter.node for voter in row.voters if nodes.dead(voter.node, voter.store)]
+        dead = nodes.dead_voters(row)
         return next_migration(
             row.replicas, row.voter_nodes, wanted, lost, dead, record.replicas, planner
         )
@@ -247,14 +246,11 @@ class Rebalance:
     def _is_repair(self, row: PartitionRow, step: PlannedMigration) -> bool:
         """Whether the step is on account of a copy that was lost, or never made."""
         if step.newcomer is None:
-            return step.leaver is not None and self._is_dead(row, step.leaver)
+            return step.leaver in self._nodes.dead_voters(row)
         if step.leaver is not None:
             return step.leaver not in row.replicas
         wanted = self.target.assignments[row.partition] if self.target is not None else ()
         return len(row.owners) < len(wanted)
-
-    def _is_dead(self, row: PartitionRow, node: str) -> bool:
-        return any(v.node == node and self._nodes.dead(node, v.store) for v in row.voters)
 
     def misses_copies(self, repairs: Iterable[QueuedMigration], retries: Retries) -> bool:
         """Whether copies are missing that are on their way back: moves for balance wait for them.

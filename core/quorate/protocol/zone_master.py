@@ -261,7 +261,7 @@ class ZoneMaster:
 
     def preview(self, without: Sequence[str], more: int, now: Now) -> Preview:
         """What would be moved if `without` were lost and `more` nodes came; see zone_preview."""
-        nodes, sizes = self._rebalance.data_nodes(self.record, now), self._rebalance.sizes
+        nodes, sizes = self._rebalance.data_nodes(now), self._rebalance.sizes
         registered = self._master.agents
         return zone_preview(self.record, self.parts, sizes, nodes, registered, without, more)
 
@@ -321,7 +321,7 @@ class ZoneMaster:
         if not missing:
             self._all_placed = True
             return
-        data_nodes = self._rebalance.data_nodes(self.record, now)
+        data_nodes = self._rebalance.data_nodes(now)
         # One that is waited for counts as online to a zone that has rows; here it cannot be named.
         online = [n for n in data_nodes if n.online and self.nodes.holder(n.name) is not None]
         if len(online) < self.record.replicas:

@@ -25,8 +25,8 @@ class Agents:
     def gone(self, node: str, store: str) -> bool:
         return node not in self._online
 
-    def dead(self, node: str, store: str) -> bool:
-        return False
+    def dead_voters(self, row: PartitionRow) -> tuple[str, ...]:
+        return ()
 
     def reported(self, node: str) -> bool:
         return True
