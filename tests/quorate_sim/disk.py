@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.storage import Row, StorageFull
+from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull
 from quorate.protocol.totals import row_digest
 
 _Undo = Callable[[], object]
@@ -177,9 +177,21 @@ class SimStorage:
         for name in order[: bisect_left(order, (upto + 1, 0))]:
             self._do_log(partition, name, None)
 
-    def log_bytes(self, partition: int) -> int:
-        """Bytes of the partition's updates."""
-        return sum(map(len, self.live.logs.get(partition, {}).values()))
+    def log_bytes(self, partition: int, first: int = 0, last: int = COUNTER_MAX) -> int:
+        """Bytes of the updates with first <= counter <= last."""
+        log = self.live.logs.get(partition, {})
+        return sum(len(update) for (counter, _), update in log.items() if first <= counter <= last)
+
+    def log_floor(self, partition: int, bytes_max: int) -> int:
+        """Up to which counter to cut so that no more than `bytes_max` bytes stay."""
+        log = self.live.logs.get(partition, {})
+        stay, floor = self.log_bytes(partition), 0
+        for name in self._sorted_logs.get(partition, []):
+            if stay <= bytes_max:
+                break
+            stay -= len(log[name])
+            floor = name[0]
+        return floor
 
     def record_put(self, name: bytes, data: bytes) -> None:
         """Write one named record."""

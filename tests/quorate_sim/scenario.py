@@ -27,19 +27,30 @@ SETTINGS = ProtocolSettings(
 )
 
 
-def quiet(agents: int = 3, replicas: int = 3, in_memory: bool = False) -> Swarm:
+def quiet(
+    agents: int = 3,
+    replicas: int = 3,
+    in_memory: bool = False,
+    settings: ProtocolSettings = SETTINGS,
+) -> Swarm:
     """One partition, no faults, quick links and disks."""
     storage = StorageKind.IN_MEMORY if in_memory else StorageKind.PERSISTENT
     return Swarm(
-        agents=agents, zones=(zone_record("zone", 1, replicas, storage),), settings=SETTINGS
+        agents=agents, zones=(zone_record("zone", 1, replicas, storage),), settings=settings
     )
 
 
 class Scenario:
     """A cluster of one zone with one partition, and words to tell a story with."""
 
-    def __init__(self, agents: int = 3, replicas: int = 3, in_memory: bool = False) -> None:
-        self.cluster = Cluster(1, trace=True, swarm=quiet(agents, replicas, in_memory))
+    def __init__(
+        self,
+        agents: int = 3,
+        replicas: int = 3,
+        in_memory: bool = False,
+        settings: ProtocolSettings = SETTINGS,
+    ) -> None:
+        self.cluster = Cluster(1, trace=True, swarm=quiet(agents, replicas, in_memory, settings))
         self.world = self.cluster.world
         self.cluster.lost_answers = 0.0
         self.wait(lambda: not self.cluster.rest(), "the zone is placed and serves")

@@ -12,7 +12,7 @@ from quorate.protocol.messages import Append, Message, PreparedRow, ZoneTable
 from quorate.protocol.metastore import NodeKey, ShardKey, ZoneKey
 from quorate.protocol.settings import DEFAULTS
 from quorate_sim.network import Link, Process
-from quorate_sim.scenario import Scenario
+from quorate_sim.scenario import SETTINGS, Scenario
 
 pytestmark = pytest.mark.simulation
 
@@ -41,6 +41,24 @@ def test_a_delta_larger_than_one_answer_is_asked_for_piece_by_piece() -> None:
         story.written(primary, b"k%d" % number, b"v" * 2000)
     story.heal()
     story.come_to_rest()
+
+
+def test_few_large_updates_do_not_take_the_small_ones_after_them_out_of_the_log() -> None:
+    settings = msgspec.structs.replace(SETTINGS, log_bytes_max=20_000)
+    story = Scenario(settings=settings)
+    primary, away = story.primary, story.backups()[-1]
+    for number in range(3):
+        story.written(primary, b"large-%d" % number, bytes(6000))
+    story.crash(away)
+    for number in range(40):
+        story.written(primary, b"small-%d" % number, bytes(60))
+    copy = story.agent(primary).core.zones["zone"].copies[0]
+    story.wait(lambda: copy.log_from > 0, "its log is cut")
+    story.start(away)
+    story.come_to_rest()
+    zone = story.agent(away).core.zones["zone"]
+    assert (zone.full_copies, zone.full_reasons) == (0, {})
+    assert zone.copies[0].lwm >= 43
 
 
 def test_a_primary_frozen_for_a_hand_over_that_was_given_up_serves_again() -> None:

@@ -7,9 +7,11 @@ filled beside the one it replaces and take its place in one batch.
 """
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
+
+COUNTER_MAX: Final = (1 << 63) - 1
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
@@ -76,8 +78,12 @@ class Storage(Protocol):
     def log_cut(self, partition: int, upto: int) -> None:
         """Forget all updates up to and including counter `upto`."""
 
-    def log_bytes(self, partition: int) -> int:
-        """Bytes of the partition's updates kept; approximate."""
+    def log_bytes(self, partition: int, first: int = 0, last: int = COUNTER_MAX) -> int:
+        """Bytes of the updates kept with first <= counter <= last; approximate, rather too many."""
+
+    def log_floor(self, partition: int, bytes_max: int) -> int:
+        """Up to which counter to cut so that no more than `bytes_max` bytes stay; 0: nothing to
+        cut.  Approximate, rather too much."""
 
     def record_put(self, name: bytes, data: bytes) -> None:
         """Write one small named record (a copy's state, a promise)."""

@@ -31,10 +31,9 @@ def supply_updates(
     """Log entries of the asked ranges, as many as fit."""
     if copy.promise_term != ask.term:
         return Unavailable(zone, ask.partition, ask.term)
-    wanted = sum(last - first + 1 for first, last in ask.ranges)
-    kept = max(copy.lwm - copy.log_from, 1)
-    missing_bytes = copy.storage.log_bytes(ask.partition) * wanted // kept
-    if missing_bytes > max(copy.space.byte_count(), SMALL_BYTES) and copy.adopted:
+    rows_bytes = max(copy.space.byte_count(), SMALL_BYTES)
+    span = (ask.ranges[0][0], ask.ranges[-1][1]) if ask.ranges else (0, 0)
+    if copy.adopted and copy.storage.log_bytes(ask.partition, *span) > rows_bytes:
         return Updates(zone, ask.partition, ask.term, (), TOO_MUCH)
     updates: list[msgspec.Raw] = []
     room = bytes_max

@@ -132,10 +132,9 @@ class Upkeep:
             if not copy.adopted or copy.partition in replicas.fills:
                 continue
             upto = old.get(copy.partition, 0)
-            size = replicas.storage.log_bytes(copy.partition)
-            if size > share:
-                kept = copy.lwm - copy.log_from
-                upto = max(upto, copy.log_from + kept * (size - share * 3 // 4) // size)
+            if replicas.storage.log_bytes(copy.partition) > share:
+                # Oldest first: counted in updates, few large ones would take all the others along.
+                upto = max(upto, replicas.storage.log_floor(copy.partition, share * 3 // 4))
             if upto > copy.log_from:
                 copy.cut_log(upto)
                 replicas.touch(copy)

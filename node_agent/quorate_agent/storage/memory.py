@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from quorate.protocol.storage import Row, StorageFull
+from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull
 from quorate.protocol.totals import Totals
 
 UNBOUNDED: Final = 1 << 62
@@ -188,6 +188,23 @@ class _Log:
         self._grow(-_entry_bytes(entry))
         return entry
 
+    def bytes_of(self, first: int, last: int) -> int:
+        """Bytes of some of the updates."""
+        entries = self.entries
+        if not entries or (first <= entries[0][0] and entries[-1][0] <= last):
+            return self.bytes
+        return sum(map(_entry_bytes, entries[self.index(first, 0) : self.index(last + 1, 0)]))
+
+    def floor_for(self, bytes_max: int) -> int:
+        """Where to cut so that no more than `bytes_max` stay."""
+        stay, counter = self.bytes, 0
+        for entry in self.entries:
+            if stay <= bytes_max:
+                break
+            stay -= _entry_bytes(entry)
+            counter = entry[0]
+        return counter
+
     def cut(self, upto: int) -> list[_Entry]:
         """Take out everything up to counter `upto`."""
         end = self.index(upto + 1, 0)
@@ -294,10 +311,15 @@ class MemoryStorage:
         if cut and self.bounded:
             self.undo.append(lambda: log.uncut(cut))
 
-    def log_bytes(self, partition: int) -> int:
-        """Bytes of the partition's updates kept."""
+    def log_bytes(self, partition: int, first: int = 0, last: int = COUNTER_MAX) -> int:
+        """Bytes of the updates kept with first <= counter <= last."""
         log = self._logs.get(partition)
-        return 0 if log is None else log.bytes
+        return 0 if log is None else log.bytes_of(first, last)
+
+    def log_floor(self, partition: int, bytes_max: int) -> int:
+        """Up to which counter to cut so that no more than `bytes_max` bytes stay."""
+        log = self._logs.get(partition)
+        return 0 if log is None else log.floor_for(bytes_max)
 
     # --- records
 

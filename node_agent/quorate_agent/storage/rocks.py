@@ -17,7 +17,7 @@ from typing import Final
 
 from rocksdict import WriteBatch
 
-from quorate.protocol.storage import Row, StorageFull
+from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull
 from quorate.protocol.totals import DIGEST_BYTES, Totals
 from quorate_agent.storage.database import RESERVE_BYTES, Database
 
@@ -27,7 +27,6 @@ _SPACE: Final = Struct(">cHI")
 _TOTALS: Final = Struct(">QQ16s")
 _LOG: Final = Struct(">cHQQ")
 _TOMBSTONE: Final = 1
-_END: Final = (1 << 63) - 1
 
 SEGMENT_BYTES: Final = 256 * 1024
 """The log is cut from the files in pieces of this size; smaller cuts wait for the piece to fill."""
@@ -231,6 +230,25 @@ class _Log:
         self._touch()
         self.overlay[counter, term] = None
 
+    def bytes_of(self, first: int, last: int) -> int:
+        """Bytes of the segments that have some of the updates."""
+        total, begins = 0, 0
+        for ends, size in self.segments:
+            if begins <= last and ends >= first:
+                total += size
+            begins = ends + 1
+        return total
+
+    def floor_for(self, bytes_max: int) -> int:
+        """Where to cut so that no more than `bytes_max` stay."""
+        stay, counter = self.bytes, 0
+        for ends, size in self.segments:
+            if stay <= bytes_max:
+                break
+            stay -= size
+            counter = ends
+        return counter
+
     def cut(self, upto: int) -> None:
         """Forget everything up to counter `upto`."""
         for key in [key for key in self.overlay if key[0] <= upto]:
@@ -308,7 +326,7 @@ class _Log:
     def _measure(self) -> None:
         self.bytes = 0
         self.segments.clear()
-        for counter, _, update in self._stored(self.floor + 1, _END):
+        for counter, _, update in self._stored(self.floor + 1, COUNTER_MAX):
             self._count(counter, len(update))
 
     def _stored(self, first: int, last: int) -> Iterator[tuple[int, int, bytes]]:
@@ -385,9 +403,15 @@ class RocksStorage:
         """Forget all updates up to and including counter `upto`."""
         self._log(partition).cut(upto)
 
-    def log_bytes(self, partition: int) -> int:
-        """Bytes of the partition's updates kept, to within a segment and what was undone."""
-        return self._log(partition).bytes
+    def log_bytes(self, partition: int, first: int = 0, last: int = COUNTER_MAX) -> int:
+        """Bytes of the updates kept with first <= counter <= last, to within a segment at either
+        end and what was undone."""
+        return self._log(partition).bytes_of(first, last)
+
+    def log_floor(self, partition: int, bytes_max: int) -> int:
+        """Up to which counter to cut so that no more than `bytes_max` bytes stay: a segment's end,
+        for only then the updates leave the files."""
+        return self._log(partition).floor_for(bytes_max)
 
     def _log(self, partition: int) -> _Log:
         log = self._logs.get(partition)

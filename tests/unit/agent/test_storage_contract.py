@@ -330,6 +330,23 @@ def test_log_bytes_grow_with_what_is_kept_and_shrink_with_what_is_cut(engine: En
     assert storage.log_bytes(0) == 0
 
 
+def test_a_log_is_cut_by_bytes_so_few_large_updates_leave_the_small_ones(engine: Engine) -> None:
+    storage = engine.open()
+    for counter in range(1, 5):
+        storage.log_put(0, counter, 1, bytes(1 << 20))
+    for counter in range(5, 105):
+        storage.log_put(0, counter, 1, bytes(200))
+    storage.commit()
+
+    assert storage.log_floor(0, 5 << 20) == 0
+    assert storage.log_floor(0, 3 << 20) == 2
+    assert storage.log_bytes(0, 3) < 3 << 20
+    assert 20_000 <= storage.log_bytes(0, 5) < 40_000
+    assert storage.log_bytes(0, 1, 2) < 3 << 20
+    assert storage.log_floor(0, 0) == 104
+    assert storage.log_floor(7, 0) == 0
+
+
 # --- records
 
 
