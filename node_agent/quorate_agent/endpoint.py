@@ -15,58 +15,19 @@ from typing import TYPE_CHECKING
 
 from quorate.facts.keyspace import key_slot, slot_shift
 from quorate.protocol.copy import Copy
-from quorate.protocol.messages import Operation
 from quorate.protocol.primary import Waiter
 from quorate.protocol.replicas import Replicas
-from quorate.protocol.storage import Row
 from quorate_agent.client import ClientConnection, PartOfFlush, Slot, boot_ms
 from quorate_agent.overview import ZoneOverview
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command, Scope, command_slot
 from quorate_agent.resp.session import Connection, Session, WaitRequest
 from quorate_agent.resp.table import DISPATCH, resolve
+from quorate_agent.resp.transaction import Call
+from quorate_agent.resp.view import View, never_pending
 
 if TYPE_CHECKING:
     from quorate_agent.metrics import AgentMetrics
-
-
-class View:
-    """A keyed handler's window on one copy: live rows only; writes are gathered."""
-
-    __slots__ = ("get_row", "is_pending", "now_ms", "operations", "resp3", "waits")
-
-    def __init__(self) -> None:
-        self.operations: list[Operation] = []
-        self.waits = False
-        self.resp3 = False
-        self.now_ms = 0
-        self.is_pending: Callable[[bytes], bool] = _never
-        self.get_row: Callable[[bytes], Row | None] = _nothing
-
-    def get(self, key: bytes) -> Row | None:
-        """The live row of `key`; notes when its last write is not acknowledged yet."""
-        if self.is_pending(key):
-            self.waits = True
-        row = self.get_row(key)
-        if row is None or row.value is None or (row.expires_at and row.expires_at < self.now_ms):
-            return None
-        return row
-
-    def put(self, key: bytes, value: bytes, expires_at_ms: int) -> None:
-        """Set `key`."""
-        self.operations.append((key, value, expires_at_ms))
-
-    def delete(self, key: bytes) -> None:
-        """Remove `key`."""
-        self.operations.append((key, None, 0))
-
-
-def _nothing(key: bytes) -> Row | None:
-    return None
-
-
-def _never(key: bytes) -> bool:
-    return False
 
 
 class ZoneEndpoint:
@@ -159,8 +120,12 @@ class ZoneEndpoint:
         now = self._begin_run(client)
         self._arrived_ms = now
         rest = iter(commands)
+        state = client.state
         for args in rest:
-            self._execute(client, args, now, None)
+            if state.transaction is None:
+                self._execute(client, args, now, None)
+            else:
+                self._queue(client, args, now)
             if client.blocked:
                 client.backlog.extend([(now, later) for later in rest])
                 return
@@ -177,7 +142,10 @@ class ZoneEndpoint:
         backlog = client.backlog
         while backlog and not client.blocked and not client.state.closing:
             self._arrived_ms, args = backlog.popleft()
-            self._execute(client, args, now, None)
+            if client.state.transaction is None:
+                self._execute(client, args, now, None)
+            else:
+                self._queue(client, args, now)
 
     def _begin_run(self, client: ClientConnection) -> int:
         view = self._view
@@ -187,12 +155,18 @@ class ZoneEndpoint:
         return boot_ms()
 
     def _execute(
-        self, client: ClientConnection, args: list[bytes], now: int, slot: Slot | None
+        self,
+        client: ClientConnection,
+        args: list[bytes],
+        now: int,
+        slot: Slot | None,
+        command: Command | None = None,
     ) -> None:
         """Execute one command; `slot` is its place when it waited before."""
-        command = DISPATCH.get(args[0])
-        if (
-            command is None
+        if command is not None:
+            pass  # known already
+        elif (
+            (command := DISPATCH.get(args[0])) is None
             or command.has_subcommands
             or not command.arguments_min <= len(args) <= command.arguments_max
         ):
@@ -218,17 +192,16 @@ class ZoneEndpoint:
         if role is None or role.serving_until <= now or role.frozen:
             copy = self._readable(client, command, partition)
             if copy is None:
-                self._not_serving(client, command, args, number, partition, now, slot)
+                self._not_serving(client, command, args, number, now, slot)
                 return
-            view.is_pending = _never
+            view.is_pending = never_pending
             view.waits = False
             view.get_row = copy.get
             self._fulfil(client, slot, command.handler(view, args))
             view.operations.clear()
             return
         if command.grows and self._storage_full():
-            persistent = self.replicas.zone.persistent
-            self._fulfil(client, slot, replies.MISCONF if persistent else replies.OOM)
+            self._fulfil(client, slot, self._full())
             return
         view.is_pending = role.is_pending
         view.waits = False
@@ -253,6 +226,36 @@ class ZoneEndpoint:
             self._unblock(slot)
         role.wait(slot)
         self._turn()
+
+    def _queue(self, client: ClientConnection, args: list[bytes], now: int) -> None:
+        """A command after MULTI: kept for EXEC, unless it is wrong or another node's."""
+        transaction = client.state.transaction
+        assert transaction is not None
+        command = resolve(args)
+        if isinstance(command, bytes):
+            client.answer(transaction.refuse(command))
+        elif command.ends_queueing:
+            self._execute(client, args, now, None, command)
+        elif problem := self._refusal(client, command, args):
+            client.answer(transaction.refuse(problem))
+        else:
+            client.answer(transaction.queue(command, args))
+
+    def _refusal(self, client: ClientConnection, command: Command, args: list[bytes]) -> bytes:
+        """Why the command cannot be queued here; empty: it can."""
+        if command.scope is not Scope.KEYED:
+            return b""
+        number = command_slot(command, args)
+        if number < 0:
+            return replies.CROSSSLOT
+        if command.grows and self._storage_full():
+            return self._full()
+        if self._readable(client, command, number >> self._shift) is not None:
+            return b""
+        return self._moved(number)
+
+    def _full(self) -> bytes:
+        return replies.MISCONF if self.replicas.zone.persistent else replies.OOM
 
     def _fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
         if slot is None:
@@ -283,18 +286,24 @@ class ZoneEndpoint:
         command: Command,
         args: list[bytes],
         number: int,
-        partition: int,
         now: int,
         slot: Slot | None,
     ) -> None:
         """Redirect to the primary when it is another node that is there; else park."""
-        row = self.replicas.table[partition]
+        elsewhere = self._moved(number)
+        if elsewhere:
+            self._fulfil(client, slot, elsewhere)
+        else:
+            self._park(client, command, args, now, slot)
+
+    def _moved(self, number: int) -> bytes:
+        """MOVED when the slot's primary is another node that is there; empty: it is not."""
+        row = self.replicas.table[number >> self._shift]
         primary = row.primary.node if row is not None and row.primary is not None else self.node
-        if primary != self.node and self._is_up(primary) and primary in self._nodes():
-            self._metrics.moved.inc()
-            self._fulfil(client, slot, self.overview.cluster().moved(number))
-            return
-        self._park(client, command, args, now, slot)
+        if primary == self.node or not self._is_up(primary) or primary not in self._nodes():
+            return b""
+        self._metrics.moved.inc()
+        return self.overview.cluster().moved(number)
 
     def _park(
         self,
@@ -328,6 +337,9 @@ class ZoneEndpoint:
         slot: Slot | None,
     ) -> None:
         answer = command.handler(client.session, args)
+        if isinstance(answer, Call):
+            self._execute(client, answer.args, now, slot, answer.command)
+            return
         if isinstance(answer, bytes):
             self._view.resp3 = client.state.resp3
             client.answer(answer)
@@ -373,9 +385,8 @@ class ZoneEndpoint:
         for waiter in finished.unknown:
             self._metrics.unknown.inc()
             self._end(waiter, replies.UNKNOWN_OUTCOME)
-        full = replies.MISCONF if self.replicas.zone.persistent else replies.OOM
         for waiter in finished.refused:
-            self._end(waiter, full)
+            self._end(waiter, self._full())
         now = boot_ms()
         self._arrived_ms = now
         if finished.again:
@@ -383,7 +394,7 @@ class ZoneEndpoint:
             for waiter in finished.again:
                 if isinstance(waiter, Slot):
                     self._view.resp3 = waiter.connection.state.resp3
-                    self._execute(waiter.connection, waiter.args, now, waiter)
+                    self._execute(waiter.connection, waiter.args, now, waiter, waiter.command)
         if self._parked:
             self._retry_parked(now)
         if self._waits:
@@ -428,7 +439,7 @@ class ZoneEndpoint:
                 self._fulfil(slot.connection, slot, replies.CLUSTERDOWN)
             else:
                 self._view.resp3 = slot.connection.state.resp3
-                self._execute(slot.connection, slot.args, now, slot)
+                self._execute(slot.connection, slot.args, now, slot, slot.command)
             if not slot.deadline_ms:
                 self._metrics.parked_seconds.observe((now - since) / 1000)
 

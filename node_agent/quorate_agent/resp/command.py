@@ -21,13 +21,16 @@ class Scope(enum.IntEnum):
     CONNECTION = 2  # handler(Session, args) -> bytes
     SCAN = 3  # handler(Session, args) -> bytes; reads rows
     WAIT = 4  # handler(Session, args) -> WaitRequest, or bytes: an error
+    MADE = 6  # handler(Session, args) -> Call of a keyed command made for it, or bytes
     FLUSH = 5  # handler(Session, args) -> None: delete every key, or bytes: an error
 
+
+_NOT_QUEUED = (b"multi", b"exec", b"discard", b"watch", b"quit", b"reset")
 
 # The order in which Redis lists the categories of a command.
 _CATEGORY_ORDER = (
     "@keyspace", "@read", "@write", "@string", "@admin", "@fast", "@slow", "@dangerous",
-    "@connection",
+    "@connection", "@transaction",
 )  # fmt: skip
 
 
@@ -57,6 +60,9 @@ class Command:
     single_key: bool = field(init=False)  # the one key is args[1]
     is_write: bool = field(init=False)
     grows: bool = field(init=False)  # refused while there is no room
+    in_transactions: bool = field(init=False)
+    # MULTI does not queue these, it runs them.
+    ends_queueing: bool = field(init=False)
 
     def __post_init__(self) -> None:
         settle = object.__setattr__
@@ -66,6 +72,9 @@ class Command:
         settle(self, "single_key", (self.first_key, self.last_key) == (1, 1))
         settle(self, "is_write", "write" in self.flags)
         settle(self, "grows", "denyoom" in self.flags)
+        queued = (Scope.KEYED, Scope.CONNECTION, Scope.SCAN)
+        settle(self, "in_transactions", self.scope in queued)
+        settle(self, "ends_queueing", self.name in _NOT_QUEUED)
 
     def takes(self, words: int) -> bool:
         """Whether the command may have so many words, its name included."""

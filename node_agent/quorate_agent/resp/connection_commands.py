@@ -106,6 +106,8 @@ def reset(session: Session, args: list[bytes]) -> bytes:
     connection.resp3 = False
     connection.readonly = False
     connection.name = b""
+    connection.transaction = None
+    connection.watched = {}
     return simple(b"RESET")
 
 
@@ -199,6 +201,8 @@ def _is_name(text: bytes) -> bool:
 
 
 def _client_line(connection: Connection, now_ms: int) -> bytes:
+    transaction = connection.transaction
+    flags = (b"x" if transaction is not None else b"") + (b"r" if connection.readonly else b"")
     fields = (
         (b"id", connection.id),
         (b"addr", connection.addr),
@@ -207,12 +211,12 @@ def _client_line(connection: Connection, now_ms: int) -> bytes:
         (b"name", connection.name),
         (b"age", max(now_ms - connection.created_ms, 0) // 1000),
         (b"idle", max(now_ms - connection.last_ms, 0) // 1000),
-        (b"flags", b"r" if connection.readonly else b"N"),
+        (b"flags", flags or b"N"),
         (b"db", 0),
         (b"sub", 0),
         (b"psub", 0),
         (b"ssub", 0),
-        (b"multi", -1),
+        (b"multi", -1 if transaction is None else len(transaction.commands)),
         (b"cmd", connection.last_command),
         (b"user", b"default"),
         (b"redir", -1),

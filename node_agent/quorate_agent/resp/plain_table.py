@@ -6,6 +6,7 @@ from typing import NamedTuple
 from quorate_agent.resp import cluster_commands as cluster
 from quorate_agent.resp import connection_commands as connection
 from quorate_agent.resp import server_commands as server
+from quorate_agent.resp import transaction_commands as transaction
 from quorate_agent.resp.command import Command, Handler, Scope
 from quorate_agent.resp.introspection import Introspection
 from quorate_agent.resp.replies import wrong_arity
@@ -72,6 +73,18 @@ _CONNECTION_ROWS = (
     _Row("client|list", connection.client_list, -2, f"admin {_QUIET}", "@connection", "connection",
          "2.4.0", "What is known of all connections", _VARYING),
 )
+_TRANSACTION_ROWS = (
+    _Row("multi", transaction.multi, 1, _ALWAYS, "@transaction", "transactions", "1.2.0",
+         "Queue the commands that follow"),
+    _Row("exec", transaction.execute, 1, "noscript loading stale skip_slowlog", "@transaction",
+         "transactions", "1.2.0", "Run the queued commands of one slot as one", "", Scope.MADE),
+    _Row("discard", transaction.discard, 1, _ALWAYS, "@transaction", "transactions", "2.0.0",
+         "Forget the queued commands"),
+    _Row("watch", transaction.watch, -2, _ALWAYS, "@transaction", "transactions", "2.2.0",
+         "Let EXEC run only if keys have not changed", "", Scope.MADE),
+    _Row("unwatch", transaction.unwatch, 1, _ALWAYS, "@transaction", "transactions", "2.2.0",
+         "Watch no key any more"),
+)
 _SERVER_ROWS = (
     _Row("info", server.info, -1, "loading stale", "@dangerous", "server", "1.0.0",
          "Facts about this agent", f"{_VARYING} {_EVERYWHERE} response_policy:special"),
@@ -128,7 +141,7 @@ def _command_rows(about: Introspection) -> tuple[_Row, ...]:
 def plain_commands(table: Mapping[bytes, Command]) -> dict[bytes, Command]:
     """Lower-case name -> command, subcommands in their parents.  COMMAND tells about `table`."""
     about = _command_rows(Introspection(table))
-    rows = (*_CONNECTION_ROWS, *about, *_SERVER_ROWS, *_CLUSTER_ROWS)
+    rows = (*_CONNECTION_ROWS, *_TRANSACTION_ROWS, *about, *_SERVER_ROWS, *_CLUSTER_ROWS)
     children: dict[str, dict[bytes, Command]] = {}
     for row in rows:
         parent, _, child = row.name.partition("|")

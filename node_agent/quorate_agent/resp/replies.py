@@ -56,6 +56,11 @@ def null(resp3: bool) -> bytes:
     return NULL3 if resp3 else NULL2
 
 
+def null_array(resp3: bool) -> bytes:
+    """No array."""
+    return NULL3 if resp3 else b"*-1\r\n"
+
+
 def array(items: Sequence[bytes]) -> bytes:
     """An array of encoded replies."""
     return b"*%d\r\n%b" % (len(items), b"".join(items))

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from quorate_agent.resp.cluster_view import ClusterView
 from quorate_agent.resp.scan import ScanPositions
+from quorate_agent.resp.transaction import Seen, Transaction
 
 
 class Connection:
@@ -24,6 +25,8 @@ class Connection:
         "name",
         "readonly",
         "resp3",
+        "transaction",
+        "watched",
     )
 
     def __init__(self, id: int, addr: str, laddr: str, created_ms: int) -> None:
@@ -39,6 +42,8 @@ class Connection:
         self.resp3 = False
         self.readonly = False
         self.closing = False  # send what is answered, then close
+        self.transaction: Transaction | None = None  # between MULTI and EXEC
+        self.watched: dict[bytes, Seen] = {}
 
 
 class Agent(Protocol):

@@ -9,6 +9,7 @@ gather the writes and turn them into one update after the handler has returned.
 from collections.abc import Callable
 from typing import Protocol
 
+from quorate.protocol.messages import Operation
 from quorate.protocol.storage import Row
 
 
@@ -51,3 +52,42 @@ class DictView:
     def delete(self, key: bytes) -> None:
         self.changes += 1
         del self.rows[key]
+
+
+def _nothing(key: bytes) -> Row | None:
+    return None
+
+
+def never_pending(key: bytes) -> bool:
+    return False
+
+
+class View:
+    """The agent's KeyView: a window on one copy, whose writes are gathered."""
+
+    __slots__ = ("get_row", "is_pending", "now_ms", "operations", "resp3", "waits")
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.waits = False
+        self.resp3 = False
+        self.now_ms = 0
+        self.is_pending: Callable[[bytes], bool] = never_pending
+        self.get_row: Callable[[bytes], Row | None] = _nothing
+
+    def get(self, key: bytes) -> Row | None:
+        """The live row of `key`; notes when its last write is not acknowledged yet."""
+        if self.is_pending(key):
+            self.waits = True
+        row = self.get_row(key)
+        if row is None or row.value is None or (row.expires_at and row.expires_at < self.now_ms):
+            return None
+        return row
+
+    def put(self, key: bytes, value: bytes, expires_at_ms: int) -> None:
+        """Set `key`."""
+        self.operations.append((key, value, expires_at_ms))
+
+    def delete(self, key: bytes) -> None:
+        """Remove `key`."""
+        self.operations.append((key, None, 0))

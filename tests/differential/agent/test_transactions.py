@@ -1,0 +1,118 @@
+"""Transactions of a real agent beside a real Redis: two clients each, the same steps to both."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from random import Random
+
+import pytest
+
+from quorate_cluster.cluster import Cluster
+from quorate_differential.raw_replies import RawConnection, encode_command
+
+pytestmark = [pytest.mark.process, pytest.mark.needs("redis-server")]
+
+STREAMS = 30
+STEPS = 120
+KEYS = (b"{t}1", b"{t}2", b"{t}3")
+
+
+@pytest.fixture(scope="module", params=["InMemory", "Persistent"])
+def agent_port(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The client port of an agent that is alone, so every slot is its own."""
+    zone = f"alone-{request.param.lower()}"
+    with Cluster(agents=1, name="transactions") as cluster:
+        cluster.apply_zone(zone, partitions=16, storage=request.param)
+        yield cluster.port(zone, "agent-1")
+
+
+def _step(random: Random) -> list[bytes]:
+    """A command, mostly one that is about transactions or meets the rows of others."""
+    key, other = random.choice(KEYS), random.choice(KEYS)
+    number = b"%d" % random.randint(0, 9)
+    return random.choice(
+        (
+            *([b"MULTI"],) * 3,
+            *([b"EXEC"],) * 4,
+            [b"DISCARD"],
+            *([b"WATCH", key, other],) * 2,
+            [b"UNWATCH"],
+            [b"SET", key, number],
+            [b"SET", key, b"text"],
+            [b"GET", key],
+            [b"INCR", key],
+            [b"APPEND", key, number],
+            [b"DEL", key, other],
+            [b"GETDEL", key],
+            [b"SETNX", key, number],
+            [b"MSET", key, number, other, b"x"],
+            [b"MGET", *KEYS],
+            [b"SET", key, number, b"PX", b"100000000"],
+            [b"PERSIST", key],
+            [b"EXISTS", *KEYS],
+            [b"PING"],
+            [b"ECHO", number],
+            [b"HELLO", random.choice((b"2", b"3"))][: random.randint(1, 2)],
+            [b"NOPE", key],
+            [b"GET"],
+            [b"WATCH"],
+            [b"SET", key, number, b"WRONG"],
+            [b"RESET"],
+        )
+    )
+
+
+def _ask(connection: RawConnection, command: list[bytes]) -> bytes:
+    reply = connection.ask(command)
+    return b"hello" if b"proto" in reply else reply  # each server numbers its connections itself
+
+
+@pytest.mark.parametrize("seed", range(STREAMS))
+def test_two_clients_see_of_each_other_what_they_see_at_redis(
+    redis_port: int, agent_port: int, seed: int
+) -> None:
+    random = Random(seed)
+    with ExitStack() as stack:
+        pairs = [
+            [
+                stack.enter_context(RawConnection("127.0.0.1", port))
+                for port in (redis_port, agent_port)
+            ]
+            for _ in range(2)
+        ]
+        for connection in pairs[0]:
+            connection.ask([b"FLUSHALL"])
+        told: list[list[bytes]] = []
+        for _ in range(STEPS):
+            redis, agent = random.choice(pairs)
+            command = _step(random)
+            told.append(command)
+
+            assert _ask(agent, command) == _ask(redis, command), told[-12:]
+
+
+def test_a_pipelined_transaction_is_one_answer_each(redis_port: int, agent_port: int) -> None:
+    stream = b"".join(
+        encode_command(command)
+        for command in (
+            [b"FLUSHALL"],
+            [b"MULTI"],
+            [b"INCR", b"{t}n"],
+            [b"INCR", b"{t}n"],
+            [b"SET", b"{t}s", b"x"],
+            [b"INCR", b"{t}s"],
+            [b"GET", b"{t}n"],
+            [b"EXEC"],
+            [b"GET", b"{t}n"],
+            [b"MULTI"],
+            [b"EXEC"],
+            [b"MULTI"],
+            [b"PING"],
+            [b"EXEC"],
+        )
+    )
+    received = []
+    for port in (redis_port, agent_port):
+        with RawConnection("127.0.0.1", port) as connection:
+            received.append(connection.exchange(stream))
+
+    assert received[1] == received[0]
