@@ -7,7 +7,7 @@ reason and the count, not hundreds of lines.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from quorate.protocol.master import Event
+from quorate.protocol.events import Event
 from quorate.wire.resource import API_VERSION
 from quorate_operator import names
 

@@ -18,7 +18,8 @@ from quorate.facts.partition_row import check_row
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.preview import Preview
-from quorate.protocol.master import Event, Master
+from quorate.protocol.events import Event
+from quorate.protocol.master import Master
 from quorate.protocol.membership import is_same_process
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
 from quorate.protocol.metastore import (

@@ -18,6 +18,7 @@ from quorate.facts.partition_row import PartitionRow, check_row
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.events import Event, Reason
 from quorate.protocol.membership import Agent
 from quorate.protocol.messages import (
     Activated,
@@ -50,16 +51,6 @@ PING_MS = 500
 ASK_SIZES_MS = 10_000
 SIZES_AGE_MS = 60_000
 """Sizes of copies order the queue and are told in plans: a minute old is new enough for both."""
-
-
-class Event(NamedTuple):
-    """Something a user may want to know of a zone."""
-
-    zone: str
-    partition: int | None
-    reason: str
-    message: str
-    kind: str = "Normal"
 
 
 class Outputs(NamedTuple):
@@ -208,6 +199,12 @@ class Master:
                 if agent.told_all:
                     agent.reported.add(record.uid)  # it cannot have copies of a zone made just now
             self._zone_writes[record.uid] = record
+            self.event(
+                record.uid,
+                None,
+                Reason.ZONE_CREATED,
+                f"{record.partitions} partitions of {record.replicas} copies",
+            )
         else:
             wanted = msgspec.structs.replace(record, ports=zone.record.ports)
             if wanted == zone.record:
@@ -265,7 +262,7 @@ class Master:
         return ZoneTable(self.master_term, zone, rows, self._members_told)
 
     def event(
-        self, zone: str, partition: int | None, reason: str, message: str, kind: str = "Normal"
+        self, zone: str, partition: int | None, reason: Reason, message: str, kind: str = "Normal"
     ) -> None:
         """Note something for users."""
         self._events.append(Event(zone, partition, reason, message, kind))

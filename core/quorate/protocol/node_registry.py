@@ -19,6 +19,7 @@ import msgspec
 from quorate.facts.partition_row import majority, quorum
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord, Voter
+from quorate.protocol.events import Reason
 from quorate.protocol.membership import Agent, left, record_of, refusal
 from quorate.protocol.messages import AskInventory, Hello, Refused
 from quorate.protocol.status import NodeStatus
@@ -98,7 +99,7 @@ class NodeRegistry:
                 self._master.event(
                     "",
                     None,
-                    "NewStore",
+                    Reason.NEW_STORE,
                     f"{hello.node} came back with a new store: it takes no part as its old self; "
                     "the votes of that one are given up, then new copies are made",
                     "Warning",
@@ -110,6 +111,8 @@ class NodeRegistry:
 
     def _welcome(self, node: str, agent: Agent) -> None:
         """The agent's incarnation is registered: it takes part."""
+        if agent.connected and not agent.online:
+            self._master.event("", None, Reason.NODE_JOINED, f"{node} takes part")
         agent.online = agent.connected
         agent.left_ms = -1
         agent.leaving = False
@@ -142,7 +145,7 @@ class NodeRegistry:
             self._write_node(node, agent, left(agent.newest, now))
         for zone in self._master.zones.values():
             zone.topology_changed()
-        self._master.event("", None, "NodeLeft", f"{node} left: {why}", "Warning")
+        self._master.event("", None, Reason.NODE_LEFT, f"{node} left: {why}", "Warning")
 
     def judge(self, now: Now) -> None:
         """Who has been silent for too long; who is back."""

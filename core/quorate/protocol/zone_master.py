@@ -15,6 +15,7 @@ from quorate.planning.choose_migrations import QueuedMigration
 from quorate.planning.distribute_partitions import distribute_partitions, placed_voters
 from quorate.planning.preview import Preview
 from quorate.planning.retries import Retries
+from quorate.protocol.events import Reason
 from quorate.protocol.membership import ZoneNodes
 from quorate.protocol.messages import (
     Activated,
@@ -36,6 +37,7 @@ from quorate.protocol.publish_rows import RowPublisher
 from quorate.protocol.rebalance import Rebalance
 from quorate.protocol.status import ZoneStatus
 from quorate.protocol.zone_deletion import ZoneDeletion
+from quorate.protocol.zone_events import ZoneEvents, is_committed
 from quorate.protocol.zone_preview import zone_preview
 from quorate.protocol.zone_status import Moved, zone_status
 
@@ -62,6 +64,7 @@ class ZoneMaster:
         self._publisher = RowPublisher(master)
         self._deletion = ZoneDeletion(master, record.uid)
         self._moved = Moved()
+        self._events = ZoneEvents(master, record.uid, self.parts)
         self._all_placed = False
         self.sentence = ""
 
@@ -136,6 +139,7 @@ class ZoneMaster:
         """The primary is in joint mode and both majorities hold what was answered."""
         part = self._of_migration(message.partition, message.migration_id)
         if part is not None and self._of_term(node, message.partition, message.term):
+            self._events.caught_up(part)
             self._note(message.partition, caught_up=True)
 
     def frozen(self, node: str, message: Frozen) -> None:
@@ -203,7 +207,9 @@ class ZoneMaster:
     def ready(self, node: str, message: ZoneReady) -> None:
         """The agent listens for the zone's clients."""
         if message.problem:
-            self._master.event(self.record.uid, None, "PortUnavailable", message.problem, "Warning")
+            self._master.event(
+                self.record.uid, None, Reason.PORT_UNAVAILABLE, message.problem, "Warning"
+            )
         elif self.record.ports.get(node) != message.port:
             ports = {**self.record.ports, node: message.port}
             self.record = msgspec.structs.replace(self.record, ports=ports)
@@ -247,6 +253,10 @@ class ZoneMaster:
                 self._decide_part(partition, now)
         if whole or partitions:
             self._master.queue.look_soon()
+            self._events.look_at_switched()
+        if whole:
+            is_quiet = is_whole and not self._decided and not self._writing
+            self._events.look(self._rebalance, self._moved, is_quiet)
 
     def _judge_active(self, partition: int) -> None:
         """Note whether what is under way still leads to where the row should be."""
@@ -390,7 +400,8 @@ class ZoneMaster:
         reasons: dict[str, list[int]] = {}
         for row in rows:
             part = self.parts.get(row.partition)
-            if part is not None and part.row == row:
+            before = part.row if part is not None else None
+            if before == row:
                 continue
             decided = changed.get(row.partition)
             ours = decided is not None and decided[0] == row
@@ -401,10 +412,9 @@ class ZoneMaster:
             else:
                 self.parts[row.partition] = Part(row, now.boot_ms, resolved=row.active is None)
                 self._decided.pop(row.partition, None)  # it was decided from a row that is gone
-            if part is not None and decided is not None and ours:
-                is_told = self._is_told(part.row, row, decided[1], now)
-                if not is_told:
-                    reasons.setdefault(decided[1], []).append(row.partition)
+            self._events.row_changed(before, row, decided[1] if decided and ours else "")
+            if before and decided and ours and not self._is_told(before, row, decided[1], now):
+                reasons.setdefault(decided[1], []).append(row.partition)
             if row.active is not None:
                 self._judge_active(row.partition)
             self._dirty.add(row.partition)
@@ -414,14 +424,14 @@ class ZoneMaster:
         for reason, partitions in reasons.items():
             if not reason.endswith(("started", "committed", "owns again")):
                 which = f"{len(partitions)} partitions from {partitions[0]} on"
-                self._master.event(self.record.uid, None, "RowChanged", f"{reason}: {which}")
+                self._master.event(self.record.uid, None, Reason.ROW_CHANGED, f"{reason}: {which}")
 
     def _is_told(self, before: PartitionRow, row: PartitionRow, reason: str, now: Now) -> bool:
         """Count a migration that has ended; whether an Event of its own says why."""
         migration = before.active
         if migration is None or row.active is not None:
             return False
-        failed = row.version != before.version + 1 or row.replicas != migration.replicas
+        failed = not is_committed(before, row)
         destination = migration.destination.node if migration.destination is not None else None
         is_cancelled = failed and reason.endswith(NO_LONGER_WANTED)
         self._moved.ended(row.partition, destination or "", failed, is_cancelled)
@@ -432,15 +442,9 @@ class ZoneMaster:
         if not reason.startswith(migration.migration_id):
             return False  # given up because of somebody else
         where = f" (to {destination})" if destination else ""
-        if is_cancelled:
-            self._master.event(
-                self.record.uid, row.partition, "MigrationCancelled", f"{reason}{where}"
-            )
-            return True
-        self._master.queue.failed(self.record.uid, row.partition, destination, now)
-        self._master.event(
-            self.record.uid, row.partition, "MigrationFailed", f"{reason}{where}", "Warning"
-        )
+        if not is_cancelled:
+            self._master.queue.failed(self.record.uid, row.partition, destination, now)
+        self._events.given_up(row.partition, f"{reason}{where}", is_cancelled)
         return True
 
     def record_written(self, record: ZoneRecord | None, now: Now) -> None:
@@ -464,6 +468,7 @@ class ZoneMaster:
 
     def _is_gone(self) -> None:
         self._master.zones.pop(self.record.uid, None)
+        self._master.event(self.record.uid, None, Reason.ZONE_DELETED, f"zone {self.record.name}")
         self._master.queue.retries.forget_zone(self.record.uid)
 
     # --- deletion --------------------------------------------------------------------------------

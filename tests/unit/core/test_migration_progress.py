@@ -2,7 +2,8 @@
 
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.master import Event, Master
+from quorate.protocol.events import Event
+from quorate.protocol.master import Master
 from quorate.protocol.messages import (
     FORMAT_VERSION,
     Activated,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.master import Event
+from quorate.protocol.events import Event, Reason
 from quorate.protocol.status import ClusterStatus, NodeStatus
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.resource import API_VERSION, Condition
@@ -201,8 +201,8 @@ def test_a_cluster_is_ready_when_every_address_has_its_agent() -> None:
 def test_many_decisions_of_one_reason_become_one_event() -> None:
     decisions = Decisions()
     for partition in range(300):
-        decisions.add(Event("u", partition, "RowChanged", "agent-2 left", "Normal"))
-    decisions.add(Event("", None, "NodeLeft", "agent-2 left: its process is gone", "Warning"))
+        decisions.add(Event("u", partition, Reason.ROW_CHANGED, "agent-2 left", "Normal"))
+    decisions.add(Event("", None, Reason.NODE_LEFT, "agent-2 left: its process is gone", "Warning"))
 
     about, zones = About("StorageCluster", "main", "c"), {"u": About("Zone", "sessions", "u")}
     bodies = decisions.take(about, zones, "here", LATER)

@@ -1,0 +1,73 @@
+"""What users are told of a cluster: every reason there is, and what it means.
+
+The one catalogue: Kubernetes Events, metrics, `quorate events` and subscribers at agents have the
+same words.  An event may be told twice and may be missed (its teller ends); whoever begins to
+listen, or may have missed one, is told the present state instead.
+Source: docs/events.md.
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Reason(enum.StrEnum):
+    """Why somebody is told something."""
+
+    NODE_JOINED = "NodeJoined"
+    NODE_LEFT = "NodeLeft"
+    NEW_STORE = "NewStore"
+    PORT_UNAVAILABLE = "PortUnavailable"
+    ZONE_CREATED = "ZoneCreated"
+    ZONE_DELETED = "ZoneDeleted"
+    ZONE_REBALANCED = "ZoneRebalanced"
+    ROW_CHANGED = "RowChanged"
+    PARTITION_LOST = "PartitionLost"
+    MIGRATION_STARTED = "MigrationStarted"
+    MIGRATION_CAUGHT_UP = "MigrationCaughtUp"
+    MIGRATION_SWITCHED = "MigrationSwitched"
+    MIGRATION_FINISHED = "MigrationFinished"
+    MIGRATION_REVERTED = "MigrationReverted"
+    MIGRATION_CANCELLED = "MigrationCancelled"
+    MIGRATION_FAILED = "MigrationFailed"
+
+
+MEANINGS: Mapping[Reason, str] = {
+    Reason.NODE_JOINED: "an agent is registered and takes part, or does so again",
+    Reason.NODE_LEFT: "an agent is silent or its process is gone; its partitions are taken over",
+    Reason.NEW_STORE: "an agent came back with another store: what it had before counts no more",
+    Reason.PORT_UNAVAILABLE: "an agent found no port to listen on for the zone's clients",
+    Reason.ZONE_CREATED: "the zone is led from now on",
+    Reason.ZONE_DELETED: "the zone, its rows and its data are gone",
+    Reason.ZONE_REBALANCED: "migrations ran, and every copy is where it should be",
+    Reason.ROW_CHANGED: "who owns partitions has changed without a migration; says why",
+    Reason.PARTITION_LOST: "every store that held the partition is gone for good",
+    Reason.MIGRATION_STARTED: "a migration is active in the partition's row",
+    Reason.MIGRATION_CAUGHT_UP: "the destination holds everything that was answered",
+    Reason.MIGRATION_SWITCHED: "the row after the migration is committed: the owners are others",
+    Reason.MIGRATION_FINISHED: "the partition is served as the migration left it",
+    Reason.MIGRATION_REVERTED: "a migration ended without its commit: the owners are as before",
+    Reason.MIGRATION_CANCELLED: "it was reverted because it no longer led to the target",
+    Reason.MIGRATION_FAILED: "it was reverted on account of one of its ends; tried again later",
+}
+
+ROUTINE = frozenset(
+    {
+        Reason.MIGRATION_STARTED,
+        Reason.MIGRATION_CAUGHT_UP,
+        Reason.MIGRATION_SWITCHED,
+        Reason.MIGRATION_FINISHED,
+    }
+)
+"""What every migration that goes well is told by, once per partition: where people read line by
+line, many become one."""
+
+
+class Event(NamedTuple):
+    """Something a user may want to know.  `zone` is its uid; empty: it concerns the cluster."""
+
+    zone: str
+    partition: int | None
+    reason: Reason
+    message: str
+    kind: str = "Normal"

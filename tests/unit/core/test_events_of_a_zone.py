@@ -1,0 +1,135 @@
+"""What the master tells of migrations, of lost partitions and of a zone that is in its place."""
+
+from pathlib import Path
+
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.events import MEANINGS, Event, Reason
+from quorate_lone_master.world import LoneMaster
+
+ZONE = ZoneRecord("uid-1", "books", 8, 2)
+GOES_WELL = [
+    Reason.MIGRATION_STARTED,
+    Reason.MIGRATION_CAUGHT_UP,
+    Reason.MIGRATION_SWITCHED,
+    Reason.MIGRATION_FINISHED,
+]
+OF_MIGRATIONS = {reason for reason in Reason if reason.value.startswith("Migration")}
+
+
+def _by_partition(events: list[Event]) -> dict[int, list[Reason]]:
+    found: dict[int, list[Reason]] = {}
+    for event in events:
+        if event.partition is not None and event.reason in OF_MIGRATIONS:
+            found.setdefault(event.partition, []).append(event.reason)
+    return found
+
+
+def test_a_new_zone_is_told_of_and_nothing_is_said_to_have_moved() -> None:
+    world = LoneMaster(ZONE)
+    world.pass_time(3_000)
+    assert world.said(Reason.ZONE_CREATED) == ["8 partitions of 2 copies"]
+    assert sorted(world.said(Reason.NODE_JOINED)) == [f"{node} takes part" for node in "abc"]
+    assert world.said(Reason.ZONE_REBALANCED) == []
+    assert _by_partition(world.events) == {}
+
+
+def test_an_agent_joins_and_each_migration_is_told_step_by_step_until_the_zone_is_rebalanced() -> (
+    None
+):
+    world = LoneMaster(ZONE)
+    world.pass_time(2_000)
+    world.events.clear()
+    world.connect("d")
+    world.wait(lambda: bool(world.said(Reason.ZONE_REBALANCED)))
+    told = _by_partition(world.events)
+    assert told
+    for steps in told.values():
+        # A partition may need several migrations; each of them is told whole.
+        assert steps == GOES_WELL * (len(steps) // len(GOES_WELL))
+    assert world.status(ZONE).migrations_done == sum(len(s) for s in told.values()) // 4
+    assert world.events[-1].reason is Reason.ZONE_REBALANCED
+    world.pass_time(5_000)
+    assert len(world.said(Reason.ZONE_REBALANCED)) == 1
+
+
+def test_a_migration_names_its_ends_and_the_partition_of_its_row() -> None:
+    world = LoneMaster(ZONE)
+    world.pass_time(2_000)
+    world.connect("d")
+    world.wait(lambda: bool(world.said(Reason.ZONE_REBALANCED)))
+    first = next(e for e in world.events if e.reason is Reason.MIGRATION_STARTED)
+    assert first.zone == ZONE.uid
+    assert first.message.endswith(f"(books/{first.partition}/2)")
+    assert " > d " in first.message
+
+
+def test_what_an_agent_repeats_is_told_once() -> None:
+    world = LoneMaster(ZONE)
+    world.pass_time(2_000)
+    world.mute = lambda node: node == "d"
+    world.connect("d")
+    world.wait(lambda: bool(world.said(Reason.MIGRATION_CAUGHT_UP)))
+    world.pass_time(1_000)  # every step of it, the primary says again that it is even
+    for steps in _by_partition(world.events).values():
+        assert steps == GOES_WELL[:2]
+
+
+def test_a_migration_whose_destination_leaves_is_reverted_and_has_failed() -> None:
+    world = LoneMaster(ZONE)
+    world.pass_time(2_000)
+    world.events.clear()
+    world.fills = lambda zone, partition, node: node != "d"
+    world.connect("d")
+    world.wait(lambda: bool(world.said(Reason.MIGRATION_STARTED)))
+    under_way = set(_by_partition(world.events))
+    world.kill("d")
+    world.pass_time(2_000)
+    told = _by_partition(world.events)
+    for partition in under_way:
+        assert told[partition][:3] == [
+            Reason.MIGRATION_STARTED,
+            Reason.MIGRATION_REVERTED,
+            Reason.MIGRATION_FAILED,
+        ]
+    assert all("d left" in said for said in world.said(Reason.MIGRATION_REVERTED))
+
+
+def test_a_migration_that_leads_nowhere_any_more_is_reverted_and_cancelled() -> None:
+    world = LoneMaster(ZONE)
+    world.pass_time(2_000)
+    world.fills = lambda zone, partition, node: node != "d"
+    world.connect("d")
+    world.wait(lambda: bool(world.said(Reason.MIGRATION_STARTED)))
+    world.events.clear()
+    assert world.master.drain("d", True, world.now) == ""
+    world.wait(lambda: bool(world.said(Reason.MIGRATION_CANCELLED)))
+    assert len(world.said(Reason.MIGRATION_REVERTED)) == len(world.said(Reason.MIGRATION_CANCELLED))
+    assert world.said(Reason.MIGRATION_FAILED) == []
+
+
+def test_partitions_whose_stores_are_all_gone_are_told_as_lost_once_each() -> None:
+    world = LoneMaster(ZONE, nodes=("a", "b"))
+    world.pass_time(2_000)
+    world.kill("a", "b")
+    for node in ("a", "b"):
+        world.connect(node, store=f"other-{node}")
+    world.pass_time(5_000)
+    lost = [event for event in world.events if event.reason is Reason.PARTITION_LOST]
+    assert sorted(event.partition or 0 for event in lost) == list(range(8))
+    assert {event.kind for event in lost} == {"Warning"}
+    assert "(a, b)" in lost[0].message or "(b, a)" in lost[0].message
+
+
+def test_a_partition_that_is_merely_without_primary_is_not_lost() -> None:
+    world = LoneMaster(ZONE, nodes=("a", "b"))
+    world.pass_time(2_000)
+    world.kill("a", "b")
+    world.pass_time(20_000)
+    assert world.said(Reason.PARTITION_LOST) == []
+
+
+def test_the_catalogue_is_in_the_documents_word_by_word() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "events.md").read_text()
+    for reason in Reason:
+        row = next(line for line in text.splitlines() if line.startswith(f"| `{reason.value}` |"))
+        assert row.endswith(f"| {MEANINGS[reason]} |")
