@@ -1,4 +1,4 @@
-"""Which commands without keys there are, and what clients are told of them: facts of Redis 7.0."""
+"""Which commands are not about rows, and what clients are told of them: facts of Redis 7.0."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -23,6 +23,7 @@ class _Row(NamedTuple):
     summary: str
     tips: str = ""
     scope: Scope = Scope.CONNECTION
+    key_flags: str = ""  # of all words behind the name, if they are keys
 
 
 _VARYING = "nondeterministic_output"
@@ -34,6 +35,7 @@ _ALL_SUCCEED = f"{_EVERYWHERE} response_policy:all_succeeded"
 _QUICK = "loading stale fast"
 _ALWAYS = "noscript loading stale fast no_auth allow_busy"
 _QUIET = "noscript loading stale"
+_AT_ONCE = "noscript loading stale fast allow_busy"
 
 
 def _called_alone(_: object, args: list[bytes]) -> bytes:
@@ -74,15 +76,15 @@ _CONNECTION_ROWS = (
          "2.4.0", "What is known of all connections", _VARYING),
 )
 _TRANSACTION_ROWS = (
-    _Row("multi", transaction.multi, 1, _ALWAYS, "@transaction", "transactions", "1.2.0",
+    _Row("multi", transaction.multi, 1, _AT_ONCE, "@transaction", "transactions", "1.2.0",
          "Queue the commands that follow"),
     _Row("exec", transaction.execute, 1, "noscript loading stale skip_slowlog", "@transaction",
          "transactions", "1.2.0", "Run the queued commands of one slot as one", "", Scope.MADE),
-    _Row("discard", transaction.discard, 1, _ALWAYS, "@transaction", "transactions", "2.0.0",
+    _Row("discard", transaction.discard, 1, _AT_ONCE, "@transaction", "transactions", "2.0.0",
          "Forget the queued commands"),
-    _Row("watch", transaction.watch, -2, _ALWAYS, "@transaction", "transactions", "2.2.0",
-         "Let EXEC run only if keys have not changed", "", Scope.MADE),
-    _Row("unwatch", transaction.unwatch, 1, _ALWAYS, "@transaction", "transactions", "2.2.0",
+    _Row("watch", transaction.watch, -2, _AT_ONCE, "@transaction", "transactions", "2.2.0",
+         "Let EXEC run only if keys have not changed", "", Scope.MADE, "RO"),
+    _Row("unwatch", transaction.unwatch, 1, _AT_ONCE, "@transaction", "transactions", "2.2.0",
          "Watch no key any more"),
 )
 _SERVER_ROWS = (
@@ -166,5 +168,9 @@ def _command(row: _Row, subcommands: Mapping[bytes, Command]) -> Command:
         flags=tuple(row.flags.split()),
         categories=tuple(row.categories.split()),
         tips=tuple(row.tips.split()),
+        first_key=1 if row.key_flags else 0,
+        last_key=-1 if row.key_flags else 0,
+        step=1 if row.key_flags else 0,
+        key_flags=tuple(row.key_flags.split()),
         subcommands=subcommands,
     )

@@ -1,0 +1,132 @@
+"""Transactions of stock clients while an agent is killed, or joins: all of each, or nothing."""
+
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from redis.cluster import RedisCluster
+from redis.exceptions import RedisError, WatchError
+
+from quorate_cluster.background import Background
+from quorate_cluster.cluster import Cluster
+from quorate_cluster.fixtures import Measured, StartCluster
+from quorate_cluster.waiting import wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+
+ACCOUNTS = 4
+MONEY = 1000
+TAGS = ("a", "b", "c", "d", "e", "f")
+THREADS = 4
+
+Change = Callable[[Cluster], object]
+
+
+def _lose(cluster: Cluster) -> None:
+    victim = cluster.agent_with_most_primaries()
+    victim.kill()
+    cluster.wait_left(victim.name)
+    cluster.wait_available("z")
+
+
+def _grow(cluster: Cluster) -> None:
+    cluster.add_agent()
+    wait_until(lambda: "agent-4" in cluster.zone("z")["status"]["dataNodes"], "data node agent-4")
+    cluster.wait_quiet("z")
+
+
+def _names(tag: str) -> list[str]:
+    return [f"{{{tag}}}account-{number}" for number in range(ACCOUNTS)]
+
+
+class _Bank(Background):
+    """Clients that move money between accounts of one slot, each watching both accounts first, and
+    one that adds each slot's accounts up."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self.moved = dict.fromkeys(TAGS, 0)
+        self.unknown = 0
+        self.contended = 0
+        self.failed: list[str] = []
+        self.sums: set[int] = set()
+        for number in range(THREADS):
+            self.add_road(partial(self._move, number))
+        self.add_road(self._add_up)
+
+    def wait_moved(self) -> None:
+        """Wait until the money of every slot has been moved again."""
+        before = dict(self.moved)
+        wait_until(
+            lambda: all(self.moved[tag] > before[tag] for tag in TAGS), "a transaction of each slot"
+        )
+
+    def _move(self, number: int) -> None:
+        chance = random.Random(number)
+        client = self._cluster.client("z")
+        while not self.stop.is_set():
+            tag = chance.choice(TAGS)
+            self._move_once(client, tag, *chance.sample(_names(tag), 2))
+            time.sleep(0.002)
+
+    def _move_once(self, client: RedisCluster, tag: str, giver: str, taker: str) -> None:
+        pipe = client.pipeline(transaction=True)
+        try:
+            pipe.watch(giver, taker)
+            has, gets = int(pipe.get(giver)), int(pipe.get(taker))
+            pipe.multi()
+            pipe.set(giver, has - 1)
+            pipe.set(taker, gets + 1)
+            pipe.incr(f"{{{tag}}}moves")
+            pipe.execute()
+        except WatchError:
+            self.contended += 1
+        except RedisError as error:
+            self.failed.append(f"{type(error).__name__}: {error}")
+            self.unknown += 1
+        else:
+            self.moved[tag] += 1
+        finally:
+            pipe.reset()
+
+    def _add_up(self) -> None:
+        client = self._cluster.client("z")
+        while not self.stop.is_set():
+            for tag in TAGS:
+                try:
+                    self.sums.add(sum(map(int, client.mget(_names(tag)))))
+                except RedisError as error:
+                    self.failed.append(f"{type(error).__name__}: {error}")
+            time.sleep(0.005)
+
+
+@pytest.mark.parametrize("change", [_lose, _grow], ids=["loss", "growth"])
+def test_money_moved_by_transactions_stays_the_same_whatever_happens(
+    start_cluster: StartCluster, measured: Measured, change: Change
+) -> None:
+    cluster = start_cluster(agents=3)
+    cluster.apply_zone("z", partitions=64)
+    client = cluster.client("z")
+    for tag in TAGS:
+        client.mset_nonatomic(dict.fromkeys(_names(tag), MONEY))
+    with _Bank(cluster) as bank:
+        bank.wait_moved()
+        change(cluster)
+        bank.wait_moved()
+
+    measured(
+        f"transactions, {change.__name__.strip('_')}",
+        f"{sum(bank.moved.values())} done, {bank.contended} met others, {bank.unknown} of unknown"
+        " outcome",
+    )
+    assert bank.sums == {ACCOUNTS * MONEY}
+    client = cluster.client("z")
+    for tag in TAGS:
+        assert sum(map(int, client.mget(_names(tag)))) == ACCOUNTS * MONEY
+        counted = int(client.get(f"{{{tag}}}moves"))
+        assert bank.moved[tag] <= counted <= bank.moved[tag] + bank.unknown
+    if change is _grow:
+        assert bank.failed == []
