@@ -4,13 +4,15 @@ The addresses and forms are those of the Kubernetes API where it has them, so th
 little.  Errors are JSON with a sentence in `message`.
 """
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 from aiohttp import web
 
 from quorate.facts.errors import WireError
+from quorate.protocol.events import EventPage, ToldEvent
 from quorate.protocol.metastore import OutcomeUnknown
 from quorate.wire.resource import API_VERSION
 from quorate_operator.embedded import CLUSTERS, ZONES, Embedded
@@ -20,6 +22,7 @@ from quorate_operator.runner import Runner
 
 BODY_BYTES_MAX = 1024 * 1024
 NEW_NODES_MAX = 1000
+WAIT_MAX_S = 60
 _ROOT = f"/apis/{API_VERSION}"
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -36,11 +39,17 @@ def make_app(embedded: Embedded) -> web.Application:
             web.delete(f"{_ROOT}/{{plural}}/{{name}}", api.delete_object),
             web.get("/status", api.status),
             web.get("/plan/{zone}", api.plan),
+            web.get("/events", api.events),
             web.post("/nodes/{name}/{action:drain|undrain}", api.drain),
             web.delete("/nodes/{name}", api.forget_node),
         ]
     )
     add_health(app, embedded)
+
+    async def stop_waiting(_: web.Application) -> None:
+        embedded.stop_telling()
+
+    app.on_shutdown.append(stop_waiting)
     return app
 
 
@@ -136,6 +145,39 @@ class Api:
             return _json({"message": f"Zone {name} is not led yet: try again soon"}, 503)
         return _json(plan)
 
+    async def events(self, request: web.Request) -> web.Response:
+        """What happened: `?after=N`, else the present state; `&zone=NAME`; `&wait=SECONDS`.
+
+        Who may have missed something gets what is remembered, then the state of every zone.
+        """
+        runner, cluster, refusal = self._pick(request)
+        if runner is None:
+            return refusal
+        if not runner.is_leading:
+            return _json({"message": f"cluster {cluster} is not led: {runner.problem}"}, 503)
+        after, wait = request.query.get("after", ""), request.query.get("wait", "0")
+        zone = request.query.get("zone", "")
+        if after and not after.isdecimal():
+            return _json({"message": f"after is {after!r}: write an event's sequence"}, 422)
+        if not wait.isdecimal() or int(wait) > WAIT_MAX_S:
+            return _json(
+                {"message": f"wait is {wait!r}: write seconds from 0 to {WAIT_MAX_S}"}, 422
+            )
+        if zone and self._embedded.objects.get(ZONES, zone) is None:
+            return _no_such(ZONES, zone)
+        if not after:
+            return _json(EventPage(cluster, _of_zone(runner.states(), zone), runner.events.last))
+        loop = asyncio.get_running_loop()
+        until, seen = loop.time() + int(wait), int(after)
+        while True:
+            found, missed = runner.events.after(seen)
+            told = _of_zone([*found, *(runner.states() if missed else ())], zone)
+            seen = runner.events.last
+            left = until - loop.time()
+            if told or missed or left <= 0 or runner.events.is_closed:
+                return _json(EventPage(cluster, told, seen))
+            await runner.events.wait(seen, left)
+
     async def drain(self, request: web.Request) -> web.Response:
         """Move everything off a node, or no longer."""
         runner, _, refusal = self._pick(request)
@@ -183,6 +225,11 @@ def _plural(request: web.Request) -> str:
     if plural not in KINDS:
         raise web.HTTPNotFound(reason=f"no kind {plural}, known are {', '.join(KINDS)}")
     return plural
+
+
+def _of_zone(events: Sequence[ToldEvent], zone: str) -> tuple[ToldEvent, ...]:
+    """Those of a zone, and of the agents that all zones share; without a zone all."""
+    return tuple(event for event in events if not zone or event.zone in (zone, ""))
 
 
 def _no_such(plural: str, name: str) -> web.Response:

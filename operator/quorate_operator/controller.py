@@ -6,6 +6,7 @@ The watches (handlers.py) hand in what they saw; everything here looks at the wh
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ _log = logging.getLogger("quorate.controller")
 
 OBSERVE_S = 0.5
 UNDECLARED_S = 15.0
+UNTOLD_MAX = 1000
 
 Body = Mapping[str, Any]
 S = TypeVar("S", StorageClusterStatus, ZoneStatus)
@@ -43,6 +45,8 @@ class LedCluster:
         self.runner = runner
         self.decisions = decisions
         self.told: dict[str, Any] | None = None
+        self.untold: deque[dict[str, Any]] = deque(maxlen=UNTOLD_MAX)
+        """Events that are still to be created; the oldest go first when the API server is away."""
         self.task: asyncio.Task[None] | None = None
 
 
@@ -170,9 +174,12 @@ class Controller:
     async def _tell_decisions(self, led: LedCluster) -> None:
         metadata = led.cluster.metadata
         about = About(StorageCluster.kind_name(), metadata.name, metadata.uid)
-        bodies = led.decisions.take(about, self._zones, self._namespace, rfc3339())
-        for body in bodies:
-            await self._api.create(f"/api/v1/namespaces/{self._namespace}/events", body)
+        now_s = asyncio.get_running_loop().time()
+        led.untold += led.decisions.take(about, self._zones, self._namespace, rfc3339(), now_s)
+        while led.untold:
+            # Told twice when only the answer was lost: that is allowed, silence is not.
+            await self._api.create(f"/api/v1/namespaces/{self._namespace}/events", led.untold[0])
+            led.untold.popleft()
 
     async def _delete_undeclared(self, led: LedCluster) -> None:
         """A zone that is led and has no object was deleted while nobody was there to see it."""

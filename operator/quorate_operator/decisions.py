@@ -1,17 +1,21 @@
 """How the master's decisions become Kubernetes Events: gathered for a moment, then told in few.
 
 Losing a node changes hundreds of rows for one reason; whoever runs `kubectl describe` needs that
-reason and the count, not hundreds of lines.
+reason and the count, not hundreds of lines.  What every migration is told by is gathered for
+longer: moving thousands of partitions takes minutes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from quorate.protocol.events import Event
+from quorate.protocol.events import ROUTINE, Event, Reason
 from quorate.wire.resource import API_VERSION
 from quorate_operator import names
 
 MESSAGE_MAX = 1024
+ROUTINE_S = 10.0
+
+_Key = tuple[str, str, Reason]  # zone, kind, reason
 
 
 class About(NamedTuple):
@@ -26,29 +30,48 @@ class Decisions:
     """Gathers events of one cluster."""
 
     def __init__(self) -> None:
-        self._gathered: dict[tuple[str, str, str], list[Event]] = {}
+        self._gathered: dict[_Key, list[Event]] = {}
+        self._told_s: dict[_Key, float] = {}  # when routine was told last
 
     def add(self, event: Event) -> None:
         """One more."""
-        key = (event.zone, event.kind, event.reason)
-        self._gathered.setdefault(key, []).append(event)
+        self._gathered.setdefault(_key(event), []).append(event)
 
     def take(
-        self, cluster: About, zones: Mapping[str, About], namespace: str, time: str
+        self, cluster: About, zones: Mapping[str, About], namespace: str, time: str, now_s: float
     ) -> list[dict[str, Any]]:
-        """Bodies of Events to create; empties what was gathered."""
-        gathered, self._gathered = self._gathered, {}
-        return [
-            _body(zones.get(zone, cluster), namespace, time, kind, reason, _message(events))
-            for (zone, kind, reason), events in gathered.items()
-        ]
+        """Bodies of Events to create now; what may wait goes on being gathered.
+
+        `time` is written into them; `now_s` any clock that only goes forward."""
+        self._told_s = {key: told for key, told in self._told_s.items() if now_s - told < ROUTINE_S}
+        due = [key for key in self._gathered if key not in self._told_s]
+        self._told_s |= {key: now_s for key in due if key[2] in ROUTINE}
+        bodies = []
+        for key in due:
+            zone, kind, reason = key
+            message = summary(self._gathered.pop(key))
+            bodies.append(_body(zones.get(zone, cluster), namespace, time, kind, reason, message))
+        return bodies
 
 
-def _message(events: list[Event]) -> str:
+def gather(events: Iterable[Event]) -> list[list[Event]]:
+    """Those of one zone, kind and reason together."""
+    found: dict[_Key, list[Event]] = {}
+    for event in events:
+        found.setdefault(_key(event), []).append(event)
+    return list(found.values())
+
+
+def summary(events: list[Event]) -> str:
+    """One sentence for several events of one reason."""
     first = events[0]
     place = f"partition {first.partition}: " if first.partition is not None else ""
     more = f" (and {len(events) - 1} more)" if len(events) > 1 else ""
     return f"{place}{first.message}"[: MESSAGE_MAX - len(more)] + more
+
+
+def _key(event: Event) -> _Key:
+    return event.zone, event.kind, event.reason
 
 
 def _body(

@@ -68,6 +68,11 @@ class Embedded:
         await asyncio.gather(*(runner.stop() for runner in self._runners.values()))
         await self._store.close()
 
+    def stop_telling(self) -> None:
+        """Whoever waits for events is answered now."""
+        for runner in self._runners.values():
+            runner.events.close()
+
     def changed(self) -> None:
         """Something was declared: look at once."""
         self._wake.set()

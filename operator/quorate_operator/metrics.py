@@ -35,7 +35,10 @@ class Metrics:
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
         )
         self.events = Counter(
-            names.METRIC_EVENTS, "Decisions by reason", ["reason"], registry=self.registry
+            names.METRIC_EVENTS,
+            "What was told by zone (none: of the cluster) and reason: docs/events.md",
+            ["zone", "reason"],
+            registry=self.registry,
         )
         self.invariant_errors = Counter(
             names.METRIC_INVARIANT_ERRORS,

@@ -18,7 +18,7 @@ from quorate.facts.partition_row import check_row
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.preview import Preview
-from quorate.protocol.events import Event
+from quorate.protocol.events import Event, ToldEvent
 from quorate.protocol.master import Master
 from quorate.protocol.membership import is_same_process
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
@@ -43,6 +43,8 @@ from quorate.wire.resource import is_short_name
 from quorate.wire.storage_cluster import split_address
 from quorate_link import BaseHandler, Endpoint, Link, Peer
 from quorate_operator.clock import Clock
+from quorate_operator.decisions import gather, summary
+from quorate_operator.event_log import EventLog, states
 from quorate_operator.metrics import Metrics
 from quorate_operator.removals import Removals
 from quorate_operator.second_look import keep_looking, unread
@@ -88,6 +90,7 @@ class Runner(BaseHandler):
         self.cluster = cluster
         self.problem = "starting"
         """Why the cluster is not led, as a sentence; empty while it is."""
+        self.events = EventLog()
         self._metastore = metastore
         self._mandate = mandate
         self._settings = settings
@@ -192,6 +195,10 @@ class Runner(BaseHandler):
             return ClusterStatus(0, (), ())
         return self._master.status()
 
+    def states(self) -> list[ToldEvent]:
+        """How each zone is, for who has missed events."""
+        return states(self.status().zones, self.events.last, self._clock.now().wall_ms)
+
     @property
     def is_leading(self) -> bool:
         """Whether it decides."""
@@ -236,6 +243,7 @@ class Runner(BaseHandler):
         }
         master.load({key: each.value for key, each in stored.items()}, now)
         self._master = master
+        self.events.begin(term)
         self.problem = ""
         _log.info("cluster %s: master in term %d", self.cluster, term)
         self._endpoint = Endpoint(self._hello, self)
@@ -273,6 +281,7 @@ class Runner(BaseHandler):
             return
         self._stopped = True
         self.problem = why
+        self.events.close()
         if self._timer is not None:
             self._timer.cancel()
         _log.info("cluster %s: no longer led: %s", self.cluster, why)
@@ -325,13 +334,24 @@ class Runner(BaseHandler):
             task.add_done_callback(self._writes.discard)
             task.add_done_callback(self._task_ended)
         self._send(outputs.sends)
-        for event in outputs.events:
-            self._metrics.events.labels(event.reason).inc()
-            level = logging.WARNING if event.kind == "Warning" else logging.INFO
-            about = {"cluster": self.cluster, "zone": event.zone, "partition": event.partition}
-            _log.log(level, "%s: %s", event.reason, event.message, extra=about)
-            self._on_event(event)
+        if outputs.events:
+            self._tell(outputs.events)
         self._set_timer(self._master.next_deadline_ms)
+
+    def _tell(self, events: Sequence[Event]) -> None:
+        zones = self._master.zones if self._master is not None else {}
+        names = {uid: record.name for uid, record in self._zones.items()}
+        names |= {uid: zone.record.name for uid, zone in zones.items()}
+        self.events.add(events, names, self._clock.now().wall_ms)
+        for alike in gather(events):
+            first = alike[0]
+            zone = names.get(first.zone, first.zone)
+            self._metrics.events.labels(zone, first.reason).inc(len(alike))
+            level = logging.WARNING if first.kind == "Warning" else logging.INFO
+            about = {"cluster": self.cluster, "zone": zone, "partition": first.partition}
+            _log.log(level, "%s: %s", first.reason, summary(alike), extra=about)
+        for event in events:
+            self._on_event(event)
 
     def _set_timer(self, deadline_ms: int) -> None:
         if self._timer is not None:

@@ -6,9 +6,12 @@ listen, or may have missed one, is told the present state instead.
 Source: docs/events.md.
 """
 
+import datetime
 import enum
 from collections.abc import Mapping
 from typing import NamedTuple
+
+import msgspec
 
 
 class Reason(enum.StrEnum):
@@ -71,3 +74,66 @@ class Event(NamedTuple):
     reason: Reason
     message: str
     kind: str = "Normal"
+
+
+STATE = "State"
+"""The reason of what is told in place of events that were missed."""
+
+LOST_NAMED_MAX = 100
+
+
+class ZoneState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a zone is, for who may have missed events of it.
+
+    `lost_partitions` names the first of those `lost`.  Only the master knows what waits.
+    """
+
+    phase: str
+    partitions: int
+    available: int
+    degraded: int
+    unavailable: int
+    lost: int
+    migrations_running: int
+    lost_partitions: tuple[int, ...] = ()
+    migrations_queued: int | None = None
+
+
+class ToldEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An event as users get it: one JSON object, wherever they get it.
+
+    `sequence` grows by one with each event of a cluster, and jumps when another master begins; of
+    a `State`: the last event that is in it.  `zone` is a name; empty: it concerns the cluster.
+    """
+
+    sequence: int
+    time: str
+    kind: str
+    reason: str
+    message: str
+    zone: str = ""
+    partition: int | None = None
+    state: ZoneState | None = None
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    """What an operator answers who asks for events: what was asked for, and after which sequence
+    the next ones come."""
+
+    cluster: str
+    events: tuple[ToldEvent, ...]
+    next: int
+
+
+TERM_STEP = 1_000_000_000
+
+
+def first_sequence(master_term: int) -> int:
+    """What the sequence of a master's events counts from; above all of its predecessors'."""
+    return master_term * TERM_STEP
+
+
+def time_text(wall_ms: int) -> str:
+    """Wall milliseconds as RFC 3339 writes them."""
+    moment = datetime.datetime.fromtimestamp(wall_ms / 1000, datetime.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -58,6 +58,9 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     """Given up because they no longer led to where the partition should be."""
     bytes_wasted: int = 0
     """Moved by migrations that did not commit, since this master began."""
+    lost: int = 0
+    """Partitions that are LOST; the first of them in `lost_partitions`."""
+    lost_partitions: tuple[int, ...] = ()
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.events import LOST_NAMED_MAX
 from quorate.protocol.messages import TransferProgress
 from quorate.protocol.migration_commit import Part
 from quorate.protocol.rebalance import Rebalance
@@ -81,13 +82,13 @@ def zone_status(
         else:
             available += 1
     migrations = _migrations(parts, moved)
+    lost = [p for p in unavailable if rebalance.is_lost(parts[p].row)]
     if record.deleting:
         phase, sentence = "Deleting", "removing rows and data"
     elif not parts:
         phase = "Pending"
     elif unavailable:
         phase, sentence = "Unavailable", f"{len(unavailable)} partitions have no serving primary"
-        lost = [p for p in unavailable if rebalance.is_lost(parts[p].row)]
         if lost:
             named = ", ".join(map(str, lost[:LOST_SHOWN_MAX]))
             more = ", …" if len(lost) > LOST_SHOWN_MAX else ""
@@ -126,6 +127,8 @@ def zone_status(
         migrations=migrations,
         unavailable_partitions=tuple(unavailable[:UNAVAILABLE_NAMED_MAX]),
         missing_copies=dict(sorted(missing.items())),
+        lost=len(lost),
+        lost_partitions=tuple(lost[:LOST_NAMED_MAX]),
     )
 
 

@@ -205,21 +205,21 @@ def test_many_decisions_of_one_reason_become_one_event() -> None:
     decisions.add(Event("", None, Reason.NODE_LEFT, "agent-2 left: its process is gone", "Warning"))
 
     about, zones = About("StorageCluster", "main", "c"), {"u": About("Zone", "sessions", "u")}
-    bodies = decisions.take(about, zones, "here", LATER)
+    bodies = decisions.take(about, zones, "here", LATER, 0.0)
 
     assert [(body["involvedObject"]["name"], body["message"]) for body in bodies] == [
         ("sessions", "partition 0: agent-2 left (and 299 more)"),
         ("main", "agent-2 left: its process is gone"),
     ]
-    assert decisions.take(about, zones, "here", LATER) == []
+    assert decisions.take(about, zones, "here", LATER, 1.0) == []
 
 
 def test_an_events_message_is_bounded() -> None:
     decisions = Decisions()
     for _ in range(2):
-        decisions.add(Event("", None, "Odd", "x" * 5000))
+        decisions.add(Event("", None, Reason.NEW_STORE, "x" * 5000))
 
-    [body] = decisions.take(About("StorageCluster", "main", "c"), {}, "here", LATER)
+    [body] = decisions.take(About("StorageCluster", "main", "c"), {}, "here", LATER, 0.0)
 
     assert len(body["message"]) == MESSAGE_MAX
     json.dumps(body)
@@ -229,3 +229,21 @@ def test_acceptance_is_a_value() -> None:
     assert accept(zone(), True, None) == Acceptance(
         ZoneRecord("u", "sessions", 16, 3), "Accepted", "led by the master of main"
     )
+
+
+def test_what_every_migration_tells_becomes_few_events_however_long_it_goes_on() -> None:
+    decisions, bodies = Decisions(), []
+    about = About("Zone", "sessions", "u")
+    for second in range(60):
+        for partition in range(20):
+            decisions.add(Event("u", partition, Reason.MIGRATION_STARTED, "MOVE a > b"))
+        decisions.add(Event("u", second, Reason.MIGRATION_FAILED, "b left", "Warning"))
+        bodies += decisions.take(about, {"u": about}, "here", LATER, float(second))
+
+    routine = [body["message"] for body in bodies if body["reason"] == "MigrationStarted"]
+    assert routine[:2] == [
+        "partition 0: MOVE a > b (and 19 more)",
+        "partition 0: MOVE a > b (and 199 more)",
+    ]
+    assert len(routine) == 6
+    assert len([body for body in bodies if body["reason"] == "MigrationFailed"]) == 60
