@@ -119,3 +119,11 @@ class ZoneOverview:
             if row.value is not None and not (row.expires_at and row.expires_at < now)
         ]
         return keys, chunk[-1][0] if chunk else None
+
+    def value(self, key: bytes) -> bytes | None:
+        """The value of a live key of a partition this agent serves."""
+        role = self.replicas.primaries[key_slot(key) >> self._shift]
+        row = None if role is None else role.copy.get(key)
+        if row is None or 0 < row.expires_at < time.time_ns() // 1_000_000:
+            return None
+        return row.value

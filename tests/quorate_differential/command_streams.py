@@ -5,6 +5,14 @@ from random import Random
 
 from quorate_agent.resp.command import Command, Scope
 from quorate_agent.resp.table import COMMANDS
+from quorate_differential.collection_streams import random_collection_command
+from quorate_differential.number_texts import (
+    FAR_INTEGERS,
+    INTEGERS,
+    NOT_INTEGERS,
+    TEXTS,
+    random_float,
+)
 
 # Few keys, so that commands meet; with hash tags of every odd shape, and bytes of every kind.
 KEYS = (
@@ -13,18 +21,6 @@ KEYS = (
 )  # fmt: skip
 TAGGED = (b"a", b"{a}1", b"{a}2", b"x{a}y", b"{a}{b}")
 
-# None of these is a time to live that ends while a stream runs.
-FAR_INTEGERS = (
-    b"0", b"-1", b"9223372036854775807", b"-9223372036854775808", b"9223372036854775806",
-    b"9223372036854775", b"9223372036854776", b"-9223372036854775", b"-9223372036854776",
-)  # fmt: skip
-INTEGERS = (*FAR_INTEGERS, b"1", b"2", b"10", b"100")
-NOT_INTEGERS = (
-    b"", b" 1", b"1 ", b"+1", b"01", b"-0", b"1.0", b"1e3", b"0x1", b"1_0", b"x", b"--1", b"-",
-    b"9223372036854775808", b"-9223372036854775809", b"99999999999999999999999", b"1\x00",
-    "\u0661".encode(), b"1\r\n",
-)  # fmt: skip
-TEXTS = (b"", b"value", b"\x00", b"\r\n", b"$3\r\nabc\r\n", b"*~%>|", b"x" * 300, "\u00e9".encode())
 # Far enough that no key expires between two looks at it, unless it does at once.
 FAR_MS = 10_000_000
 
@@ -62,6 +58,10 @@ def _broken(random: Random, command: list[bytes]) -> list[bytes]:
 def _key(random: Random) -> bytes:
     """One of three mostly, so that commands meet what others left."""
     return random.choice(TAGGED[:3] if random.random() < 0.7 else KEYS)
+
+
+def _index(random: Random) -> bytes:
+    return random.choice((b"%d" % random.randint(-9, 9), b"0", b"-1", random.choice(INTEGERS)))
 
 
 def _keys(random: Random) -> list[bytes]:
@@ -131,6 +131,9 @@ def _expire(random: Random) -> list[bytes]:
     options = random.choices(
         (b"NX", b"XX", b"GT", b"LT", b"lt", b"OLD", b"x\x00y"), k=random.choice((0, 0, 1, 1, 2))
     )
+    if random.random() < 0.3:
+        name = random.choice((b"EXPIREAT", b"PEXPIREAT"))
+        return [name, _key(random), _moment(random), *options]
     name = random.choice((b"EXPIRE", b"PEXPIRE"))
     return [name, _key(random), _amount(random), *options]
 
@@ -159,7 +162,7 @@ def _scan(random: Random) -> list[bytes]:
             b"MATCH": random.choice(
                 (b"*", b"a*", b"*{a}*", b"?", b"[a-z]", b"[^a]*", b"\\a", b"[")
             ),
-            b"TYPE": random.choice((b"string", b"STRING", b"list", b"x")),
+            b"TYPE": random.choice((b"string", b"STRING", b"list", b"hash", b"set", b"x")),
             b"count": random.choice((b"0", b"-1", b"x", b"1000")),
             b"FOO": b"bar",
         }[name]
@@ -242,6 +245,38 @@ def _echo(random: Random) -> list[bytes]:
     return [random.choice((b"ECHO", b"PING")), _value(random)]
 
 
+def _range_of(name: bytes) -> Maker:
+    return lambda random: [name, _key(random), _index(random), _index(random)]
+
+
+def _set_range(random: Random) -> list[bytes]:
+    offset = random.choice((b"0", b"1", b"7", b"300", _index(random), b"67108864", b"x"))
+    return [b"SETRANGE", _key(random), offset, random.choice(TEXTS)]
+
+
+def _copy(random: Random) -> list[bytes]:
+    options: list[bytes] = []
+    for _ in range(random.choice((0, 0, 1, 2))):
+        options += random.choice(
+            ((b"REPLACE",), (b"replace",), (b"DB", b"0"), (b"DB", _amount(random)), (b"DB", b"7"))
+        )
+    return [b"COPY", *_two_keys(random), *options]
+
+
+def _two_keys(random: Random) -> list[bytes]:
+    return [random.choice(TAGGED if random.random() < 0.9 else KEYS) for _ in range(2)]
+
+
+def _object(random: Random) -> list[bytes]:
+    child = random.choice((b"ENCODING", b"FREQ", b"IDLETIME", b"REFCOUNT"))
+    return [b"OBJECT", child, _key(random)]
+
+
+def _memory_usage(random: Random) -> list[bytes]:
+    options = random.choice(((), (), (b"SAMPLES", b"0"), (b"SAMPLES",), (b"samples", b"x")))
+    return [b"MEMORY", b"USAGE", _key(random), *options]
+
+
 MAKERS: tuple[Maker, ...] = (
     *(_set,) * 8,
     *(_of_key(b"GET"),) * 4,
@@ -262,6 +297,17 @@ MAKERS: tuple[Maker, ...] = (
     *(lambda random: [b"DECRBY", _key(random), _amount(random)],) * 2,
     lambda random: [b"APPEND", _key(random), _value(random)],
     _of_key(b"STRLEN"),
+    *(_range_of(b"GETRANGE"),) * 2,
+    _range_of(b"SUBSTR"),
+    *(_set_range,) * 2,
+    *(lambda random: [b"INCRBYFLOAT", _key(random), random_float(random)],) * 3,
+    *(_copy,) * 2,
+    *(lambda random: [random.choice((b"RENAME", b"RENAMENX")), *_two_keys(random)],) * 2,
+    _of_keys(b"TOUCH"),
+    *(_object,) * 2,
+    _memory_usage,
+    _of_key(b"EXPIRETIME"),
+    _of_key(b"PEXPIRETIME"),
     *(_expire,) * 4,
     *(_of_key(b"TTL"),) * 3,
     *(_of_key(b"PTTL"),) * 3,
@@ -287,4 +333,5 @@ MAKERS: tuple[Maker, ...] = (
     _fixed(b"CLIENT", b"ID"),
     lambda random: [b"FLUSHALL", *random.choice(((), (b"SYNC",), (b"async",), (b"x",)))],
     _fixed(b"DBSIZE"),
+    *(lambda random: random_collection_command(random, _key(random)),) * 30,
 )

@@ -102,5 +102,9 @@ class LocalEndpoint:
         page = keys[:rows_max]
         return page, page[-1] if len(keys) > rows_max else None
 
+    def value(self, key: bytes) -> bytes | None:
+        row = self.view.get(key)
+        return None if row is None else row.value
+
     def _live(self) -> list[bytes]:
         return [key for key in self.view.rows if self.view.get(key) is not None]

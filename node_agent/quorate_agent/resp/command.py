@@ -29,8 +29,8 @@ _NOT_QUEUED = (b"multi", b"exec", b"discard", b"watch", b"quit", b"reset")
 
 # The order in which Redis lists the categories of a command.
 _CATEGORY_ORDER = (
-    "@keyspace", "@read", "@write", "@string", "@admin", "@fast", "@slow", "@dangerous",
-    "@connection", "@transaction",
+    "@keyspace", "@read", "@write", "@set", "@list", "@hash", "@string", "@admin", "@fast",
+    "@slow", "@dangerous", "@connection", "@transaction",
 )  # fmt: skip
 
 
@@ -49,7 +49,8 @@ class Command:
     first_key: int = 0
     last_key: int = 0  # negative: from the end
     step: int = 0
-    key_flags: tuple[str, ...] = ()
+    # What becomes of the keys: of all in one entry, or of each in one of its own.
+    key_flags: tuple[tuple[str, ...], ...] = ()
     categories: tuple[str, ...] = ()
     tips: tuple[str, ...] = ()
     subcommands: Mapping[bytes, "Command"] = field(default_factory=dict)

@@ -125,15 +125,27 @@ def _description(command: Command, resp3: bool) -> bytes:
             integer(command.step),
             _names(command.all_categories, resp3),
             set_([bulk(tip.encode()) for tip in command.tips], resp3),
-            set_([_key_specification(command, resp3)] if command.first_key else [], resp3),
+            set_(_key_specifications(command, resp3), resp3),
             array(children) if children else set_((), resp3),
         )
     )
 
 
-def _key_specification(command: Command, resp3: bool) -> bytes:
-    last = 0 if command.last_key == command.first_key else command.last_key
-    index = _typed(b"index", [(bulk(b"index"), integer(command.first_key))], resp3)
+def _key_specifications(command: Command, resp3: bool) -> list[bytes]:
+    if len(command.key_flags) == 1:
+        last = 0 if command.last_key == command.first_key else command.last_key
+        return [_key_specification(command, command.first_key, last, command.key_flags[0], resp3)]
+    return [
+        _key_specification(command, command.first_key + at, 0, flags, resp3)
+        for at, flags in enumerate(command.key_flags)
+    ]
+
+
+def _key_specification(
+    command: Command, first: int, last: int, flags: Sequence[str], resp3: bool
+) -> bytes:
+    """Keys from word `first` on; `last` as COMMAND tells it: 0 is the first one."""
+    index = _typed(b"index", [(bulk(b"index"), integer(first))], resp3)
     range_ = [
         (bulk(b"lastkey"), integer(last)),
         (bulk(b"keystep"), integer(command.step)),
@@ -141,7 +153,7 @@ def _key_specification(command: Command, resp3: bool) -> bytes:
     ]
     return map_(
         (
-            (bulk(b"flags"), _names(command.key_flags, resp3)),
+            (bulk(b"flags"), _names(flags, resp3)),
             (bulk(b"begin_search"), index),
             (bulk(b"find_keys"), _typed(b"range", range_, resp3)),
         ),

@@ -1,102 +1,149 @@
 """Which commands with keys there are, and what clients are told of them: facts of Redis 7.0."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Sequence
 
+from quorate_agent.resp import expiry_commands as expiry
 from quorate_agent.resp import key_commands as key
+from quorate_agent.resp import number_commands as number
+from quorate_agent.resp import object_commands as about
 from quorate_agent.resp import string_commands as string
+from quorate_agent.resp.collection_table import HASH_ROWS, LIST_ROWS, SET_ROWS
 from quorate_agent.resp.command import Command, Scope
-from quorate_agent.resp.view import KeyView
+from quorate_agent.resp.keyed_row import (
+    ALL,
+    BOTH,
+    CHANGE,
+    GROW,
+    GROW_FAST,
+    PAIRS,
+    READ,
+    SECOND,
+    VARYING,
+    WRITE,
+    KeyedRow,
+    keyed_command,
+)
+from quorate_agent.resp.plain_table import called_alone
 
-
-class _Row(NamedTuple):
-    name: str
-    handler: Callable[[KeyView, list[bytes]], bytes]
-    arity: int
-    flags: str
-    key_flags: str
-    since: str
-    summary: str
-    last_key_and_step: tuple[int, int] = (1, 1)
-    tips: tuple[str, ...] = ()
-
-
-_READ = "readonly fast"
-_WRITE = "write fast"
-_GROW = "write denyoom"
-_GROW_FAST = "write denyoom fast"
-_CHANGE = "RW access update"
-_ALL, _PAIRS = (-1, 1), (-1, 2)
-_VARYING = ("nondeterministic_output",)
 _MANY = "request_policy:multi_shard"
 _SUM = (_MANY, "response_policy:agg_sum")
+_DATED = "RW update"
 
 # fmt: off
 _STRING_ROWS = (
-    _Row("get", string.get, 2, _READ, "RO access", "1.0.0", "The value of a key"),
-    _Row("set", string.set_value, -3, _GROW, "RW access update variable_flags", "1.0.0",
-         "Give a key a value"),
-    _Row("setnx", string.set_if_absent, 3, _GROW_FAST, "OW insert", "1.0.0",
-         "Give a key a value unless it has one"),
-    _Row("setex", string.set_expiring, 4, _GROW, "OW update", "2.0.0",
-         "Give a key a value for some seconds"),
-    _Row("psetex", string.set_expiring_ms, 4, _GROW, "OW update", "2.6.0",
-         "Give a key a value for some milliseconds"),
-    _Row("getdel", string.get_and_delete, 2, _WRITE, "RW access delete", "6.2.0",
-         "The value of a key, which is deleted"),
-    _Row("getex", string.get_and_expire, -2, _WRITE, _CHANGE, "6.2.0",
-         "The value of a key, whose time to live is changed"),
-    _Row("mget", string.get_many, -2, _READ, "RO access", "1.0.0",
-         "The values of keys of one slot", _ALL, (_MANY,)),
-    _Row("mset", string.set_many, -3, _GROW, "OW update", "1.0.1",
-         "Give keys of one slot their values", _PAIRS, (_MANY, "response_policy:all_succeeded")),
-    _Row("incr", string.increment, 2, _GROW_FAST, _CHANGE, "1.0.0", "Add 1 to a number"),
-    _Row("incrby", string.increment_by, 3, _GROW_FAST, _CHANGE, "1.0.0", "Add to a number"),
-    _Row("decr", string.decrement, 2, _GROW_FAST, _CHANGE, "1.0.0", "Subtract 1 from a number"),
-    _Row("decrby", string.decrement_by, 3, _GROW_FAST, _CHANGE, "1.0.0",
-         "Subtract from a number"),
-    _Row("append", string.append, 3, _GROW_FAST, "RW insert", "2.0.0", "Lengthen a value"),
-    _Row("strlen", string.length, 2, _READ, "RO", "2.2.0", "The length of a value"),
+    KeyedRow("get", string.get, 2, READ, "RO access", "1.0.0", "The value of a key"),
+    KeyedRow("set", string.set_value, -3, GROW, "RW access update variable_flags", "1.0.0",
+             "Give a key a value"),
+    KeyedRow("setnx", string.set_if_absent, 3, GROW_FAST, "OW insert", "1.0.0",
+             "Give a key a value unless it has one"),
+    KeyedRow("setex", string.set_expiring, 4, GROW, "OW update", "2.0.0",
+             "Give a key a value for some seconds"),
+    KeyedRow("psetex", string.set_expiring_ms, 4, GROW, "OW update", "2.6.0",
+             "Give a key a value for some milliseconds"),
+    KeyedRow("getdel", string.get_and_delete, 2, WRITE, "RW access delete", "6.2.0",
+             "The value of a key, which is deleted"),
+    KeyedRow("getex", string.get_and_expire, -2, WRITE, CHANGE, "6.2.0",
+             "The value of a key, whose time to live is changed"),
+    KeyedRow("mget", string.get_many, -2, READ, "RO access", "1.0.0",
+             "The values of keys of one slot", ALL, (_MANY,)),
+    KeyedRow("mset", string.set_many, -3, GROW, "OW update", "1.0.1",
+             "Give keys of one slot their values", PAIRS,
+             (_MANY, "response_policy:all_succeeded")),
+    KeyedRow("incr", number.increment, 2, GROW_FAST, CHANGE, "1.0.0", "Add 1 to a number"),
+    KeyedRow("incrby", number.increment_by, 3, GROW_FAST, CHANGE, "1.0.0", "Add to a number"),
+    KeyedRow("incrbyfloat", number.increment_by_float, 3, GROW_FAST, CHANGE, "2.6.0",
+             "Add to a number with a fraction"),
+    KeyedRow("decr", number.decrement, 2, GROW_FAST, CHANGE, "1.0.0",
+             "Subtract 1 from a number"),
+    KeyedRow("decrby", number.decrement_by, 3, GROW_FAST, CHANGE, "1.0.0",
+             "Subtract from a number"),
+    KeyedRow("append", string.append, 3, GROW_FAST, "RW insert", "2.0.0", "Lengthen a value"),
+    KeyedRow("strlen", string.length, 2, READ, "RO", "2.2.0", "The length of a value"),
+    KeyedRow("getrange", string.get_range, 4, "readonly", "RO access", "2.4.0",
+             "Part of a value"),
+    KeyedRow("substr", string.get_range, 4, "readonly", "RO access", "1.0.0",
+             "Part of a value"),
+    KeyedRow("setrange", string.set_range, 4, GROW, "RW update", "2.2.0",
+             "Write over part of a value"),
 )
 _GENERIC_ROWS = (
-    _Row("del", key.delete, -2, "write", "RM delete", "1.0.0", "Delete keys", _ALL, _SUM),
-    _Row("unlink", key.delete, -2, _WRITE, "RM delete", "4.0.0", "Delete keys", _ALL, _SUM),
-    _Row("exists", key.exists, -2, _READ, "RO", "1.0.0", "How many of the keys exist", _ALL, _SUM),
-    _Row("type", key.type_of, 2, _READ, "RO", "1.0.0", "What a key holds"),
-    _Row("expire", key.expire, -3, _WRITE, "RW update", "1.0.0",
-         "Give a key a time to live in seconds"),
-    _Row("pexpire", key.expire_ms, -3, _WRITE, "RW update", "2.6.0",
-         "Give a key a time to live in milliseconds"),
-    _Row("ttl", key.time_to_live, 2, _READ, "RO access", "1.0.0",
-         "The time to live of a key in seconds", tips=_VARYING),
-    _Row("pttl", key.time_to_live_ms, 2, _READ, "RO access", "2.6.0",
-         "The time to live of a key in milliseconds", tips=_VARYING),
-    _Row("persist", key.persist, 2, _WRITE, "RW update", "2.2.0",
-         "Take the time to live from a key"),
+    KeyedRow("del", key.delete, -2, "write", "RM delete", "1.0.0", "Delete keys", ALL, _SUM),
+    KeyedRow("unlink", key.delete, -2, WRITE, "RM delete", "4.0.0", "Delete keys", ALL, _SUM),
+    KeyedRow("exists", key.exists, -2, READ, "RO", "1.0.0", "How many of the keys exist",
+             ALL, _SUM),
+    KeyedRow("touch", key.exists, -2, READ, "RO", "3.2.1", "How many of the keys exist",
+             ALL, _SUM),
+    KeyedRow("type", key.type_of, 2, READ, "RO", "1.0.0", "What a key holds"),
+    KeyedRow("copy", key.copy, -3, GROW, "RO access;OW update", "6.2.0",
+             "Give a key the value of another one", BOTH),
+    KeyedRow("rename", key.rename, 3, "write", "RW access delete;OW update", "1.0.0",
+             "Give a value to another key", BOTH),
+    KeyedRow("renamenx", key.rename_if_absent, 3, WRITE, "RW access delete;OW insert", "1.0.0",
+             "Give a value to another key unless it has one", BOTH),
+    KeyedRow("expire", expiry.expire, -3, WRITE, _DATED, "1.0.0",
+             "Give a key a time to live in seconds"),
+    KeyedRow("pexpire", expiry.expire_ms, -3, WRITE, _DATED, "2.6.0",
+             "Give a key a time to live in milliseconds"),
+    KeyedRow("expireat", expiry.expire_at, -3, WRITE, _DATED, "1.2.0",
+             "Let a key expire at a second since 1970"),
+    KeyedRow("pexpireat", expiry.expire_at_ms, -3, WRITE, _DATED, "2.6.0",
+             "Let a key expire at a millisecond since 1970"),
+    KeyedRow("ttl", expiry.time_to_live, 2, READ, "RO access", "1.0.0",
+             "The time to live of a key in seconds", tips=VARYING),
+    KeyedRow("pttl", expiry.time_to_live_ms, 2, READ, "RO access", "2.6.0",
+             "The time to live of a key in milliseconds", tips=VARYING),
+    KeyedRow("expiretime", expiry.expiry_time, 2, READ, "RO access", "7.0.0",
+             "When a key expires, in seconds since 1970"),
+    KeyedRow("pexpiretime", expiry.expiry_time_ms, 2, READ, "RO access", "7.0.0",
+             "When a key expires, in milliseconds since 1970"),
+    KeyedRow("persist", expiry.persist, 2, WRITE, _DATED, "2.2.0",
+             "Take the time to live from a key"),
+)
+_OBJECT_ROWS = (
+    KeyedRow("object|encoding", about.encoding, 3, "readonly", "RO", "2.2.3",
+             "How Redis would keep the value", SECOND, VARYING),
+    KeyedRow("object|freq", about.frequency, 3, "readonly", "RO", "4.0.0",
+             "How often a key is used: not known", SECOND, VARYING),
+    KeyedRow("object|idletime", about.idle_time, 3, "readonly", "RO", "2.2.3",
+             "How long a key was not used: not known", SECOND, VARYING),
+    KeyedRow("object|refcount", about.reference_count, 3, "readonly", "RO", "2.2.3",
+             "How many keys share the value", SECOND, VARYING),
+)
+_MEMORY_ROWS = (
+    KeyedRow("memory|usage", about.memory_usage, -3, "readonly", "RO", "4.0.0",
+             "About how many bytes a copy of the key takes", SECOND),
 )
 # fmt: on
 
 
 def keyed_commands() -> dict[bytes, Command]:
-    """Lower-case name -> command."""
-    rows = [(row, "string", "@string") for row in _STRING_ROWS]
-    rows += [(row, "generic", "@keyspace") for row in _GENERIC_ROWS]
-    return {
-        row.name.encode(): Command(
-            name=row.name.encode(),
-            scope=Scope.KEYED,
-            handler=row.handler,
-            arity=row.arity,
-            summary=row.summary,
-            since=row.since,
-            group=group,
-            flags=tuple(row.flags.split()),
-            first_key=1,
-            last_key=row.last_key_and_step[0],
-            step=row.last_key_and_step[1],
-            key_flags=tuple(row.key_flags.split()),
-            categories=(category,),
-            tips=row.tips,
-        )
-        for row, group, category in rows
-    }
+    """Lower-case name -> command, subcommands in their parents."""
+    tables: tuple[tuple[Sequence[KeyedRow], str, str], ...] = (
+        (_STRING_ROWS, "string", "@string"),
+        (_GENERIC_ROWS, "generic", "@keyspace"),
+        (HASH_ROWS, "hash", "@hash"),
+        (SET_ROWS, "set", "@set"),
+        (LIST_ROWS, "list", "@list"),
+    )
+    commands = [
+        keyed_command(row, group, category) for rows, group, category in tables for row in rows
+    ]
+    commands.append(_container("object", "generic", "2.2.3", "@keyspace", _OBJECT_ROWS))
+    commands.append(_container("memory", "server", "4.0.0", "", _MEMORY_ROWS))
+    return {command.name: command for command in commands}
+
+
+def _container(
+    name: str, group: str, since: str, category: str, rows: Sequence[KeyedRow]
+) -> Command:
+    children = [keyed_command(row, group, category) for row in rows]
+    return Command(
+        name=name.encode(),
+        scope=Scope.CONNECTION,
+        handler=called_alone,
+        arity=-2,
+        summary="About values" if group == "generic" else "About memory",
+        since=since,
+        group=group,
+        subcommands={child.name.partition(b"|")[2]: child for child in children},
+    )

@@ -38,7 +38,7 @@ _QUIET = "noscript loading stale"
 _AT_ONCE = "noscript loading stale fast allow_busy"
 
 
-def _called_alone(_: object, args: list[bytes]) -> bytes:
+def called_alone(_: object, args: list[bytes]) -> bytes:
     """A container command without subcommand: never called, its arity is refused before."""
     return wrong_arity(args[0].lower())
 
@@ -61,7 +61,7 @@ _CONNECTION_ROWS = (
          "Allow reads from copies"),
     _Row("readwrite", connection.readwrite, 1, _QUICK, "@connection", "cluster", "3.0.0",
          "Ask for reads from primaries"),
-    _Row("client", _called_alone, -2, "", "", "connection", "2.4.0", "About client connections"),
+    _Row("client", called_alone, -2, "", "", "connection", "2.4.0", "About client connections"),
     _Row("client|id", connection.client_id, 2, _QUIET, "@connection", "connection", "5.0.0",
          "The number of the connection"),
     _Row("client|setname", connection.client_set_name, 3, _QUIET, "@connection", "connection",
@@ -90,7 +90,7 @@ _TRANSACTION_ROWS = (
 _SERVER_ROWS = (
     _Row("info", server.info, -1, "loading stale", "@dangerous", "server", "1.0.0",
          "Facts about this agent", f"{_VARYING} {_EVERYWHERE} response_policy:special"),
-    _Row("config", _called_alone, -2, "", "", "server", "2.0.0", "About settings"),
+    _Row("config", called_alone, -2, "", "", "server", "2.0.0", "About settings"),
     _Row("config|get", server.config_get, -3, f"admin {_QUIET}", "", "server", "2.0.0",
          "Settings by name"),
     _Row("time", server.time, 1, _QUICK, "", "server", "2.6.0", "The wall clock", _VARYING),
@@ -103,9 +103,11 @@ _SERVER_ROWS = (
          Scope.WAIT),
     _Row("scan", server.scan, -2, "readonly", "@keyspace", "generic", "2.8.0",
          "The keys this agent is primary of", f"{_VARYING} request_policy:special", Scope.SCAN),
+    _Row("randomkey", server.random_key, 1, "readonly", "@keyspace", "generic", "1.0.0",
+         "Some key this agent is primary of", f"{_EVERYWHERE} {_VARYING}", Scope.SCAN),
 )
 _CLUSTER_ROWS = (
-    _Row("cluster", _called_alone, -2, "", "", "cluster", "3.0.0", "About the zone"),
+    _Row("cluster", called_alone, -2, "", "", "cluster", "3.0.0", "About the zone"),
     _Row("cluster|slots", cluster.slots, 2, "stale", "", "cluster", "3.0.0",
          "Which node serves which slots", _VARYING),
     _Row("cluster|shards", cluster.shards, 2, "stale", "", "cluster", "7.0.0",
@@ -171,6 +173,6 @@ def _command(row: _Row, subcommands: Mapping[bytes, Command]) -> Command:
         first_key=1 if row.key_flags else 0,
         last_key=-1 if row.key_flags else 0,
         step=1 if row.key_flags else 0,
-        key_flags=tuple(row.key_flags.split()),
+        key_flags=(tuple(row.key_flags.split()),) if row.key_flags else (),
         subcommands=subcommands,
     )

@@ -1,11 +1,12 @@
 """What the commands do that ask about, or act on, the whole agent: INFO, CONFIG, SCAN, WAIT …"""
 
-import re
+import random
 
 from quorate_agent.resp.connection_commands import SERVED_VERSION
 from quorate_agent.resp.glob import glob_matcher
 from quorate_agent.resp.integers import parse_integer
 from quorate_agent.resp.replies import (
+    INVALID_CURSOR,
     NOT_AN_INTEGER,
     SYNTAX_ERROR,
     VALUE_BYTES_MAX,
@@ -15,17 +16,17 @@ from quorate_agent.resp.replies import (
     error,
     integer,
     map_,
-    until_nul,
+    null,
     verbatim,
 )
 from quorate_agent.resp.scan import scan_page
+from quorate_agent.resp.scan_arguments import parse_cursor, parse_scan
 from quorate_agent.resp.session import Session, WaitRequest
+from quorate_agent.resp.value import Damaged, kind_of
 
 _NEGATIVE_TIMEOUT = error(b"ERR timeout is negative")
 _TIMEOUT_NOT_AN_INTEGER = error(b"ERR timeout is not an integer or out of range")
-_BAD_CURSOR = error(b"ERR invalid cursor")
-_CURSOR = re.compile(rb"[+-]?[0-9]{1,40}|")
-_CURSOR_COUNT = 2**64
+_RANDOM_ROWS = 1_000
 
 # What CONFIG GET knows: what clients and benchmark tools ask about, in Redis' terms.
 CONFIG: dict[bytes, bytes] = {
@@ -117,40 +118,42 @@ def flush(session: Session, args: list[bytes]) -> bytes | None:
 
 def scan(session: Session, args: list[bytes]) -> bytes:
     """SCAN cursor [MATCH pattern] [COUNT rows] [TYPE type]"""
-    text = until_nul(args[1])
-    if not _CURSOR.fullmatch(text):
-        return _BAD_CURSOR
-    cursor = int(text or b"0")
-    if abs(cursor) >= _CURSOR_COUNT:
-        return _BAD_CURSOR
-    pattern: bytes | None = None
-    count = 10
-    has_type = True
-    for at in range(2, len(args), 2):
-        option = args[at].upper()
-        if at + 1 == len(args):
-            return SYNTAX_ERROR
-        argument = args[at + 1]
-        if option == b"COUNT":
-            number = parse_integer(argument)
-            if number is None:
-                return NOT_AN_INTEGER
-            if number < 1:
-                return SYNTAX_ERROR
-            count = number
-        elif option == b"MATCH":
-            pattern = argument
-        elif option == b"TYPE":
-            has_type = argument.lower() == b"string"
-        else:
-            return SYNTAX_ERROR
+    cursor = parse_cursor(args[1])
+    if cursor is None:
+        return INVALID_CURSOR
+    asked = parse_scan(args[2:], with_type=True)
+    if isinstance(asked, bytes):
+        return asked
     agent = session.agent
     next_cursor, keys = scan_page(
-        cursor % _CURSOR_COUNT, count, agent.primaries(), agent.scan, agent.scan_positions
+        cursor, asked.count, agent.primaries(), agent.scan, agent.scan_positions
     )
-    if not has_type:
-        keys = []
-    elif pattern is not None and pattern != b"*":
-        matches = glob_matcher(pattern)
+    if (matches := asked.matcher()) is not None:
         keys = [key for key in keys if matches(key)]
+    if asked.type_name is not None:
+        keys = [key for key in keys if _type_name(agent.value(key)) == asked.type_name]
     return array((bulk(b"%d" % next_cursor), bulks(keys)))
+
+
+def random_key(session: Session, args: list[bytes]) -> bytes:
+    """RANDOMKEY: one of the first keys of any partition, not drawn evenly"""
+    agent = session.agent
+    if agent.key_count():
+        partitions = list(agent.primaries())
+        random.shuffle(partitions)
+        for partition in partitions:
+            after: bytes | None = None
+            while True:
+                keys, after = agent.scan(partition, after, _RANDOM_ROWS)
+                if keys:
+                    return bulk(random.choice(keys))
+                if after is None:
+                    break
+    return null(session.connection.resp3)
+
+
+def _type_name(value: bytes | None) -> bytes:
+    try:
+        return b"none" if value is None else kind_of(value).value
+    except Damaged:
+        return b"damaged"

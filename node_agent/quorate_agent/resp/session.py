@@ -80,6 +80,9 @@ class Agent(Protocol):
         """Live keys > `after` in key order, and the last key looked at, live or not; None at the
         end of the partition.  May look at fewer than `rows_max` rows, never at none."""
 
+    def value(self, key: bytes) -> bytes | None:
+        """The row's value of a live key of a partition this agent is primary of."""
+
 
 @dataclass(frozen=True, slots=True)
 class Session:

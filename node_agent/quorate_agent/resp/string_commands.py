@@ -1,13 +1,12 @@
-"""What the string commands do to the row of a key: GET, SET and their kin.
+"""What the commands do that set, answer, cut and lengthen strings: GET, SET and their kin.
 
 Each is `handler(view, args) -> reply`, `args` checked for arity only.  GET and the plain SET come
 first and do nothing that they need not: they are what most clients send most of the time.
 """
 
-from quorate_agent.resp.integers import INTEGER_MAX, INTEGER_MIN, expiry_ms, parse_integer
+from quorate_agent.resp.integers import expiry_ms, parse_integer
 from quorate_agent.resp.replies import (
-    DECREMENT_OVERFLOW,
-    INCREMENT_OVERFLOW,
+    EMPTY_BULK,
     NOT_AN_INTEGER,
     NULL2,
     NULL3,
@@ -16,18 +15,22 @@ from quorate_agent.resp.replies import (
     SYNTAX_ERROR,
     VALUE_BYTES_MAX,
     VALUE_TOO_LONG,
+    WRONGTYPE,
     ZERO,
     array,
     bulk,
+    error,
     integer,
     invalid_expire,
     null,
     wrong_arity,
 )
+from quorate_agent.resp.value import MARKER, pack_string, string_of
 from quorate_agent.resp.view import KeyView
 
 _EXPIRY_UNIT_MS = {b"EX": 1000, b"PX": 1, b"EXAT": 1000, b"PXAT": 1}
 _ABSOLUTE = (b"EXAT", b"PXAT")
+_OFFSET_NEGATIVE = error(b"ERR offset is out of range")
 
 
 def get(view: KeyView, args: list[bytes]) -> bytes:
@@ -36,13 +39,16 @@ def get(view: KeyView, args: list[bytes]) -> bytes:
     value = None if row is None else row.value
     if value is None:
         return NULL3 if view.resp3 else NULL2
+    if value >= MARKER:
+        return _bulk_of(value)
     return b"$%d\r\n%b\r\n" % (len(value), value)
 
 
 def set_value(view: KeyView, args: list[bytes]) -> bytes:
     """SET key value [NX | XX] [GET] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL]"""
     if len(args) == 3:
-        view.put(args[1], args[2], 0)
+        value = args[2]
+        view.put(args[1], value if value < MARKER else pack_string(value), 0)
         return OK
     return _set_with_options(view, args)
 
@@ -51,7 +57,7 @@ def set_if_absent(view: KeyView, args: list[bytes]) -> bytes:
     """SETNX key value"""
     if view.get(args[1]) is not None:
         return ZERO
-    view.put(args[1], args[2], 0)
+    view.put(args[1], pack_string(args[2]), 0)
     return ONE
 
 
@@ -70,8 +76,11 @@ def get_and_delete(view: KeyView, args: list[bytes]) -> bytes:
     row = view.get(args[1])
     if row is None or row.value is None:
         return null(view.resp3)
+    text = string_of(row.value)
+    if text is None:
+        return WRONGTYPE
     view.delete(args[1])
-    return bulk(row.value)
+    return bulk(text)
 
 
 def get_and_expire(view: KeyView, args: list[bytes]) -> bytes:
@@ -98,6 +107,9 @@ def get_and_expire(view: KeyView, args: list[bytes]) -> bytes:
     # As Redis: whether the time is one at all is looked at only when the key exists.
     if row is None or row.value is None:
         return null(view.resp3)
+    text = string_of(row.value)
+    if text is None:
+        return WRONGTYPE
     if amount is not None and option is not None:
         expires_at = _expires_at(view, option, amount, b"getex")
         if isinstance(expires_at, bytes):
@@ -108,18 +120,19 @@ def get_and_expire(view: KeyView, args: list[bytes]) -> bytes:
             view.put(key, row.value, expires_at)
     elif option is not None and row.expires_at:
         view.put(key, row.value, 0)
-    return bulk(row.value)
+    return bulk(text)
 
 
 def get_many(view: KeyView, args: list[bytes]) -> bytes:
-    """MGET key [key …]"""
+    """MGET key [key …]: null for what is no string"""
     get_row = view.get
     absent = null(view.resp3)
     replies = []
     for key in args[1:]:
         row = get_row(key)
         value = None if row is None else row.value
-        replies.append(absent if value is None else bulk(value))
+        text = None if value is None else string_of(value)
+        replies.append(absent if text is None else bulk(text))
     return array(replies)
 
 
@@ -128,34 +141,8 @@ def set_many(view: KeyView, args: list[bytes]) -> bytes:
     if len(args) % 2 == 0:
         return wrong_arity(b"mset")
     for key, value in dict(zip(args[1::2], args[2::2], strict=True)).items():
-        view.put(key, value, 0)
+        view.put(key, pack_string(value), 0)
     return OK
-
-
-def increment(view: KeyView, args: list[bytes]) -> bytes:
-    """INCR key"""
-    return _add(view, args[1], 1)
-
-
-def decrement(view: KeyView, args: list[bytes]) -> bytes:
-    """DECR key"""
-    return _add(view, args[1], -1)
-
-
-def increment_by(view: KeyView, args: list[bytes]) -> bytes:
-    """INCRBY key integer"""
-    amount = parse_integer(args[2])
-    return NOT_AN_INTEGER if amount is None else _add(view, args[1], amount)
-
-
-def decrement_by(view: KeyView, args: list[bytes]) -> bytes:
-    """DECRBY key integer"""
-    amount = parse_integer(args[2])
-    if amount is None:
-        return NOT_AN_INTEGER
-    if amount == INTEGER_MIN:
-        return DECREMENT_OVERFLOW
-    return _add(view, args[1], -amount)
 
 
 def append(view: KeyView, args: list[bytes]) -> bytes:
@@ -163,20 +150,74 @@ def append(view: KeyView, args: list[bytes]) -> bytes:
     key, tail = args[1], args[2]
     row = view.get(key)
     if row is None or row.value is None:
-        view.put(key, tail, 0)
+        view.put(key, pack_string(tail), 0)
         return integer(len(tail))
-    length = len(row.value) + len(tail)
+    text = string_of(row.value)
+    if text is None:
+        return WRONGTYPE
+    length = len(text) + len(tail)
     if length > VALUE_BYTES_MAX:
         return VALUE_TOO_LONG
     if tail:
-        view.put(key, row.value + tail, row.expires_at)
+        view.put(key, pack_string(text + tail), row.expires_at)
     return integer(length)
 
 
 def length(view: KeyView, args: list[bytes]) -> bytes:
     """STRLEN key"""
     row = view.get(args[1])
-    return ZERO if row is None or row.value is None else integer(len(row.value))
+    if row is None or row.value is None:
+        return ZERO
+    text = string_of(row.value)
+    return WRONGTYPE if text is None else integer(len(text))
+
+
+def get_range(view: KeyView, args: list[bytes]) -> bytes:
+    """GETRANGE key first last, SUBSTR key first last: negative ones count from the end"""
+    first, last = parse_integer(args[2]), parse_integer(args[3])
+    if first is None or last is None:
+        return NOT_AN_INTEGER
+    row = view.get(args[1])
+    if row is None or row.value is None:
+        return EMPTY_BULK
+    text = string_of(row.value)
+    if text is None:
+        return WRONGTYPE
+    if first < 0 and last < 0 and first > last:
+        return EMPTY_BULK
+    if first < 0:
+        first = max(first + len(text), 0)
+    if last < 0:
+        last = max(last + len(text), 0)  # as Redis: an end before the beginning is the first byte
+    return bulk(text[first : last + 1])
+
+
+def set_range(view: KeyView, args: list[bytes]) -> bytes:
+    """SETRANGE key offset value: keeps the time to live, fills up with zero bytes"""
+    offset = parse_integer(args[2])
+    if offset is None:
+        return NOT_AN_INTEGER
+    if offset < 0:
+        return _OFFSET_NEGATIVE
+    key, part = args[1], args[3]
+    row = view.get(key)
+    text = b"" if row is None or row.value is None else string_of(row.value)
+    if text is None:
+        return WRONGTYPE
+    if not part:
+        return integer(len(text))
+    end = offset + len(part)
+    if end > VALUE_BYTES_MAX:
+        return VALUE_TOO_LONG
+    changed = text[:offset].ljust(offset, b"\0") + part + text[end:]
+    if changed != text:
+        view.put(key, pack_string(changed), 0 if row is None else row.expires_at)
+    return integer(len(changed))
+
+
+def _bulk_of(value: bytes) -> bytes:
+    text = string_of(value)
+    return WRONGTYPE if text is None else bulk(text)
 
 
 def _set_with_options(view: KeyView, args: list[bytes]) -> bytes:
@@ -206,13 +247,15 @@ def _set_with_options(view: KeyView, args: list[bytes]) -> bytes:
             return parsed
         expires_at = parsed
         if expires_at >= view.now_ms and not condition and not wants_old:
-            view.put(args[1], args[2], expires_at)  # nothing depends on what was there
+            view.put(args[1], pack_string(args[2]), expires_at)  # nothing depends on what was there
             return OK
     key = args[1]
     row = view.get(key)
     reply = OK
     if wants_old:
-        reply = null(view.resp3) if row is None or row.value is None else bulk(row.value)
+        reply = null(view.resp3) if row is None or row.value is None else _bulk_of(row.value)
+        if reply is WRONGTYPE:
+            return reply
     if (condition == b"NX") if row is not None else (condition == b"XX"):
         return reply if wants_old else null(view.resp3)
     if expires_at and expires_at < view.now_ms:
@@ -222,7 +265,7 @@ def _set_with_options(view: KeyView, args: list[bytes]) -> bytes:
         return reply
     if keeps_expiry and row is not None:
         expires_at = row.expires_at
-    view.put(key, args[2], expires_at)
+    view.put(key, pack_string(args[2]), expires_at)
     return reply
 
 
@@ -230,7 +273,7 @@ def _set_for(view: KeyView, args: list[bytes], option: bytes, name: bytes) -> by
     expires_at = _expires_at(view, option, args[2], name)
     if isinstance(expires_at, bytes):
         return expires_at
-    view.put(args[1], args[3], expires_at)
+    view.put(args[1], pack_string(args[3]), expires_at)
     return OK
 
 
@@ -244,21 +287,3 @@ def _expires_at(view: KeyView, option: bytes, amount: bytes, name: bytes) -> int
     if number <= 0 or at_ms is None:
         return invalid_expire(name)
     return at_ms
-
-
-def _add(view: KeyView, key: bytes, amount: int) -> bytes:
-    row = view.get(key)
-    if row is None or row.value is None:
-        present, expires_at = 0, 0
-    else:
-        number = parse_integer(row.value)
-        if number is None:
-            return NOT_AN_INTEGER
-        present, expires_at = number, row.expires_at
-    total = present + amount
-    if not INTEGER_MIN <= total <= INTEGER_MAX:
-        return INCREMENT_OVERFLOW
-    # INCRBY 0 on a key that is there changes nothing.
-    if amount or row is None:
-        view.put(key, b"%d" % total, expires_at)
-    return integer(total)

@@ -215,7 +215,8 @@ def test_the_quick_table_knows_both_spellings_and_resolve_every_one() -> None:
 
 def test_commands_that_grow_the_data_are_those_that_redis_denies_when_full() -> None:
     assert sorted(name for name, command in COMMANDS.items() if command.grows) == sorted(
-        b"set setnx setex psetex mset incr incrby decr decrby append".split()
+        b"set setnx setex psetex mset incr incrby incrbyfloat decr decrby append setrange copy"
+        b" hset hmset hsetnx hincrby hincrbyfloat sadd lpush rpush lpushx rpushx lset".split()
     )
 
 

@@ -1,0 +1,160 @@
+"""What the commands do that concern sets: SADD, SMEMBERS and their kin.
+
+What SPOP takes is drawn by the primary alone: the other copies get the row that is left.
+"""
+
+import random
+
+from quorate_agent.resp.collection import put_set, set_at
+from quorate_agent.resp.integers import INTEGER_MAX, parse_integer
+from quorate_agent.resp.member_scan import member_page
+from quorate_agent.resp.replies import (
+    INVALID_CURSOR,
+    NOT_AN_INTEGER,
+    NOT_POSITIVE,
+    ONE,
+    SYNTAX_ERROR,
+    ZERO,
+    array,
+    bulk,
+    bulks,
+    error,
+    integer,
+    null,
+    set_,
+)
+from quorate_agent.resp.scan_arguments import parse_cursor, parse_scan
+from quorate_agent.resp.view import KeyView
+
+DRAWN_MAX = 1_000_000
+"""Members that one SRANDMEMBER may repeat; Redis would answer for as long as it takes."""
+
+_COUNT_OUT_OF_RANGE = error(
+    b"ERR value is out of range, value must between %d and %d" % (-INTEGER_MAX, INTEGER_MAX)
+)
+_TOO_MANY_DRAWN = error(b"ERR value is out of range: at least -%d" % DRAWN_MAX)
+
+
+def add(view: KeyView, args: list[bytes]) -> bytes:
+    """SADD key member [member …]: how many are new"""
+    key = args[1]
+    found = set_at(view, key)
+    if isinstance(found, bytes):
+        return found
+    new = dict.fromkeys([member for member in args[2:] if member not in found.items])
+    if not new:
+        return ZERO
+    return put_set(view, key, found, {**found.items, **new}, integer(len(new)))
+
+
+def remove(view: KeyView, args: list[bytes]) -> bytes:
+    """SREM key member [member …]: how many there were"""
+    key = args[1]
+    found = set_at(view, key)
+    if isinstance(found, bytes):
+        return found
+    going = {member for member in args[2:] if member in found.items}
+    if not going:
+        return ZERO
+    left = dict.fromkeys([member for member in found.items if member not in going])
+    return put_set(view, key, found, left, integer(len(going)))
+
+
+def is_member(view: KeyView, args: list[bytes]) -> bytes:
+    """SISMEMBER key member"""
+    found = set_at(view, args[1])
+    return found if isinstance(found, bytes) else integer(args[2] in found.items)
+
+
+def are_members(view: KeyView, args: list[bytes]) -> bytes:
+    """SMISMEMBER key member [member …]"""
+    found = set_at(view, args[1])
+    if isinstance(found, bytes):
+        return found
+    return array([ONE if member in found.items else ZERO for member in args[2:]])
+
+
+def members(view: KeyView, args: list[bytes]) -> bytes:
+    """SMEMBERS key"""
+    found = set_at(view, args[1])
+    if isinstance(found, bytes):
+        return found
+    return set_([bulk(member) for member in found.items], view.resp3)
+
+
+def count(view: KeyView, args: list[bytes]) -> bytes:
+    """SCARD key"""
+    found = set_at(view, args[1])
+    return found if isinstance(found, bytes) else integer(len(found.items))
+
+
+def scan(view: KeyView, args: list[bytes]) -> bytes:
+    """SSCAN key cursor [MATCH pattern] [COUNT members]"""
+    cursor = parse_cursor(args[2])
+    if cursor is None:
+        return INVALID_CURSOR
+    found = set_at(view, args[1])
+    if isinstance(found, bytes):
+        return found
+    if not found.exists:
+        return array((bulk(b"0"), array(())))  # whatever else the call says
+    asked = parse_scan(args[3:], with_type=False)
+    if isinstance(asked, bytes):
+        return asked
+    cursor, page = member_page(found.items, cursor, asked.count)
+    matches = asked.matcher()
+    shown = [member for member in page if matches is None or matches(member)]
+    return array((bulk(b"%d" % cursor), bulks(shown)))
+
+
+def pop(view: KeyView, args: list[bytes]) -> bytes:
+    """SPOP key [count]: random members, which are removed"""
+    if len(args) > 3:
+        return SYNTAX_ERROR
+    wanted = 1
+    if len(args) == 3:
+        number = parse_integer(args[2])
+        if number is None or number < 0:
+            return NOT_POSITIVE
+        wanted = number
+    key = args[1]
+    found = set_at(view, key)
+    if isinstance(found, bytes):
+        return found
+    drawn = random.sample(list(found.items), min(wanted, len(found.items)))
+    if len(args) == 3:
+        reply = set_([bulk(member) for member in drawn], view.resp3)
+    else:
+        reply = bulk(drawn[0]) if drawn else null(view.resp3)
+    if not drawn:
+        return reply
+    going = set(drawn)
+    left = dict.fromkeys([member for member in found.items if member not in going])
+    return put_set(view, key, found, left, reply)
+
+
+def random_members(view: KeyView, args: list[bytes]) -> bytes:
+    """SRANDMEMBER key [count]: a negative count may repeat members"""
+    if len(args) > 3:
+        return SYNTAX_ERROR
+    wanted = 1
+    if len(args) == 3:
+        number = parse_integer(args[2])
+        if number is None:
+            return NOT_AN_INTEGER
+        if number < -INTEGER_MAX:
+            return _COUNT_OUT_OF_RANGE
+        wanted = number
+    found = set_at(view, args[1])
+    if isinstance(found, bytes):
+        return found
+    population = list(found.items)
+    if len(args) == 2:
+        return bulk(random.choice(population)) if population else null(view.resp3)
+    if not population:
+        return array(())
+    if wanted < -DRAWN_MAX:
+        return _TOO_MANY_DRAWN
+    if wanted < 0:
+        return bulks(random.choices(population, k=-wanted))
+    return bulks(random.sample(population, min(wanted, len(population))))
