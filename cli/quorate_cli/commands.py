@@ -3,6 +3,7 @@
 import typer
 
 from quorate_cli import dev_commands, object_commands
+from quorate_cli.events_command import events
 from quorate_cli.plan_command import plan
 
 app = typer.Typer(
@@ -16,3 +17,4 @@ app.add_typer(object_commands.debug, name="debug")
 for command in object_commands.COMMANDS:
     app.command()(command)
 app.command()(plan)
+app.command()(events)

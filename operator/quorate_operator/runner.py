@@ -18,7 +18,7 @@ from quorate.facts.partition_row import check_row
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.preview import Preview
-from quorate.protocol.events import Event, ToldEvent
+from quorate.protocol.events import ROUTINE, Event, ToldEvent
 from quorate.protocol.master import Master
 from quorate.protocol.membership import is_same_process
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
@@ -348,6 +348,7 @@ class Runner(BaseHandler):
             zone = names.get(first.zone, first.zone)
             self._metrics.events.labels(zone, first.reason).inc(len(alike))
             level = logging.WARNING if first.kind == "Warning" else logging.INFO
+            level = logging.DEBUG if first.reason in ROUTINE else level
             about = {"cluster": self.cluster, "zone": zone, "partition": first.partition}
             _log.log(level, "%s: %s", first.reason, summary(alike), extra=about)
         for event in events:
