@@ -109,7 +109,8 @@ class ClientConnection(asyncio.Protocol):
         self.blocked = False
         self.paused = False
         self.ended = False
-        self.last_write: tuple[Primary, int] | None = None
+        # Role and counter; of one that was forwarded, no role and the partition.
+        self.last_write: tuple[Primary | None, int] | None = None
         self.transport: asyncio.Transport
         self.state: Connection
         self.session: Session

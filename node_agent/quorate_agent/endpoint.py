@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 
 from quorate.facts.keyspace import key_slot, slot_shift
 from quorate.protocol.copy import Copy
+from quorate.protocol.messages import Message
 from quorate.protocol.primary import Waiter
 from quorate.protocol.replicas import Replicas
 from quorate_agent.client import ClientConnection, PartOfFlush, Slot, boot_ms
+from quorate_agent.forwards import Forwards
 from quorate_agent.overview import ZoneOverview
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command, Scope, command_slot
@@ -25,6 +27,7 @@ from quorate_agent.resp.session import Connection, Session, WaitRequest
 from quorate_agent.resp.table import DISPATCH, resolve
 from quorate_agent.resp.transaction import Call
 from quorate_agent.resp.view import View, never_pending
+from quorate_agent.waits import Waits
 
 if TYPE_CHECKING:
     from quorate_agent.metrics import AgentMetrics
@@ -43,11 +46,14 @@ class ZoneEndpoint:
         info: Callable[[], dict[str, dict[str, str | int]]],
         metrics: AgentMetrics,
         storage_full: Callable[[], bool],
+        process: str,
+        send: Callable[[str, Message], None],
     ) -> None:
         self.replicas = replicas
         self.node = node
         self._turn = turn
         self.overview = ZoneOverview(replicas, node, nodes, info)
+        self.forwards = Forwards(self, process, send)
         self._nodes = nodes
         self._is_up = is_up
         self._metrics = metrics
@@ -58,7 +64,7 @@ class ZoneEndpoint:
         self._next_id = 1
         self._arrived_ms = 0
         self._parked: list[Slot] = []
-        self._waits: list[Slot] = []
+        self._waits = Waits(replicas, self.fulfil)
         self._touched: dict[ClientConnection, None] = {}
         self._server: asyncio.Server | None = None
 
@@ -110,8 +116,9 @@ class ZoneEndpoint:
         if self._clients.pop(client.state.id, None) is not None:
             self._metrics.connections.dec()
         client.backlog.clear()
+        self.forwards.client_gone(client)
         self._parked = [slot for slot in self._parked if slot.connection is not client]
-        self._waits = [slot for slot in self._waits if slot.connection is not client]
+        self._waits.client_gone(client)
 
     # --- commands --------------------------------------------------------------------------------
 
@@ -184,7 +191,7 @@ class ZoneEndpoint:
         else:
             number = command_slot(command, args)
             if number < 0:
-                self._fulfil(client, slot, replies.CROSSSLOT)
+                self.fulfil(client, slot, replies.CROSSSLOT)
                 return
         partition = number >> self._shift
         role = self.replicas.primaries[partition]
@@ -197,11 +204,11 @@ class ZoneEndpoint:
             view.is_pending = never_pending
             view.waits = False
             view.get_row = copy.get
-            self._fulfil(client, slot, command.handler(view, args))
+            self.fulfil(client, slot, command.handler(view, args))
             view.operations.clear()
             return
         if command.grows and self._storage_full():
-            self._fulfil(client, slot, self._full())
+            self.fulfil(client, slot, self._full())
             return
         view.is_pending = role.is_pending
         view.waits = False
@@ -216,7 +223,7 @@ class ZoneEndpoint:
         elif view.waits:
             keys = ()
         else:
-            self._fulfil(client, slot, reply)
+            self.fulfil(client, slot, reply)
             return
         if slot is None:
             slot = Slot(client, command, args, reply, keys, now)
@@ -250,14 +257,20 @@ class ZoneEndpoint:
             return replies.CROSSSLOT
         if command.grows and self._storage_full():
             return self._full()
-        if self._readable(client, command, number >> self._shift) is not None:
+        partition = number >> self._shift
+        if (
+            self._readable(client, command, partition) is not None
+            or not self._elsewhere(partition)
+            or self.forwards.covers(partition, boot_ms())
+        ):
             return b""
         return self._moved(number)
 
     def _full(self) -> bytes:
         return replies.MISCONF if self.replicas.zone.persistent else replies.OOM
 
-    def _fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
+    def fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
+        """Answer: at once, or in the place where the reply is waited for."""
         if slot is None:
             client.answer(reply)
             return
@@ -289,21 +302,32 @@ class ZoneEndpoint:
         now: int,
         slot: Slot | None,
     ) -> None:
-        """Redirect to the primary when it is another node that is there; else park."""
-        elsewhere = self._moved(number)
-        if elsewhere:
-            self._fulfil(client, slot, elsewhere)
-        else:
+        """Forward or redirect to the primary when it is another node that is there; else park."""
+        partition = number >> self._shift
+        elsewhere = self._elsewhere(partition)
+        if not elsewhere:
             self._park(client, command, args, now, slot)
+        elif self.forwards.is_known(slot) or self.forwards.may(
+            client, command, args, partition, now
+        ):
+            slot = self._blocking(client, command, args, now, slot)
+            if slot is not None:
+                self._metrics.forwarded.inc()
+                self.forwards.take_on(slot, partition, elsewhere)
+        else:
+            self.fulfil(client, slot, self._moved(number))
 
     def _moved(self, number: int) -> bytes:
-        """MOVED when the slot's primary is another node that is there; empty: it is not."""
-        row = self.replicas.table[number >> self._shift]
-        primary = row.primary.node if row is not None and row.primary is not None else self.node
-        if primary == self.node or not self._is_up(primary) or primary not in self._nodes():
-            return b""
         self._metrics.moved.inc()
         return self.overview.cluster().moved(number)
+
+    def _elsewhere(self, partition: int) -> str:
+        """The node that is primary when it is another that is there; empty: it is not."""
+        row = self.replicas.table[partition]
+        primary = row.primary.node if row is not None and row.primary is not None else self.node
+        if primary == self.node or not self._is_up(primary) or primary not in self._nodes():
+            return ""
+        return primary
 
     def _park(
         self,
@@ -314,19 +338,45 @@ class ZoneEndpoint:
         slot: Slot | None,
     ) -> None:
         """Try the command again until a primary serves, or its bound is over."""
+        is_first = slot is None or not slot.deadline_ms
+        slot = self._blocking(client, command, args, now, slot)
+        if slot is not None:
+            if is_first:
+                self._metrics.parked.inc()
+            self._parked.append(slot)
+
+    def _blocking(
+        self,
+        client: ClientConnection,
+        command: Command,
+        args: list[bytes],
+        now: int,
+        slot: Slot | None,
+    ) -> Slot | None:
+        """A slot that the connection's later commands wait for; None: its bound is over."""
         deadline = self._arrived_ms + self.replicas.settings.park_bound_ms
         if slot is None:
             if deadline <= now:
                 self._metrics.clusterdown.inc()
                 client.answer(replies.CLUSTERDOWN)
-                return
+                return None
             slot = Slot(client, command, args, b"", (), now)
             client.queue.append(slot)
         if not slot.deadline_ms:
             slot.deadline_ms = deadline
             client.blocked = True
-            self._metrics.parked.inc()
+        return slot
+
+    def park_again(self, slot: Slot) -> None:
+        """Try a forwarded command once more, until its deadline."""
         self._parked.append(slot)
+
+    def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
+        """Execute for a client of another agent."""
+        now = self._arrived_ms = self._begin_run(client)
+        self._execute(client, call.args, now, None, call.command)
+        if client.out:
+            client.write()
 
     def _execute_other(
         self,
@@ -356,9 +406,7 @@ class ZoneEndpoint:
             self._unblock(slot)
         if isinstance(answer, WaitRequest):
             slot.wait = answer
-            slot.deadline_ms = now + answer.timeout_ms if answer.timeout_ms else 1 << 62
-            client.blocked = True
-            self._waits.append(slot)
+            self._waits.add(slot, now)
             self._turn()
             return
         slot.left = len(roles)
@@ -398,7 +446,9 @@ class ZoneEndpoint:
         if self._parked:
             self._retry_parked(now)
         if self._waits:
-            self._check_waits(now)
+            self._waits.check(now)
+        if self.forwards.has_waiting:
+            self.forwards.tick(now)
         while self._touched:
             batch, self._touched = self._touched, {}
             for client in batch:
@@ -436,37 +486,19 @@ class ZoneEndpoint:
             since = slot.deadline_ms - bound
             if slot.deadline_ms and slot.deadline_ms <= now:
                 self._metrics.clusterdown.inc()
-                self._fulfil(slot.connection, slot, replies.CLUSTERDOWN)
+                self.fulfil(slot.connection, slot, self.forwards.given_up(slot))
             else:
                 self._view.resp3 = slot.connection.state.resp3
                 self._execute(slot.connection, slot.args, now, slot, slot.command)
             if not slot.deadline_ms:
                 self._metrics.parked_seconds.observe((now - since) / 1000)
 
-    def _check_waits(self, now: int) -> None:
-        waiting: list[Slot] = []
-        for slot in self._waits:
-            assert slot.wait is not None
-            count = self._copies_of_last_write(slot.connection)
-            if count >= slot.wait.copies or slot.deadline_ms <= now:
-                self._fulfil(slot.connection, slot, replies.integer(count))
-            else:
-                waiting.append(slot)
-        self._waits = waiting
-
-    def _copies_of_last_write(self, client: ClientConnection) -> int:
-        """How many other copies hold the connection's last write; without one, every backup."""
-        if client.last_write is None:
-            row = self.replicas.table[0]
-            return len(row.owners) - 1 if row is not None else 0
-        role, counter = client.last_write
-        return sum(1 for peer in role.peers.values() if peer.adopted and peer.lwm >= counter)
-
     @property
     def has_waiting(self) -> bool:
         """Whether time alone may finish something here."""
-        return bool(self._parked or self._waits)
+        return bool(self._parked or self._waits or self.forwards.has_waiting)
 
     def table_changed(self) -> None:
         """Rows, members or ports changed: the cluster view is built anew when asked for."""
         self.overview.table_changed()
+        self.forwards.table_changed()

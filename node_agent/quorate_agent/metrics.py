@@ -16,6 +16,11 @@ class AgentMetrics:
         self.moved = Counter(
             "quorate_commands_moved", "Commands answered with MOVED", registry=self.registry
         )
+        self.forwarded = Counter(
+            "quorate_commands_forwarded",
+            "Commands sent on to the agent that had become primary",
+            registry=self.registry,
+        )
         self.parked = Counter(
             "quorate_commands_parked", "Commands that waited for a primary", registry=self.registry
         )

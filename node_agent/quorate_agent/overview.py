@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from quorate.facts.keyspace import key_slot, slot_shift
 from quorate.protocol.primary import Primary, Stage
 from quorate.protocol.replicas import Replicas
+from quorate_agent.client import boot_ms
 from quorate_agent.resp.cluster_view import ClusterNode, ClusterView
+from quorate_agent.resp.remembered import KEPT_MS, PREFIX
 from quorate_agent.resp.scan import ScanPositions
 from quorate_agent.resp.session import Connection
 
@@ -82,7 +84,17 @@ class ZoneOverview:
 
     def key_count(self) -> int:
         """Live rows of this agent's primaries."""
-        return sum(role.copy.space.row_count() for role in self._serving())
+        return sum(
+            role.copy.space.row_count() - self._remembered_count(role) for role in self._serving()
+        )
+
+    def _remembered_count(self, role: Primary) -> int:
+        """Rows that no client wrote; there are none some time after a change of primaries."""
+        if boot_ms() - role.since_ms > KEPT_MS + self.replicas.settings.park_bound_ms:
+            return 0
+        keys = {key for _, key in role.copy.expiring if key.startswith(PREFIX)}
+        rows = [role.copy.get(key) for key in keys]
+        return sum(row is not None and row.value is not None for row in rows)
 
     def slot_key_count(self, slot: int) -> int:
         """Live keys in one slot, by looking at its partition's rows."""
@@ -92,7 +104,11 @@ class ZoneOverview:
             return 0
         count, after = 0, None
         while chunk := role.copy.space.scan(after, 10_000, 1 << 24):
-            count += sum(1 for key, row in chunk if row.value is not None and key_slot(key) == slot)
+            count += sum(
+                1
+                for key, row in chunk
+                if row.value is not None and key_slot(key) == slot and not key.startswith(PREFIX)
+            )
             after = chunk[-1][0]
         return count
 
@@ -116,7 +132,9 @@ class ZoneOverview:
         keys = [
             key
             for key, row in chunk
-            if row.value is not None and not (row.expires_at and row.expires_at < now)
+            if row.value is not None
+            and not (row.expires_at and row.expires_at < now)
+            and not key.startswith(PREFIX)
         ]
         return keys, chunk[-1][0] if chunk else None
 

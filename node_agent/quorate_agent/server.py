@@ -15,6 +15,7 @@ from quorate.facts.errors import QuorateError
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent import AgentCore, FromMaster, MembersChanged, ZoneClosed, ZoneOpened
+from quorate.protocol.client_messages import Forward, Forwarded
 from quorate.protocol.membership import is_namesake
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
 from quorate.protocol.outbox import MASTER
@@ -236,6 +237,9 @@ class Agent(BaseHandler):
             self._master = None
         if refused is not None and refused.code == "older-image":
             self._set_aside(refused.reason)
+        if link.peer_hello is not None and link.peer_hello.role == "agent":
+            for runtime in self._runtimes.values():
+                runtime.endpoint.forwards.peer_down(link.peer_hello.node)
         self._table_changed()
 
     def on_message(self, link: Link, message: Message) -> None:
@@ -247,7 +251,7 @@ class Agent(BaseHandler):
             # A namesake over another store, or over a copy of the folder, must neither get its
             # leases nor speak for it.
             if member is not None and not is_namesake(member, hello):
-                self.core.receive(hello.node, message, now())
+                self._receive(hello.node, message)
         elif hello.role == "master":
             if isinstance(message, _FROM_MASTER):
                 if not self.core.receive_from_master(message, now()):
@@ -267,6 +271,18 @@ class Agent(BaseHandler):
             else:
                 link.send(answer)
         self._turn()
+
+    def _receive(self, node: str, message: Message) -> None:
+        if not isinstance(message, Forward | Forwarded):
+            self.core.receive(node, message, now())
+            return
+        runtime = self._runtimes.get(message.zone)
+        if runtime is None:
+            return
+        if isinstance(message, Forward):
+            runtime.endpoint.forwards.perform(node, message)
+        else:
+            runtime.endpoint.forwards.take_reply(node, message)
 
     def _set_aside(self, reason: str) -> None:
         _log.error("%s", reason)
@@ -382,6 +398,8 @@ class Agent(BaseHandler):
             lambda: self._info(record.uid),
             self.metrics,
             lambda: engine.full,
+            self._process,
+            lambda node, message: self._send([(node, message)]),
         )
         self._runtimes[record.uid] = ZoneRuntime(
             replicas, engine, endpoint, self._synced, self._fail

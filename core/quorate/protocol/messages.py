@@ -11,6 +11,7 @@ from quorate.facts.lineage import Lineage
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, NodeRecord
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.client_messages import Forward, Forwarded
 from quorate.protocol.tool_messages import (
     AskBuckets,
     AskCopies,
@@ -483,6 +484,8 @@ Message = (
     | FetchSnapshot
     | SnapshotChunk
     | Unavailable
+    | Forward
+    | Forwarded
     | AskCopies
     | Copies
     | AskRows

@@ -87,7 +87,7 @@ def _is_hand_over(before: PartitionRow, after: PartitionRow) -> bool:
 
 class Replicas:
     """All copies of one zone on one agent.  `table[partition]` is the newest committed row known,
-    `primaries[partition]` the role when this agent has it."""
+    `primaries[partition]` the role when this agent has it, `served_until` when it lost one."""
 
     def __init__(
         self,
@@ -110,6 +110,7 @@ class Replicas:
         self.copies: dict[int, Copy] = {}
         self.primaries: list[Primary | None] = [None] * zone.partitions
         self.roles: dict[int, Primary] = {}
+        self.served_until: dict[int, int] = {}
         self.fills: dict[int, Fill] = {}
         self.stores: dict[str, str] = {}
         self.domains: dict[str, str] = {}
@@ -258,6 +259,8 @@ class Replicas:
         if self.roles.get(partition) is role:
             del self.roles[partition]
             self.primaries[partition] = None
+            if role.stage is Stage.SERVING:
+                self.served_until[partition] = self.now.boot_ms
         self.dirty.pop(partition, None)
         self.give_up(role.waiters)
         role.waiters.clear()

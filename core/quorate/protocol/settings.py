@@ -46,6 +46,10 @@ class ProtocolSettings(msgspec.Struct, frozen=True, kw_only=True):
     park_bound_ms: int = 5_000
     """How long a command waits for a serving primary before CLUSTERDOWN."""
 
+    forward_ms: int = 2000
+    """How long an agent whose primary went elsewhere forwards commands for it before it redirects:
+    clients that are told of changes, or ask for them, have learnt of this one by then."""
+
     log_bytes_max: int = 64 * 1024 * 1024
     """Update log of one zone on one agent, shared evenly by its copies."""
 

@@ -110,34 +110,42 @@ def watch_call(keys: list[bytes], watched: dict[bytes, Seen]) -> Call:
     return Call(_command("watch", watch, ("readonly",)), [b"watch", *keys])
 
 
-def exec_call(
-    queued: list[tuple[Command, list[bytes]]],
-    watched: dict[bytes, Seen],
-    run_plain: Callable[[Command, list[bytes]], bytes],
-) -> Call:
-    """EXEC: run the queued commands unless a watched row has changed.
+class Execution:
+    """The handler of one EXEC: run the queued commands unless a watched row has changed."""
 
-    `run_plain` answers commands without keys.
-    """
+    __slots__ = ("queued", "run_plain", "watched")
 
-    def run(view: KeyView, args: list[bytes]) -> bytes:
-        if any(_seen(view.get(key)) != seen for key, seen in watched.items()):
+    def __init__(
+        self,
+        queued: list[tuple[Command, list[bytes]]],
+        watched: dict[bytes, Seen],
+        run_plain: Callable[[Command, list[bytes]], bytes],
+    ) -> None:
+        self.queued = queued
+        self.watched = watched
+        self.run_plain = run_plain  # answers commands without keys
+
+    def __call__(self, view: KeyView, args: list[bytes]) -> bytes:
+        """The replies, or why there are none."""
+        if any(_seen(view.get(key)) != seen for key, seen in self.watched.items()):
             return null_array(view.resp3)
         gathered = Gathered(view)
         answers = [
             command.handler(gathered, words)
             if command.scope is Scope.KEYED
-            else run_plain(command, words)
-            for command, words in queued
+            else self.run_plain(command, words)
+            for command, words in self.queued
         ]
         if gathered.byte_count() > BYTES_MAX:
             return TOO_LARGE
         gathered.hand_over()
         return array(answers)
 
-    flags = {flag for command, _ in queued for flag in command.flags}
-    kept = tuple(sorted(flags & {"write", "denyoom"}))
-    return Call(_command("exec", run, kept), [b"exec", *_keys(queued), *watched])
+    def call(self) -> Call:
+        """As a command over the keys of all that is queued and watched."""
+        flags = {flag for command, _ in self.queued for flag in command.flags}
+        kept = tuple(sorted(flags & {"write", "denyoom"}))
+        return Call(_command("exec", self, kept), [b"exec", *_keys(self.queued), *self.watched])
 
 
 def _keys(queued: list[tuple[Command, list[bytes]]]) -> Iterable[bytes]:

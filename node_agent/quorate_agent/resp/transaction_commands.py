@@ -3,7 +3,7 @@
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.replies import OK, array, error
 from quorate_agent.resp.session import Session
-from quorate_agent.resp.transaction import Call, Transaction, exec_call, watch_call
+from quorate_agent.resp.transaction import Call, Execution, Transaction, watch_call
 
 _NESTED = error(b"ERR MULTI calls can not be nested")
 _EXEC_ALONE = error(b"ERR EXEC without MULTI")
@@ -35,7 +35,7 @@ def execute(session: Session, args: list[bytes]) -> bytes | Call:
         answer: bytes = command.handler(session, words)
         return answer
 
-    call = exec_call(transaction.commands, watched, run_plain)
+    call = Execution(transaction.commands, watched, run_plain).call()
     if len(call.args) > 1:
         return call
     return array([run_plain(command, words) for command, words in transaction.commands])

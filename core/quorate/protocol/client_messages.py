@@ -1,0 +1,34 @@
+"""What agents say to each other of their clients: commands that one forwards to another.
+
+They are part of `messages.Message` and travel on the same links.
+"""
+
+import msgspec
+
+Words = tuple[bytes, ...]
+"""A command: its name, then its arguments."""
+
+
+class Forward(msgspec.Struct, frozen=True, array_like=True, tag=56):
+    """Execute this for a client of mine: a command, or with `transaction` the commands of one, none
+    of which may happen unless the rows of `watched` (key, term, counter; 0, 0: none) are still
+    the same.
+
+    (process, number) names the request: asked again, it gets the answer that it got first."""
+
+    zone: str
+    process: str
+    number: int
+    resp3: bool
+    commands: tuple[Words, ...]
+    transaction: bool = False
+    watched: tuple[tuple[bytes, int, int], ...] = ()
+
+
+class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag=57):
+    """The reply to a Forward, as the client would have got it."""
+
+    zone: str
+    process: str
+    number: int
+    reply: bytes

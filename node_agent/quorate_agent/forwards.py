@@ -1,0 +1,264 @@
+"""How commands reach a primary that was here a moment ago: forwarded, instead of redirected.
+
+An agent forwards for `forward_ms` after it lost a partition's primary to another that it knows.
+Its client's connection waits meanwhile, so that the order of its commands is kept.  A request whose
+answer is lost is asked again, of whoever is primary then; its first answer was remembered with the
+rows that it wrote (resp/remembered.py), so it never happens twice.  Source: docs/protocol.md,
+section 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from quorate.protocol.client_messages import Forward, Forwarded
+from quorate.protocol.messages import Message
+from quorate.protocol.replicas import Replicas
+from quorate_agent.client import ClientConnection, Endpoint, Slot
+from quorate_agent.resp import replies
+from quorate_agent.resp.command import Command
+from quorate_agent.resp.remembered import remembering, request_key
+from quorate_agent.resp.session import Agent, Connection, Session
+from quorate_agent.resp.table import resolve
+from quorate_agent.resp.transaction import Call, Execution
+
+WORDS_BYTES_MAX = 1024 * 1024
+"""Larger commands are redirected: each forwarded one is held until it is answered."""
+
+REPLY_BYTES_MAX = 65 * 1024 * 1024
+_TOO_LARGE = replies.error(b"ERR the command was executed; its reply is too large to be forwarded")
+
+
+class Executor(Endpoint, Protocol):
+    """The endpoint, as far as forwarding needs it."""
+
+    replicas: Replicas
+
+    @property
+    def overview(self) -> Agent:
+        """What commands without keys ask."""
+
+    def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
+        """Execute for a client of another agent."""
+
+    def park_again(self, slot: Slot) -> None:
+        """Try once more until the slot's deadline."""
+
+    def fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
+        """Answer."""
+
+
+class _Request:
+    """One forwarded command.  `uncertain`: an attempt may have been executed."""
+
+    __slots__ = ("is_write", "message", "node", "partition", "slot", "uncertain")
+
+    def __init__(self, slot: Slot, message: Forward, partition: int) -> None:
+        self.slot = slot
+        self.message = message
+        self.partition = partition
+        self.is_write = slot.command.is_write
+        self.node = ""  # whom it was sent to; empty: nobody at present
+        self.uncertain = False
+
+
+class Forwards:
+    """What one zone's endpoint has forwarded, and executes for others."""
+
+    def __init__(
+        self, endpoint: Executor, process: str, send: Callable[[str, Message], None]
+    ) -> None:
+        self._endpoint = endpoint
+        self._replicas = endpoint.replicas
+        self._process = process  # this process, unlike any other
+        self._send = send
+        self._requests: dict[Slot, _Request] = {}
+        self._by_number: dict[int, _Request] = {}
+        self._next = 1
+
+    # --- for our clients -------------------------------------------------------------------------
+
+    def covers(self, partition: int, now_ms: int) -> bool:
+        """Whether the partition's primary was here so lately that commands are forwarded."""
+        lost_ms = self._replicas.served_until.get(partition)
+        return lost_ms is not None and now_ms - lost_ms < self._replicas.settings.forward_ms
+
+    def may(
+        self,
+        client: ClientConnection,
+        command: Command,
+        args: list[bytes],
+        partition: int,
+        now_ms: int,
+    ) -> bool:
+        """Whether to forward a command that was not forwarded before.
+
+        Not what another agent forwards here; nor WATCH, which says where a transaction begins."""
+        if isinstance(client, ForwardedClient) or command.name == b"watch":
+            return False
+        handler = command.handler
+        queued = handler.queued if isinstance(handler, Execution) else [(command, args)]
+        size = sum(len(word) for _, words in queued for word in words)
+        return size <= WORDS_BYTES_MAX and self.covers(partition, now_ms)
+
+    def take_on(self, slot: Slot, partition: int, primary: str) -> None:
+        """Send the slot's command to `primary`, whether for the first time or again."""
+        request = self._requests.get(slot)
+        if request is None:
+            command, message = slot.command, self._message(slot)
+            request = _Request(slot, message, partition)
+            self._requests[slot] = self._by_number[message.number] = request
+            if command.is_write:
+                slot.command = remembering(command, request_key(self._process, message.number))
+        request.node = primary
+        self._send(primary, request.message)
+
+    def _message(self, slot: Slot) -> Forward:
+        number, self._next = self._next, self._next + 1
+        resp3 = slot.connection.state.resp3
+        handler = slot.command.handler
+        uid = self._replicas.uid
+        if not isinstance(handler, Execution):
+            return Forward(uid, self._process, number, resp3, (tuple(slot.args),))
+        return Forward(
+            uid,
+            self._process,
+            number,
+            resp3,
+            tuple([tuple(words) for _, words in handler.queued]),
+            True,
+            tuple([(key, *(seen or (0, 0))) for key, seen in handler.watched.items()]),
+        )
+
+    def is_known(self, slot: Slot | None) -> bool:
+        """Whether the slot's command has been forwarded before."""
+        return slot is not None and slot in self._requests
+
+    def take_reply(self, node: str, message: Forwarded) -> None:
+        """An agent has answered, or could not."""
+        request = self._by_number.get(message.number)
+        if request is None or message.process != self._process or request.node != node:
+            return
+        reply = message.reply
+        if reply == replies.UNKNOWN_OUTCOME:
+            self._ask_again(request, executed=True)
+        elif reply == replies.CLUSTERDOWN or (reply.startswith(b"-MOVED ") and request.uncertain):
+            self._ask_again(request, executed=False)
+        else:
+            self._forget(request)
+            client = request.slot.connection
+            if request.is_write:
+                client.last_write = (None, request.partition)
+            self._endpoint.fulfil(client, request.slot, reply)
+
+    def _ask_again(self, request: _Request, executed: bool) -> None:
+        request.node = ""
+        request.uncertain |= executed and request.is_write
+        self._endpoint.park_again(request.slot)
+
+    def peer_down(self, node: str) -> None:
+        """The link to an agent is gone, and answers with it."""
+        for request in list(self._requests.values()):
+            if request.node == node:
+                self._ask_again(request, executed=True)
+
+    def table_changed(self) -> None:
+        """Rows changed: whom we wait for may be primary no more."""
+        for request in list(self._requests.values()):
+            row = self._replicas.table[request.partition]
+            primary = row.primary.node if row is not None and row.primary is not None else ""
+            if request.node and primary and request.node != primary:
+                self._ask_again(request, executed=True)
+
+    def tick(self, now_ms: int) -> None:
+        """Give up what has waited for too long, forget what was answered."""
+        for request in list(self._requests.values()):
+            slot = request.slot
+            if slot.done or not slot.deadline_ms:
+                self._forget(request)
+            elif request.node and slot.deadline_ms <= now_ms:
+                request.uncertain |= request.is_write
+                self._endpoint.fulfil(slot.connection, slot, self.given_up(slot))
+
+    def given_up(self, slot: Slot) -> bytes:
+        """The reply when time is over: nobody served, or nobody knows."""
+        request = self._requests.pop(slot, None)
+        if request is None:
+            return replies.CLUSTERDOWN
+        self._by_number.pop(request.message.number, None)
+        return replies.UNKNOWN_OUTCOME if request.uncertain else replies.CLUSTERDOWN
+
+    def client_gone(self, client: ClientConnection) -> None:
+        """What it had asked goes on, the answers have nowhere to go."""
+        for request in list(self._requests.values()):
+            if request.slot.connection is client:
+                self._forget(request)
+
+    def _forget(self, request: _Request) -> None:
+        self._requests.pop(request.slot, None)
+        self._by_number.pop(request.message.number, None)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether any command is forwarded at present."""
+        return bool(self._requests)
+
+    # --- for clients of others -------------------------------------------------------------------
+
+    def perform(self, node: str, message: Forward) -> None:
+        """Execute what an agent asks for its client."""
+
+        def respond(reply: bytes) -> None:
+            if len(reply) > REPLY_BYTES_MAX:
+                reply = _TOO_LARGE
+            self._send(node, Forwarded(message.zone, message.process, message.number, reply))
+
+        client = ForwardedClient(self._endpoint, respond, message.resp3)
+        call = _call(message, client.session)
+        if isinstance(call, bytes):
+            respond(call)
+            return
+        if call.command.is_write:
+            key = request_key(message.process, message.number)
+            call = Call(remembering(call.command, key), call.args)
+        self._endpoint.execute_forwarded(client, call)
+
+
+class ForwardedClient(ClientConnection):
+    """Stands for a client of another agent while one command of its is executed."""
+
+    __slots__ = ("_respond",)
+
+    def __init__(self, endpoint: Executor, respond: Callable[[bytes], None], resp3: bool) -> None:
+        super().__init__(endpoint)
+        self._respond = respond
+        self.state = Connection(0, "", "", 0)
+        self.state.resp3 = resp3
+        self.session = Session(self.state, endpoint.overview)
+
+    def write(self) -> None:
+        """The reply."""
+        reply = b"".join(self.out)
+        self.out.clear()
+        self._respond(reply)
+
+
+def _call(message: Forward, session: Session) -> Call | bytes:
+    """What a Forward asks for, or the error that it is no command here."""
+    found: list[tuple[Command, list[bytes]]] = []
+    for words in message.commands:
+        args = list(words)
+        command = resolve(args)
+        if isinstance(command, bytes):
+            return command
+        found.append((command, args))
+    if not message.transaction:
+        return Call(*found[0])
+
+    def run_plain(command: Command, args: list[bytes]) -> bytes:
+        answer: bytes = command.handler(session, args)
+        return answer
+
+    watched = {key: (term, counter) if term else None for key, term, counter in message.watched}
+    return Execution(found, watched, run_plain).call()

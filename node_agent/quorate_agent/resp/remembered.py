@@ -1,0 +1,61 @@
+"""What was answered to a request that may be asked again: a row beside those that it wrote.
+
+The row is written in the request's own update and goes wherever its partition goes, so that whoever
+is primary then knows the first answer.  It expires by itself.  Source: docs/protocol.md, section 8.
+"""
+
+import dataclasses
+
+from quorate_agent.resp.command import Command
+from quorate_agent.resp.view import KeyView
+
+PREFIX = b"\x00quorate\x00"
+"""No client's keys begin so; commands that list or count keys pass these rows over."""
+
+KEPT_MS = 30_000
+"""Longer than any request is asked again, with room for clocks that differ."""
+
+
+def request_key(process: str, number: int) -> bytes:
+    """The key of the row that remembers this request."""
+    return PREFIX + process.encode() + number.to_bytes(8, "big")
+
+
+def remembering(command: Command, key: bytes) -> Command:
+    """`command`, whose first reply is remembered under `key` when it has written something."""
+    handler = command.handler
+
+    def run(view: KeyView, args: list[bytes]) -> bytes:
+        first = view.get(key)
+        if first is not None and first.value is not None:
+            return first.value
+        noted = _Noted(view)
+        reply: bytes = handler(noted, args)
+        if noted.wrote:
+            view.put(key, reply, view.now_ms + KEPT_MS)
+        return reply
+
+    return dataclasses.replace(command, handler=run)
+
+
+class _Noted:
+    """A KeyView that notices whether anything is written."""
+
+    __slots__ = ("_view", "get", "now_ms", "resp3", "wrote")
+
+    def __init__(self, view: KeyView) -> None:
+        self._view = view
+        self.get = view.get
+        self.now_ms = view.now_ms
+        self.resp3 = view.resp3
+        self.wrote = False
+
+    def put(self, key: bytes, value: bytes, expires_at_ms: int) -> None:
+        """Write."""
+        self.wrote = True
+        self._view.put(key, value, expires_at_ms)
+
+    def delete(self, key: bytes) -> None:
+        """Remove."""
+        self.wrote = True
+        self._view.delete(key)

@@ -1,0 +1,58 @@
+"""What WAIT waits for: how many other copies hold a connection's last write."""
+
+from collections.abc import Callable
+
+from quorate.facts.partition_row import quorum
+from quorate.protocol.replicas import Replicas
+from quorate_agent.client import ClientConnection, Slot
+from quorate_agent.resp.replies import integer
+
+FOR_EVER_MS = 1 << 62
+
+
+class Waits:
+    """The WAITs of one zone's clients here.  `fulfil(client, slot, reply)` answers one."""
+
+    def __init__(
+        self, replicas: Replicas, fulfil: Callable[[ClientConnection, Slot, bytes], None]
+    ) -> None:
+        self._replicas = replicas
+        self._fulfil = fulfil
+        self._slots: list[Slot] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._slots)
+
+    def add(self, slot: Slot, now_ms: int) -> None:
+        """A WAIT: nothing behind it on its connection is executed before it is answered."""
+        assert slot.wait is not None
+        slot.deadline_ms = now_ms + slot.wait.timeout_ms if slot.wait.timeout_ms else FOR_EVER_MS
+        slot.connection.blocked = True
+        self._slots.append(slot)
+
+    def client_gone(self, client: ClientConnection) -> None:
+        """A client went away."""
+        self._slots = [slot for slot in self._slots if slot.connection is not client]
+
+    def check(self, now_ms: int) -> None:
+        """Answer those whose copies have it, or whose time is over."""
+        waiting: list[Slot] = []
+        for slot in self._slots:
+            assert slot.wait is not None
+            count = self._copies_of_last_write(slot.connection)
+            if count >= slot.wait.copies or slot.deadline_ms <= now_ms:
+                self._fulfil(slot.connection, slot, integer(count))
+            else:
+                waiting.append(slot)
+        self._slots = waiting
+
+    def _copies_of_last_write(self, client: ClientConnection) -> int:
+        """Without a write, every backup; of a forwarded one, as many as its answer proves."""
+        if client.last_write is None:
+            row = self._replicas.table[0]
+            return len(row.owners) - 1 if row is not None else 0
+        role, counter = client.last_write
+        if role is not None:
+            return sum(1 for peer in role.peers.values() if peer.adopted and peer.lwm >= counter)
+        row = self._replicas.table[counter]
+        return quorum(len(row.voters), 0) - 1 if row is not None else 0
