@@ -17,10 +17,10 @@ from quorate_agent.resp.replies import (
     ZERO,
     array,
     bulk,
+    bulk_map,
     bulks,
     error,
     integer,
-    map_,
     null,
     wrong_arity,
 )
@@ -81,8 +81,7 @@ def get_all(view: KeyView, args: list[bytes]) -> bytes:
     found = hash_at(view, args[1])
     if isinstance(found, bytes):
         return found
-    pairs = [(bulk(field), bulk(value)) for field, value in found.items.items()]
-    return map_(pairs, view.resp3)
+    return bulk_map(found.items, view.resp3)
 
 
 def names(view: KeyView, args: list[bytes]) -> bytes:
@@ -121,11 +120,11 @@ def delete(view: KeyView, args: list[bytes]) -> bytes:
     found = hash_at(view, key)
     if isinstance(found, bytes):
         return found
-    going = {field for field in args[2:] if field in found.items}
-    if not going:
-        return ZERO
-    left = {field: value for field, value in found.items.items() if field not in going}
-    return put_hash(view, key, found, left, integer(len(going)))
+    left = dict(found.items)
+    for field in args[2:]:
+        left.pop(field, None)
+    count = len(found.items) - len(left)
+    return put_hash(view, key, found, left, integer(count)) if count else ZERO
 
 
 def increment_by(view: KeyView, args: list[bytes]) -> bytes:
@@ -197,12 +196,12 @@ def _set(view: KeyView, args: list[bytes], reply: bytes | None) -> bytes:
     found = hash_at(view, key)
     if isinstance(found, bytes):
         return found
-    changed = {**found.items, **dict(zip(args[2::2], args[3::2], strict=True))}
+    given = dict(zip(args[2::2], args[3::2], strict=True))
     if reply is None:
-        reply = integer(len(changed) - len(found.items))
-    if changed == found.items:
+        reply = integer(sum([field not in found.items for field in given]))
+    if all(found.items.get(field) == value for field, value in given.items()):
         return reply
-    return put_hash(view, key, found, changed, reply)
+    return put_hash(view, key, found, {**found.items, **given}, reply)
 
 
 def _put_number(

@@ -1,8 +1,8 @@
 """Where HSCAN and SSCAN stand: which fields or members the next page has.
 
-They are taken in the order of a 32-bit checksum, and a cursor is one more than the last one that
-was returned.  So nothing is remembered, whoever changes the collection or serves it next, and what
-is there throughout is returned exactly once.
+A page has those whose 32-bit checksum lies between two bounds, and a cursor is the next bound.  So
+nothing is remembered and nothing sorted, whoever changes the collection or serves it next, and
+what is there throughout is returned exactly once.
 """
 
 from collections.abc import Collection
@@ -10,7 +10,9 @@ from typing import Final
 from zlib import crc32
 
 PAGE_MIN: Final = 1_000
-"""COUNT is a wish: sorting costs more than such a page does."""
+"""COUNT is a wish: looking at all members costs more than such a page does."""
+
+_CHECKSUMS: Final = 2**32
 
 
 def member_page(members: Collection[bytes], cursor: int, count: int) -> tuple[int, list[bytes]]:
@@ -18,12 +20,6 @@ def member_page(members: Collection[bytes], cursor: int, count: int) -> tuple[in
     count = max(count, PAGE_MIN)
     if cursor == 0 and len(members) <= count:
         return 0, list(members)
-    ahead = sorted((place, member) for member in members if (place := crc32(member)) + 1 > cursor)
-    if len(ahead) <= count:
-        return 0, [member for _, member in ahead]
-    last = ahead[count - 1][0]
-    end = count
-    while end < len(ahead) and ahead[end][0] == last:  # of one checksum: all or none
-        end += 1
-    page = [member for _, member in ahead[:end]]
-    return (0 if end == len(ahead) else last + 1), page
+    end = cursor + max(_CHECKSUMS * count // max(len(members), 1), 1)
+    page = [member for member in members if cursor <= crc32(member) < end]
+    return (0 if end >= _CHECKSUMS else end), page

@@ -5,7 +5,7 @@ versions takes `resp3`; all others are the same in both.  Error texts are those 
 clients match on them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 VALUE_BYTES_MAX = 64 * 1024 * 1024
 
@@ -83,10 +83,20 @@ def set_(items: Sequence[bytes], resp3: bool) -> bytes:
 
 def map_(pairs: Sequence[tuple[bytes, bytes]], resp3: bool) -> bytes:
     """A map from encoded replies to encoded replies; in RESP2 a flat array of both."""
-    body = b"".join([part for pair in pairs for part in pair])
-    if resp3:
-        return b"%%%d\r\n%b" % (len(pairs), body)
-    return b"*%d\r\n%b" % (2 * len(pairs), body)
+    return _map(len(pairs), b"".join([part for pair in pairs for part in pair]), resp3)
+
+
+def bulk_map(fields: Mapping[bytes, bytes], resp3: bool) -> bytes:
+    """A map from strings to strings; in RESP2 a flat array of both."""
+    parts = [
+        b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(field), field, len(value), value)
+        for field, value in fields.items()
+    ]
+    return _map(len(parts), b"".join(parts), resp3)
+
+
+def _map(size: int, body: bytes, resp3: bool) -> bytes:
+    return b"%b%d\r\n%b" % (b"%" if resp3 else b"*", size if resp3 else 2 * size, body)
 
 
 def verbatim(text: bytes, resp3: bool) -> bytes:

@@ -53,11 +53,11 @@ def remove(view: KeyView, args: list[bytes]) -> bytes:
     found = set_at(view, key)
     if isinstance(found, bytes):
         return found
-    going = {member for member in args[2:] if member in found.items}
-    if not going:
-        return ZERO
-    left = dict.fromkeys([member for member in found.items if member not in going])
-    return put_set(view, key, found, left, integer(len(going)))
+    left = dict(found.items)
+    for member in args[2:]:
+        left.pop(member, None)
+    count = len(found.items) - len(left)
+    return put_set(view, key, found, left, integer(count)) if count else ZERO
 
 
 def is_member(view: KeyView, args: list[bytes]) -> bytes:
@@ -128,8 +128,9 @@ def pop(view: KeyView, args: list[bytes]) -> bytes:
         reply = bulk(drawn[0]) if drawn else null(view.resp3)
     if not drawn:
         return reply
-    going = set(drawn)
-    left = dict.fromkeys([member for member in found.items if member not in going])
+    left = dict(found.items)
+    for member in drawn:
+        del left[member]
     return put_set(view, key, found, left, reply)
 
 
