@@ -177,3 +177,32 @@ def test_a_newcomer_that_deleted_its_copy_between_two_migrations_is_filled_again
     assert story.row.version == second.version + 1  # committed, and not given up again
     story.written(primary, b"x", b"after")
     story.come_to_rest()
+
+
+def test_a_newcomer_below_the_folded_lineage_is_filled_by_a_full_copy() -> None:
+    story = Scenario(agents=4)
+    first = story.primary
+    newcomer = next(name for name in story.cluster.agents if name not in story.row.replicas)
+    for number in range(5):
+        story.written(first, b"k%d" % number, b"1")
+    story.crash(first)
+    story.run(20)
+    story.start(first)
+    story.written(story.wait_for_primary(), b"k5", b"2")
+    story.come_to_rest()
+    story.run(1000)  # everybody has heard that everybody has everything
+    primary, (heir, other) = story.primary, story.backups()
+    for name in (primary, heir):
+        cut = story.agent(name).core.zones["zone"].copies[0]
+        cut.cut_log(cut.lwm)
+    story.crash(primary)
+    assert story.wait_for_primary(primary) == heir
+    story.wait(lambda: story.row.replicas == (heir, None, other), "the other one follows")
+    # What the heir has forgotten is forgotten in the other's lineage, but not in its log.
+    copy = story.agent(other).core.zones["zone"].copies[0]
+    story.wait(lambda: copy.last_term == story.row.term, "it has adopted the lineage")
+    assert (copy.lineage.base_counter, copy.log_from) == (5, 0)
+    story.wait(lambda: newcomer in story.row.replicas, "the newcomer owns")
+    zone = story.agent(newcomer).core.zones["zone"]
+    assert zone.full_reasons == {"EmptyStore": 1}
+    assert story.read(story.primary, b"k3") == b"1"

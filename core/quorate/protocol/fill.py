@@ -111,7 +111,15 @@ class Fill:
         """Which keys own divergent updates touched.  Looked at again whenever updates came: one
         that closes a gap also lets those held behind it be applied, divergent or not."""
         copy, prefix = self.copy, self._agreed()
-        if self.is_full or copy.lwm <= prefix:
+        if self.is_full:
+            return
+        if prefix < self.lineage.base_counter:
+            # Below its base the lineage cannot tell which updates are part of the history: somebody
+            # may still have them all in his log, but they are no good to a copy that ends there.
+            is_behind = copy.lwm < self.lineage.base_counter
+            self._go_full(FullReason.NO_HISTORY if is_behind else FullReason.DIVERGENT)
+            return
+        if copy.lwm <= prefix:
             return
         touched = copy.touched_keys(prefix + 1, copy.lwm)
         if touched is None:
