@@ -47,7 +47,7 @@ from quorate_operator.decisions import gather, summary
 from quorate_operator.event_log import EventLog, states
 from quorate_operator.metrics import Metrics
 from quorate_operator.removals import Removals
-from quorate_operator.second_look import keep_looking, unread
+from quorate_operator.second_look import SecondLook, pauses_s
 
 _log = logging.getLogger("quorate.runner")
 
@@ -109,8 +109,7 @@ class Runner(BaseHandler):
         self._revisions: dict[Key, Revision] = {}
         self._writes: set[asyncio.Task[None]] = set()
         self._write_slots = asyncio.Semaphore(WRITES_MAX)
-        self._touched: set[Key] = set()  # written since the last look, or being written
-        self._in_flight: set[Key] = set()
+        self._second_look = SecondLook()
         self._removals = Removals(self._is_removing)
         self._starting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -251,11 +250,13 @@ class Runner(BaseHandler):
         for record in list(self._zones.values()):
             self.set_zone(record)
         self._step(lambda master: master.tick(self._clock.now()))
-        await keep_looking(self.look_again, asyncio.sleep)
+        for pause in pauses_s():
+            await asyncio.sleep(pause)
+            await self.look_again()
 
     async def look_again(self) -> None:
         """Take rows that another has stored since they were read."""
-        self._touched = set(self._in_flight)
+        self._second_look.begin()
         try:
             stored = await self._metastore.load()
             _check(stored)
@@ -266,7 +267,7 @@ class Runner(BaseHandler):
             return
         if self._stopped or not self._may_act():
             return
-        for key, each in unread(stored, self._revisions, self._touched):
+        for key, each in self._second_look.unread(stored, self._revisions):
             _log.warning("cluster %s: another has written %s; taken as it is", self.cluster, key)
             self._note(key, each.revision)
             value, now = each.value, self._clock.now()
@@ -383,12 +384,11 @@ class Runner(BaseHandler):
     # --- writes -----------------------------------------------------------------------------------
 
     async def _write(self, key: Key, value: Value | None) -> None:
-        self._touched.add(key)
-        self._in_flight.add(key)
+        self._second_look.write_begins(key)
         try:
             await self._write_and_tell(key, value)
         finally:
-            self._in_flight.discard(key)
+            self._second_look.write_ended(key)
 
     async def _write_and_tell(self, key: Key, value: Value | None) -> None:
         async with self._write_slots:

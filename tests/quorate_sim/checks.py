@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.keyspace import key_partition
-from quorate.facts.partition_row import PartitionRow, check_row
+from quorate.facts.partition_row import PartitionRow, check_row, quorum
 from quorate.facts.topology import NodeRecord, Voter
 from quorate.facts.zone import SyncWrites
 from quorate.protocol.copy import Copy
@@ -40,6 +40,8 @@ class Checks:
         self._prepared: dict[tuple[str, int, int], PartitionRow] = {}
         self._oldest_tombstone: dict[tuple[str, str, int, int], int] = {}
         self._activated: dict[int, Primary] = {}
+        self._answered_by: dict[Where, dict[int, str]] = {}
+        self._fenced_off: set[int] = set()
 
     # --- the metastore ---------------------------------------------------------------------------
 
@@ -60,27 +62,27 @@ class Checks:
             if row.version <= old.version or row.term < old.term:
                 raise InvariantError(f"I-4: {row} follows {old}")
             # A voter whose store is gone for good is no copy: without it the row has as many.
-            living, before_it = (self._living(uid, each.voters) for each in (row, old))
+            living, before_it = (len(self._living(uid, each.voters)) for each in (row, old))
             if living < min(before_it, self.cluster.zones[uid].replicas):
                 raise InvariantError(f"I-1: {row} has fewer copies than {old}")
         if len(rows) < len(before):
             raise InvariantError(f"rows were lost: {before} became {rows}")
 
-    def _living(self, uid: str, voters: tuple[Voter, ...]) -> int:
-        """How many voters have the store that their node is registered with."""
+    def _living(self, uid: str, voters: tuple[Voter, ...]) -> list[Voter]:
+        """Those voters that have the store that their node is registered with."""
         stored = self.cluster.metastore.stored()
         persistent = self.cluster.zones[uid].persistent
-        count = 0
+        living = []
         for voter in voters:
             record = stored[NodeKey(voter.node)].value if NodeKey(voter.node) in stored else None
-            count += not isinstance(record, NodeRecord) or (
-                record.zone_store(persistent) == voter.store
-            )
-        return count
+            if not isinstance(record, NodeRecord) or record.zone_store(persistent) == voter.store:
+                living.append(voter)
+        return living
 
     def prepared(self, message: PreparedRow) -> None:
         """A master sends a row that is not yet the row: its number is taken."""
         row = message.row
+        self.cluster.coverage.prepared(message)
         self._prepared[message.zone, row.partition, row.version] = row
 
     # --- an agent's turn -------------------------------------------------------------------------
@@ -138,6 +140,11 @@ class Checks:
                     self._activated[id(role)] = role
                     self.cluster.coverage.activating(agent, role)
                     self._check_activation(agent, uid, role)
+                if role.stage > Stage.ADOPTING and id(role) in self._fenced_off:
+                    raise InvariantError(
+                        f"I-5: {agent.label} partition {role.copy.partition}: a quorum adopted "
+                        f"term {role.term}, which lacks what was answered in a later one"
+                    )
                 if role.stage is Stage.SERVING:
                     self._check_alone(agent, uid, role)
 
@@ -157,17 +164,37 @@ class Checks:
             self._promises[key] = max(message.term, self._promises.get(key, 0))
 
     def _check_activation(self, agent: AgentProcess, uid: str, role: Primary) -> None:
-        """I-5: every counter that was ever answered is here, in the term it was answered in."""
+        """I-5: every counter that was ever answered is here, in the term it was answered in.
+
+        But for those of later terms, when this role comes too late: too few of its voters are left
+        that could still adopt its term.  It may never get further.
+        """
         copy = role.copy
         for counter, term in self.acknowledged.get((uid, copy.partition), {}).items():
-            if term > role.term:
-                continue  # whoever answered it has fenced this role off: nobody will adopt from it
             at = copy.lineage.term_at(counter)
-            if counter > copy.lwm or (at is not None and at != term):
-                raise InvariantError(
-                    f"I-5: {agent.label} activates term {role.term} of partition {copy.partition} "
-                    f"at {copy.lwm} {copy.lineage}: lost ({term}, {counter}), answered"
-                )
+            if counter <= copy.lwm and at in (None, term):
+                continue
+            if term > role.term and self._is_too_late(uid, role):
+                self._fenced_off.add(id(role))
+                continue
+            raise InvariantError(
+                f"I-5: {agent.label} activates term {role.term} of partition {copy.partition} "
+                f"at {copy.lwm} {copy.lineage}: lost ({term}, {counter}), answered"
+            )
+
+    def _is_too_late(self, uid: str, role: Primary) -> bool:
+        """Whether so many voters have promised a later term that no quorum can adopt this one."""
+        partition, voters = role.copy.partition, role.row.voters
+        answered_by = self._answered_by[uid, partition]
+        later = {store for term, store in answered_by.items() if term > role.term}
+        living = self._living(uid, voters)
+        could = [
+            voter
+            for voter in living
+            if voter.store not in later
+            and self._promises.get((uid, voter.store, partition), 0) <= role.term
+        ]
+        return len(could) < quorum(len(voters), len(voters) - len(living))
 
     def _check_alone(self, agent: AgentProcess, uid: str, role: Primary) -> None:
         """I-4: one process serves a term."""
@@ -205,6 +232,8 @@ class Checks:
         if op.wrote is None:
             return
         partition, term, counter = op.wrote
+        store = agent.core.zones[op.zone].me.store
+        self._answered_by.setdefault((op.zone, partition), {})[term] = store
         known = self.acknowledged.setdefault((op.zone, partition), {})
         if known.setdefault(counter, term) != term:
             raise InvariantError(
@@ -259,6 +288,11 @@ class Checks:
         if row.active is not None:
             return [f"partition {partition}: {row.active.migration_id} is active"]
         found: list[str] = []
+        master = cluster.newest_master()
+        led = master.master.zones.get(uid) if master is not None and master.master else None
+        part = led.parts.get(partition) if led is not None else None
+        if master is not None and (part is None or part.row != row):
+            found.append(f"{master.name} has not heard of {row}, its row is {part and part.row}")
         wanted = cluster.zones[uid].replicas
         if usable >= wanted and not len(row.owners) == len(row.voters) == wanted:
             found.append(f"partition {partition}: {usable} agents are there, but the row is {row}")

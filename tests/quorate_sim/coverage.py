@@ -1,7 +1,7 @@
 """Which moments of migrations and activations a run reached, and which faults struck at each.
 
-A migration's moments in order; `MOMENTS[n]` is reached when the process that brings it about says
-so.  Nothing here decides anything: it watches, and tells who asked (`on_moment`).
+A moment is reached when the process that brings it about says so.  Nothing here decides anything:
+it watches, and tells who asked (`on_moment`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow, committed_row
+from migration_words import MOMENTS, Kind, Moment, Role, kind_of
+from quorate.facts.partition_row import Migration, PartitionRow, committed_row
 from quorate.protocol.messages import (
     ActivationBlocked,
     CaughtUp,
     Frozen,
     Message,
     Prepared,
+    PreparedRow,
     RowsStored,
     Sync,
 )
@@ -27,18 +29,6 @@ from quorate.protocol.primary import Primary, Stage
 if TYPE_CHECKING:
     from quorate_sim.agent_process import AgentProcess
     from quorate_sim.cluster import Cluster
-
-MOMENTS = (
-    "start",
-    "filling",
-    "caught up",
-    "frozen",
-    "prepared row",
-    "committed",
-    "published",
-    "source deleted",
-)
-ROLES = ("master", "primary", "source", "destination", "bystander")
 
 Hit = tuple[str, str, str, str]
 """Kind and moment of a migration, the role of who was struck, the fault."""
@@ -63,23 +53,27 @@ class Running(msgspec.Struct):
     """A migration under way, or committed and not yet followed by another row."""
 
     migration: Migration
-    kind: str
+    kind: Kind
     primary: str
     voters: tuple[str, ...]
     version: int
-    moment: int = 0
+    moment: Moment = Moment.START
 
-    def nodes(self, role: str) -> list[str]:
+    def has_come_to(self, moment: Moment) -> bool:
+        """Whether it is there or further."""
+        return MOMENTS.index(self.moment) >= MOMENTS.index(moment)
+
+    def nodes(self, role: Role) -> list[str]:
         """Who has a role in it (not the master)."""
         destination = self.migration.destination
         known = {
-            "primary": self.primary,
-            "source": self.migration.source,
-            "destination": destination.node if destination is not None else None,
+            Role.PRIMARY: self.primary,
+            Role.SOURCE: self.migration.source,
+            Role.DESTINATION: destination.node if destination is not None else None,
         }
-        if role == "bystander":
+        if role is Role.BYSTANDER:
             return [node for node in self.voters if node not in known.values()]
-        node = known[role]
+        node = known.get(role)
         return [node] if node else []
 
 
@@ -87,7 +81,7 @@ class Reached(NamedTuple):
     """A migration has come to a moment."""
 
     running: Running
-    moment: str
+    moment: Moment
 
 
 class Coverage:
@@ -102,13 +96,13 @@ class Coverage:
 
     # --- moments ---------------------------------------------------------------------------------
 
-    def _reach(self, running: Running, moment: int) -> None:
-        if moment <= running.moment and moment:
+    def _reach(self, running: Running, moment: Moment) -> None:
+        if moment is not Moment.START and running.has_come_to(moment):
             return
         running.moment = moment
-        self.counts.moments[running.kind, MOMENTS[moment]] += 1
+        self.counts.moments[running.kind, moment] += 1
         if self.on_moment is not None:
-            self.on_moment(Reached(running, MOMENTS[moment]))
+            self.on_moment(Reached(running, moment))
 
     def rows_written(
         self, uid: str, before: tuple[PartitionRow, ...], rows: tuple[PartitionRow, ...]
@@ -124,20 +118,25 @@ class Coverage:
             if running is not None and old is not None and old.active is not None:
                 if row == committed_row(old):
                     running.version = row.version
-                    self._reach(running, 5)
+                    self._reach(running, Moment.MIGRATION_COMMIT)
                     continue
                 self.counts.events["migration given up"] += 1
             self._running.pop(where, None)
             if row.active is not None:
                 self._running[where] = running = self._started(row, row.active)
-                self._reach(running, 0)
+                self._reach(running, Moment.START)
 
     def _started(self, row: PartitionRow, migration: Migration) -> Running:
         primary = row.primary.node if row.primary is not None else ""
-        kind = str(migration.kind)
-        if kind == MigrationKind.MOVE:
-            kind += " of primary" if migration.replicas[0] != primary else " of backup"
+        kind = kind_of(row)
+        assert kind is not None
         return Running(migration, kind, primary, row.voter_nodes, row.version)
+
+    def prepared(self, message: PreparedRow) -> None:
+        """A master sends a destination the row after its migration."""
+        running = self._running.get((message.zone, message.row.partition))
+        if running is not None and running.migration.migration_id == message.migration_id:
+            self._reach(running, Moment.PREPARED_ROW_SENT)
 
     def said(self, node: str, to: str, message: Message) -> None:
         """An agent sends a message."""
@@ -145,12 +144,12 @@ class Coverage:
         if kind is Sync:
             self._said_sync(to, message)  # type: ignore[arg-type]  # `kind` says so
         elif kind is CaughtUp:
-            self._said_of(message, 2)
+            self._said_of(message, Moment.CAUGHT_UP)
         elif kind is Frozen:
-            self._said_of(message, 3)
+            self._said_of(message, Moment.FROZEN)
         elif kind is Prepared:
             if message.accepted:  # type: ignore[union-attr]  # `kind` says so
-                self._said_of(message, 4)
+                self._said_of(message, Moment.PREPARED_ROW_STORED)
         elif kind is RowsStored:
             self._said_stored(message)  # type: ignore[arg-type]  # `kind` says so
         elif kind is ActivationBlocked:
@@ -158,10 +157,10 @@ class Coverage:
 
     def _said_sync(self, to: str, message: Sync) -> None:
         running = self._running.get((message.zone, message.partition))
-        if running is not None and to in running.nodes("destination"):
-            self._reach(running, 1)
+        if running is not None and to in running.nodes(Role.DESTINATION):
+            self._reach(running, Moment.FILLING)
 
-    def _said_of(self, message: Message, moment: int) -> None:
+    def _said_of(self, message: Message, moment: Moment) -> None:
         where = (getattr(message, "zone", ""), getattr(message, "partition", 0))
         running = self._running.get(where)
         if running is not None and running.migration.migration_id == getattr(
@@ -172,14 +171,18 @@ class Coverage:
     def _said_stored(self, message: RowsStored) -> None:
         for partition, version in message.versions:
             running = self._running.get((message.zone, partition))
-            if running is not None and running.moment == 5 and version >= running.version:
-                self._reach(running, 6)
+            if running is None or running.moment is not Moment.MIGRATION_COMMIT:
+                continue
+            if version >= running.version:
+                self._reach(running, Moment.PUBLISHED)
 
     def deleted(self, uid: str, partition: int, node: str) -> None:
         """An agent has deleted its copy."""
         running = self._running.get((uid, partition))
-        if running is not None and running.moment >= 5 and node == running.migration.source:
-            self._reach(running, 7)
+        if running is None or not running.has_come_to(Moment.MIGRATION_COMMIT):
+            return
+        if node == running.migration.source:
+            self._reach(running, Moment.SOURCE_DELETES)
 
     def activating(self, agent: AgentProcess, role: Primary) -> None:
         """A new primary has stored its lineage, or has begun to serve."""
@@ -196,15 +199,14 @@ class Coverage:
         struck = list(names)
         master = self.cluster.newest_master()
         for running in self._running.values():
-            moment = MOMENTS[running.moment]
             for name in struck:
-                for role in ROLES:
-                    if role == "master":
+                for role in Role:
+                    if role is Role.MASTER:
                         is_it = master is not None and name == master.name
                     else:
                         is_it = name in running.nodes(role)
                     if is_it:
-                        counts.hits[running.kind, moment, role, fault] += 1
+                        counts.hits[running.kind, running.moment, role, fault] += 1
         for agent in self.cluster.living():
             for zone in agent.core.zones.values():
                 for primary in zone.roles.values():
@@ -233,7 +235,7 @@ def table(counts: Counts) -> str:
     for name, count in sorted(counts.events.items()):
         lines.append(f"{name}: {count}")
     reachable = {(kind, moment) for kind, moment in counts.moments}
-    cells = {(k, m, r, f) for k, m in reachable for r in ROLES for f in counts.faults}
+    cells = {(k, m, r, f) for k, m in reachable for r in Role for f in counts.faults}
     lines.append(
         f"kind x moment x role x fault: {len(counts.hits)} of at most {len(cells)} cells reached"
     )

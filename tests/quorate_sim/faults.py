@@ -6,11 +6,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from migration_words import Role
 from quorate.protocol import zone_deletion, zone_master
 from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate_sim.agent_process import AgentProcess
 from quorate_sim.cluster import Cluster
-from quorate_sim.coverage import ROLES, Reached
+from quorate_sim.coverage import Reached
 from quorate_sim.master_process import MasterProcess
 from quorate_sim.network import Link
 from quorate_sim.swarm import draw
@@ -322,16 +323,13 @@ class Faults:
             if not cluster.agents[name].alive:
                 cluster.start_agent(name)
         for master in cluster.masters:
-            if master.alive:
+            if master.alive and cluster.swarm.second_masters:
+                # It goes on for a while beside the last one, and so do writes of those before.
+                master.thaw()
+                self._later(0, 3000, master.die)
+            else:
                 master.die()
-        self._last_master()
-
-    def _last_master(self) -> None:
-        """It loads what will stay: late writes of its predecessors are through by then."""
-        if self.cluster.metastore.in_flight:
-            self.world.after(100 * MS, self._last_master)
-        else:
-            self._undrain(self.cluster.add_master())
+        self._undrain(cluster.add_master())
 
     def _undrain(self, master: MasterProcess) -> None:
         """Nobody is to be drained any more; what an earlier master was told outlives it."""
@@ -353,20 +351,20 @@ class Faults:
         if self.over or not self.world.chance(self.cluster.swarm.ambushes):
             return
         r = self.world.random
-        role, fault = r.choice(ROLES), r.choice(AIMED)
+        role, fault = r.choice(tuple(Role)), r.choice(AIMED)
         delay = r.choice((0, 0, 1000, 5000, 30_000))
         self.world.after(delay, lambda: self._strike(reached, role, fault))
 
-    def _strike(self, reached: Reached, role: str, fault: str) -> None:
+    def _strike(self, reached: Reached, role: Role, fault: str) -> None:
         if self.over:
             return
         self.world.trace("faults", f"{fault} of the {role} at: {reached.moment}")
-        if role == "master":
+        if role is Role.MASTER:
             self._strike_master(fault)
             return
         names = reached.running.nodes(role)
         if fault == "cut together":
-            self._cut_off([*names, *reached.running.nodes("primary")])
+            self._cut_off([*names, *reached.running.nodes(Role.PRIMARY)])
             return
         agent = self.cluster.agent_at(self.world.random.choice(names)) if names else None
         if agent is None:

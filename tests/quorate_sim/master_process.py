@@ -10,6 +10,7 @@ from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master import Master
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, PreparedRow
 from quorate.protocol.metastore import Key, Revision, Stored, Value
+from quorate_operator.second_look import SecondLook, pauses_s
 from quorate_sim.agent_process import Clock
 from quorate_sim.metastore import Outcome
 from quorate_sim.network import Link
@@ -41,7 +42,9 @@ class MasterProcess:
         self.links: dict[str, Link] = {}
         self._greeted: set[str] = set()
         self._backlog: list[Callable[[], None]] = []
-        cluster.metastore.load(self._loaded)
+        self._second_look = SecondLook()
+        self._pauses_s = pauses_s()
+        cluster.metastore.load(name, self._loaded)
 
     def now(self) -> Now:
         """This machine's time."""
@@ -64,6 +67,23 @@ class MasterProcess:
             self.master.set_zone(record, self.now())
         self.world.trace(self.name, f"is master in term {self.term}")
         self._tick()
+        self._look_later()
+
+    def _look_later(self) -> None:
+        """Rows that another has stored are looked for as the product's operator does."""
+        self.world.after(int(next(self._pauses_s) * 1000) * MS, lambda: self.run(self._look))
+
+    def _look(self) -> None:
+        self._second_look.begin()
+        self.cluster.metastore.load(self.name, lambda stored: self.run(lambda: self._seen(stored)))
+
+    def _seen(self, stored: dict[Key, Stored]) -> None:
+        assert self.master is not None
+        for key, each in self._second_look.unread(stored, self.revisions):
+            self.world.trace(self.name, f"another has written {key}: {value_text(each.value)}")
+            self._note(key, each.revision)
+            self.master.reloaded(key, each.value, self.now())
+        self._look_later()
 
     def declare(self, record: ZoneRecord) -> None:
         """A user declares a zone, or its deletion."""
@@ -173,8 +193,9 @@ class MasterProcess:
                 return
             if outcome != "written":
                 self.world.trace(self.name, f"write of {key}: {outcome}")
-                self.cluster.metastore.read(key, reloaded)
+                self.cluster.metastore.read(self.name, key, reloaded)
                 return
+            self._second_look.write_ended(key)
             self._note(key, revision if value is not None else None)
             self.master.written(key, value, self.now())
 
@@ -184,13 +205,16 @@ class MasterProcess:
         def take_stored(stored: Stored | None) -> None:
             if self.master is None:
                 return
-            value = stored.value if stored is not None else None
+            present = stored.value if stored is not None else None
+            self._second_look.write_ended(key)
             self._note(key, stored.revision if stored is not None else None)
             if self.world.tracing:
-                self.world.trace(self.name, f"reads {key}: {value_text(value)}")
-            self.master.reloaded(key, value, self.now())
+                self.world.trace(self.name, f"reads {key}: {value_text(present)}")
+            take = self.master.written if present == value else self.master.reloaded
+            take(key, present, self.now())
 
-        self.cluster.metastore.write(key, value, self.revisions.get(key), answered)
+        self._second_look.write_begins(key)
+        self.cluster.metastore.write(self.name, key, value, self.revisions.get(key), answered)
 
     def _note(self, key: Key, revision: Revision | None) -> None:
         if revision is None:

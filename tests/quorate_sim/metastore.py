@@ -35,6 +35,7 @@ class SimMetastore:
         self.trouble = trouble
         self.in_flight: list[Value] = []
         self.store = MemoryMetastore()
+        self._stalled: dict[str, list[Callable[[], None]]] = {}
 
     def stored(self) -> dict[Key, Stored]:
         """Everything, as of now."""
@@ -51,17 +52,37 @@ class SimMetastore:
             delay += self.world.random.randrange(100, 1500) * MS
         return delay
 
+    def cut(self, who: str) -> None:
+        """Nothing that this master asks for gets through, nor any answer to it."""
+        self._stalled.setdefault(who, [])
+
+    def heal(self, who: str) -> None:
+        """What it asked for goes on: also writes of whose answers it has despaired long ago."""
+        for action in self._stalled.pop(who, []):
+            self.world.after(self._delay(), action)
+
+    def _pass(self, who: str, action: Callable[[], None]) -> None:
+        """Do `action` for this master, once it is not cut off."""
+        if who in self._stalled:
+            self._stalled[who].append(action)
+        else:
+            action()
+
     def write(
         self,
+        who: str,
         key: Key,
         value: Value | None,
         expected: Revision | None,
         answer: Callable[[Outcome, Revision], None],
     ) -> None:
         """Write when the object is at `expected`; `answer` may hear that nobody knows."""
-        lost = self.world.chance(self.trouble)
+        cut_off = who in self._stalled
+        lost = cut_off or self.world.chance(self.trouble)
         late = lost and self.world.chance(0.3)
         never = lost and not late and self.world.chance(0.5)
+        if cut_off:
+            late, never = True, False
         if value is not None:
             self.in_flight.append(value)
 
@@ -72,10 +93,13 @@ class SimMetastore:
                 return
             outcome, revision = self._apply(key, value, expected)
             if not lost:
-                self.world.after(self._delay(), lambda: answer(outcome, revision))
+                self.world.after(
+                    self._delay(), lambda: self._pass(who, lambda: answer(outcome, revision))
+                )
 
         delay = self._delay()
-        self.world.after(delay + (self.world.random.randrange(2000) * MS if late else 0), apply)
+        late_us = self.world.random.randrange(2000) * MS if late and not cut_off else 0
+        self.world.after(delay + late_us, lambda: self._pass(who, apply))
         if lost:
             self.world.after(delay + 50 * MS, lambda: answer("unknown", ""))
 
@@ -91,23 +115,23 @@ class SimMetastore:
             self.checks.rows_written(key.uid, before if before is not None else (), value)
         return "written", revision
 
-    def read(self, key: Key, answer: Callable[[Stored | None], None]) -> None:
+    def read(self, who: str, key: Key, answer: Callable[[Stored | None], None]) -> None:
         """One object as of some moment before the answer."""
 
         def apply() -> None:
             stored = _done(self.store.read(key))
-            self.world.after(self._delay(), lambda: answer(stored))
+            self.world.after(self._delay(), lambda: self._pass(who, lambda: answer(stored)))
 
-        self.world.after(self._delay(), apply)
+        self.world.after(self._delay(), lambda: self._pass(who, apply))
 
-    def load(self, answer: Callable[[dict[Key, Stored]], None]) -> None:
+    def load(self, who: str, answer: Callable[[dict[Key, Stored]], None]) -> None:
         """Everything as of some moment before the answer."""
 
         def apply() -> None:
             stored = self.stored()
-            self.world.after(self._delay(), lambda: answer(stored))
+            self.world.after(self._delay(), lambda: self._pass(who, lambda: answer(stored)))
 
-        self.world.after(self._delay(), apply)
+        self.world.after(self._delay(), lambda: self._pass(who, apply))
 
     def acquire_master_term(self) -> int:
         """Count one more holder of the mastership."""

@@ -35,6 +35,7 @@ from quorate.protocol.replicas import Replicas, Turn
 from quorate.protocol.storage import Row
 from quorate.protocol.zone_master import ZoneMaster
 from quorate_operator.metastore_memory import MemoryMetastore
+from quorate_operator.second_look import SecondLook
 
 
 @contextmanager
@@ -254,6 +255,27 @@ def slot_order_trusted() -> AbstractContextManager[None]:
                 peer.answer = answers[node]
 
     return changed(Primary, "gather", gather_alone)
+
+
+def answered_tail_ignored() -> AbstractContextManager[None]:
+    """A new primary takes what it has itself for all there is: of what the others hold it only
+    counts that."""
+
+    gather = Primary.gather
+
+    def gather_own(self: Primary) -> GatherPlan:
+        answers = {node: peer.answer for node, peer in self.peers.items()}
+        for peer in self.peers.values():
+            if peer.answer is not None:
+                lwm = min(peer.answer.lwm, self.copy.lwm)
+                peer.answer = msgspec.structs.replace(peer.answer, lwm=lwm, above=())
+        try:
+            return gather(self)
+        finally:
+            for node, peer in self.peers.items():
+                peer.answer = answers[node]
+
+    return changed(Primary, "gather", gather_own)
 
 
 def longest_log_wins() -> AbstractContextManager[None]:
@@ -492,10 +514,20 @@ def acknowledged_before_sync() -> AbstractContextManager[None]:
     return changed(Replicas, "flush", flush_and_claim)
 
 
+def never_looks_again() -> AbstractContextManager[None]:
+    """A master hears of rows that another has written only when it writes them itself."""
+
+    def unread(self: SecondLook, stored: object, revisions: object) -> list[object]:
+        return []
+
+    return changed(SecondLook, "unread", unread)
+
+
 DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "acknowledge-before-majority": acknowledge_before_majority,
     "acknowledged-before-sync": acknowledged_before_sync,
     "answered-above-a-hole": answer_above_a_hole,
+    "answered-tail-ignored": answered_tail_ignored,
     "any-number-of-answers": any_number_of_answers,
     "caught-up-before-joint": caught_up_before_joint,
     "destination-lost-its-store": destination_lost_its_store,
@@ -503,6 +535,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "list-forgotten": list_forgotten,
     "longest-log-wins": longest_log_wins,
     "master-term-forgotten": master_term_forgotten,
+    "never-looks-again": never_looks_again,
     "nobody-left-but-stuck": nobody_left_but_stuck,
     "plus-one-for-plus-two": plus_one_for_plus_two,
     "promise-forgotten": promise_forgotten,

@@ -7,18 +7,10 @@ from multiprocessing.pool import Pool
 
 import pytest
 
-from quorate_sim.crash_matrix import (
-    Case,
-    Fault,
-    Kind,
-    Moment,
-    Role,
-    cases,
-    run_case,
-    whole,
-    why_not,
-)
-from quorate_sim.planted import plus_one_for_plus_two, source_deletes_early
+from migration_words import Kind, Moment, Role
+from quorate_sim.crash_cases import FOLLOWED, Case, Fault, cases, whole, why_not
+from quorate_sim.crash_matrix import run_case
+from quorate_sim.planted import never_looks_again, plus_one_for_plus_two, source_deletes_early
 
 GROUPS = [(kind, role) for kind in Kind for role in Role if cases(kind, role)]
 
@@ -55,7 +47,7 @@ def test_every_combination_is_run_or_left_out_for_a_reason() -> None:
     left_out = [case for case in whole() if why_not(case)]
     print(f"{len(run)} combinations of {len(whole())}, {len(left_out)} make no sense")
     assert sorted(run + left_out) == sorted(whole())
-    assert len(run) == 1912
+    assert len(run) == 2104
     assert {case.moment for case in run} == set(Moment)
     assert {case.fault for case in run} == set(Fault)
     assert {case.role for case in run} == set(Role)
@@ -78,3 +70,12 @@ def test_a_version_that_a_prepared_row_has_taken_is_found() -> None:
     with plus_one_for_plus_two():
         failures = [failure_of(case) for case in cases(Kind.MOVE_BACKUP, Role.DESTINATION)]
     assert any("has the version of" in each for each in failures)
+
+
+def test_a_master_that_never_looks_at_the_rows_again_is_found() -> None:
+    """The one before it writes a row that it has no reason to write itself."""
+    with never_looks_again():
+        failures = [
+            failure_of(case) for case in cases(Kind.DROP, Role.MASTER) if case.fault in FOLLOWED
+        ]
+    assert any("m2 has not heard of" in each for each in failures)
