@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import time
 from binascii import crc_hqx
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from quorate.facts.keyspace import key_slot, slot_shift
 from quorate.protocol.copy import Copy
+from quorate.protocol.events import ToldEvent
 from quorate.protocol.messages import Message
 from quorate.protocol.primary import Waiter
 from quorate.protocol.replicas import Replicas
@@ -23,6 +24,7 @@ from quorate_agent.forwards import Forwards
 from quorate_agent.overview import ZoneOverview
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command, Scope, command_slot
+from quorate_agent.resp.pubsub_commands import refused_while_subscribed
 from quorate_agent.resp.session import Connection, Session, WaitRequest
 from quorate_agent.resp.table import DISPATCH, resolve
 from quorate_agent.resp.transaction import Call
@@ -127,9 +129,11 @@ class ZoneEndpoint:
         now = self._begin_run(client)
         self._arrived_ms = now
         rest = iter(commands)
-        state = client.state
+        state, subscribed = client.state, client.state.subscribed
         for args in rest:
-            if state.transaction is None:
+            if subscribed and (refused := self._refused_while_subscribed(client, args)):
+                client.answer(refused)
+            elif state.transaction is None:
                 self._execute(client, args, now, None)
             else:
                 self._queue(client, args, now)
@@ -149,10 +153,20 @@ class ZoneEndpoint:
         backlog = client.backlog
         while backlog and not client.blocked and not client.state.closing:
             self._arrived_ms, args = backlog.popleft()
-            if client.state.transaction is None:
+            if client.state.subscribed and (
+                refused := self._refused_while_subscribed(client, args)
+            ):
+                client.answer(refused)
+            elif client.state.transaction is None:
                 self._execute(client, args, now, None)
             else:
                 self._queue(client, args, now)
+
+    def _refused_while_subscribed(self, client: ClientConnection, args: list[bytes]) -> bytes:
+        command = resolve(args)
+        if isinstance(command, bytes):
+            return b""  # refused for that, as always
+        return refused_while_subscribed(client.state, command)
 
     def _begin_run(self, client: ClientConnection) -> int:
         view = self._view
@@ -492,6 +506,20 @@ class ZoneEndpoint:
                 self._execute(slot.connection, slot.args, now, slot, slot.command)
             if not slot.deadline_ms:
                 self._metrics.parked_seconds.observe((now - since) / 1000)
+
+    # --- clients that subscribed -----------------------------------------------------------------
+
+    def tell(self, events: Sequence[ToldEvent]) -> None:
+        """The master told these."""
+        self.overview.events.tell(self._clients.values(), events)
+
+    def master_found(self) -> None:
+        """A master reaches this agent again and has told all rows."""
+        self.overview.events.master_found(self._clients.values())
+
+    def master_lost(self) -> None:
+        """No master reaches this agent."""
+        self.overview.events.master_lost(self._clients.values())
 
     @property
     def has_waiting(self) -> bool:

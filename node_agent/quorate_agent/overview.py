@@ -12,6 +12,7 @@ from quorate.facts.keyspace import key_slot, slot_shift
 from quorate.protocol.primary import Primary, Stage
 from quorate.protocol.replicas import Replicas
 from quorate_agent.client import boot_ms
+from quorate_agent.event_channel import EventChannel
 from quorate_agent.resp.cluster_view import ClusterNode, ClusterView
 from quorate_agent.resp.remembered import KEPT_MS, PREFIX
 from quorate_agent.resp.scan import ScanPositions
@@ -33,6 +34,7 @@ class ZoneOverview:
         self.address = ("", 0)
         self.clients: dict[int, Connection] = {}
         self.scan_positions = ScanPositions()
+        self.events = EventChannel(replicas, node)
         self._nodes = nodes
         self._info = info
         self._shift = slot_shift(replicas.zone.partitions)
@@ -74,6 +76,10 @@ class ZoneOverview:
         members = tuple(ClusterNode(name, *nodes[name]) for name in names)
         served = sum(1 for row in self.replicas.table if row is not None and row.owners)
         return ClusterView(members[mine], members, tuple(primaries), epoch, served << self._shift)
+
+    def event_state(self) -> bytes:
+        """What a subscriber to events is told at first."""
+        return self.events.state()
 
     def connections(self) -> list[Connection]:
         """All clients of this zone here."""

@@ -17,7 +17,14 @@ from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent import AgentCore, FromMaster, MembersChanged, ZoneClosed, ZoneOpened
 from quorate.protocol.client_messages import Forward, Forwarded
 from quorate.protocol.membership import is_namesake
-from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
+from quorate.protocol.messages import (
+    FORMAT_VERSION,
+    EventsTold,
+    Hello,
+    Message,
+    Refused,
+    ZoneTable,
+)
 from quorate.protocol.outbox import MASTER
 from quorate.protocol.replicas import Replicas, Turn
 from quorate.protocol.settings import ProtocolSettings
@@ -42,6 +49,7 @@ TICK_S = 0.05
 PARKED_TICK_S = 0.01
 MEASURE_S = 1.0
 LEAVE_POLL_S = 0.02
+FAREWELL_S = 1.0
 PORTS_TRIED = 2000
 _FROM_MASTER = get_args(FromMaster)
 
@@ -70,6 +78,8 @@ class Agent(BaseHandler):
         self._runtimes: dict[str, ZoneRuntime] = {}
         self._peers: dict[str, Peer] = {}
         self._master: Link | None = None
+        self._uninformed: set[str] = set()
+        """Zones of which this link's master has not told the rows yet."""
         self._scheduled = False
         self._loop = asyncio.get_running_loop()
         self._admin: AdminServer | None = None
@@ -100,14 +110,23 @@ class Agent(BaseHandler):
         _log.info("agent %s listens on %s:%d", settings.name, settings.peer_host, self.peer_port)
 
     async def leave(self) -> None:
-        """Hand primaries over (bounded), then stop."""
+        """Hand primaries over (bounded), tell clients where they are now, then stop."""
         self.core.leave(now())
         self._turn()
         for _ in range(int(self.settings.stop_bound_s / LEAVE_POLL_S)):
             if self._master is None or not self._hands_over():
                 break
             await asyncio.sleep(LEAVE_POLL_S)
+        # Some clients look for another primary when they hear MOVED, and not when a connection
+        # ends: then they wait for this very agent.
+        for _ in range(int(FAREWELL_S / LEAVE_POLL_S)):
+            if self._hands_over() or not self._has_clients():
+                break
+            await asyncio.sleep(LEAVE_POLL_S)
         self.stopped.set()
+
+    def _has_clients(self) -> bool:
+        return any(runtime.endpoint.overview.clients for runtime in self._runtimes.values())
 
     def _hands_over(self) -> bool:
         """Whether any primary here has another owner that could take over."""
@@ -176,6 +195,7 @@ class Agent(BaseHandler):
 
     def remove_zone(self, uid: str) -> None:
         """Delete a zone's data; its clients are ended first."""
+        self._uninformed.discard(uid)
         runtime = self._runtimes.pop(uid, None)
         engine = self._engines.pop(uid, None)
         if runtime is not None:
@@ -230,11 +250,14 @@ class Agent(BaseHandler):
                 link.close(f"node {hello.node}: a newer process of it was seen", "older-process")
         elif hello.role == "master" and self.core.master_up(hello):
             self._master = link
+            self._uninformed = set(self._runtimes)
         self._turn()
 
     def on_down(self, link: Link, refused: Refused | None) -> None:
         if link is self._master:
             self._master = None
+            for runtime in self._runtimes.values():
+                runtime.endpoint.master_lost()
         if refused is not None and refused.code == "older-image":
             self._set_aside(refused.reason)
         if link.peer_hello is not None and link.peer_hello.role == "agent":
@@ -259,6 +282,9 @@ class Agent(BaseHandler):
                 else:
                     self._master = link
                     self._table_changed()
+                    if isinstance(message, ZoneTable) and message.zone.uid in self._uninformed:
+                        self._uninformed.discard(message.zone.uid)
+                        self._runtimes[message.zone.uid].endpoint.master_found()
         else:
             answer = answer_tool(
                 message,
@@ -311,6 +337,9 @@ class Agent(BaseHandler):
             match event:
                 case ZoneOpened():
                     self._open(event.record)
+                case EventsTold():
+                    for each in self._runtimes.values():
+                        each.endpoint.tell(event.events)
                 case ZoneClosed():
                     pass  # its clients were ended with its storage
                 case MembersChanged():

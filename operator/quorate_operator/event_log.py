@@ -37,23 +37,25 @@ class EventLog:
         self.last = first_sequence(master_term)
         self._kept.clear()
 
-    def add(self, events: Iterable[Event], names: dict[str, str], wall_ms: int) -> None:
+    def add(self, events: Iterable[Event], names: dict[str, str], wall_ms: int) -> list[ToldEvent]:
         """They were just told; `names`: of zones, by uid."""
         time = time_text(wall_ms)
-        for event in events:
-            self.last += 1
-            self._kept.append(
-                ToldEvent(
-                    self.last,
-                    time,
-                    event.kind,
-                    event.reason,
-                    event.message,
-                    names.get(event.zone, event.zone),
-                    event.partition,
-                )
+        told = [
+            ToldEvent(
+                sequence,
+                time,
+                event.kind,
+                event.reason,
+                event.message,
+                names.get(event.zone, event.zone),
+                event.partition,
             )
+            for sequence, event in enumerate(events, self.last + 1)
+        ]
+        self._kept += told
+        self.last += len(told)
         self._wake()
+        return told
 
     def after(self, sequence: int) -> tuple[list[ToldEvent], bool]:
         """The remembered events above `sequence`; whether others may have been there that are

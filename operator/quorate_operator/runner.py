@@ -21,7 +21,7 @@ from quorate.planning.preview import Preview
 from quorate.protocol.events import ROUTINE, Event, ToldEvent
 from quorate.protocol.master import Master
 from quorate.protocol.membership import is_same_process
-from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
+from quorate.protocol.messages import FORMAT_VERSION, EventsTold, Hello, Message, Refused
 from quorate.protocol.metastore import (
     Conflict,
     Key,
@@ -55,6 +55,7 @@ WRITES_MAX = 16
 """Writes under way at a time: a lost node touches many shards, the API server has other clients."""
 GOODBYE = "bye"
 """The code with which an endpoint refuses its peers when its process ends."""
+TELL_AGENTS_MS = 100
 RETRY_S = 0.2
 RETRY_MAX_S = 2.0
 
@@ -91,6 +92,8 @@ class Runner(BaseHandler):
         self.problem = "starting"
         """Why the cluster is not led, as a sentence; empty while it is."""
         self.events = EventLog()
+        self._untold: list[ToldEvent] = []  # to agents
+        self._told_agents_ms = -(1 << 40)
         self._metastore = metastore
         self._mandate = mandate
         self._settings = settings
@@ -337,13 +340,25 @@ class Runner(BaseHandler):
         self._send(outputs.sends)
         if outputs.events:
             self._tell(outputs.events)
+        self._tell_agents(self._master.master_term)
         self._set_timer(self._master.next_deadline_ms)
+
+    def _tell_agents(self, master_term: int) -> None:
+        """Hand on what happened, a message for all of it, not more often than a master ticks."""
+        now_ms = self._clock.now().boot_ms
+        if not self._untold or now_ms - self._told_agents_ms < TELL_AGENTS_MS:
+            return
+        self._told_agents_ms = now_ms
+        frame = encode_frame(EventsTold(master_term, tuple(self._untold)))
+        self._untold.clear()
+        for link in self._links.values():
+            link.send_frame(frame)
 
     def _tell(self, events: Sequence[Event]) -> None:
         zones = self._master.zones if self._master is not None else {}
         names = {uid: record.name for uid, record in self._zones.items()}
         names |= {uid: zone.record.name for uid, zone in zones.items()}
-        self.events.add(events, names, self._clock.now().wall_ms)
+        self._untold += self.events.add(events, names, self._clock.now().wall_ms)
         for alike in gather(events):
             first = alike[0]
             zone = names.get(first.zone, first.zone)

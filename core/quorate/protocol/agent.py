@@ -16,6 +16,7 @@ from quorate.protocol.leases import Leases
 from quorate.protocol.messages import (
     AgentReport,
     AskInventory,
+    EventsTold,
     Freeze,
     Heartbeat,
     HeartbeatAck,
@@ -36,7 +37,9 @@ from quorate.protocol.replicas import Finished, Replicas, Turn
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage
 
-FromMaster = Members | ZoneTable | ZoneGone | MasterPing | PreparedRow | Freeze | AskInventory
+FromMaster = (
+    Members | ZoneTable | ZoneGone | MasterPing | PreparedRow | Freeze | AskInventory | EventsTold
+)
 
 
 class AgentStore(Protocol):
@@ -69,7 +72,8 @@ class MembersChanged(NamedTuple):
     """`members` changed: whom to dial, or where."""
 
 
-AgentEvent = ZoneOpened | ZoneClosed | MembersChanged
+AgentEvent = ZoneOpened | ZoneClosed | MembersChanged | EventsTold
+"""An EventsTold is for the zones' clients."""
 
 
 class Flushed(NamedTuple):
@@ -169,6 +173,8 @@ class AgentCore:
                 self._remove_zone(message.zone)
             case AskInventory():
                 self._report_inventory()
+            case EventsTold():
+                self._events.append(message)
             case PreparedRow() | Freeze():
                 zone = self.zones.get(message.zone)
                 if zone is not None:

@@ -79,6 +79,9 @@ class Event(NamedTuple):
 STATE = "State"
 """The reason of what is told in place of events that were missed."""
 
+MASTER_LOST = "MasterLost"
+"""The reason of what an agent tells by itself: no master reaches it, so nothing else is told."""
+
 LOST_NAMED_MAX = 100
 
 

@@ -12,6 +12,7 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.client_messages import Forward, Forwarded
+from quorate.protocol.events import ToldEvent
 from quorate.protocol.tool_messages import (
     AskBuckets,
     AskCopies,
@@ -133,6 +134,15 @@ class AskInventory(msgspec.Struct, frozen=True, array_like=True, tag=16):
     """Report every copy of every zone (a new master asks; so does a re-registration)."""
 
     master_term: int
+
+
+class EventsTold(msgspec.Struct, frozen=True, array_like=True, tag=17):
+    """What users are told since the last of these, for clients that subscribed to it.
+
+    Not repeated: after a new link from its master an agent tells its clients the state."""
+
+    master_term: int
+    events: tuple[ToldEvent, ...]
 
 
 # --- agent to master -----------------------------------------------------------------------------
@@ -457,6 +467,7 @@ Message = (
     | PreparedRow
     | Freeze
     | AskInventory
+    | EventsTold
     | Inventory
     | ZoneReady
     | RowsStored

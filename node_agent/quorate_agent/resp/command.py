@@ -29,8 +29,8 @@ _NOT_QUEUED = (b"multi", b"exec", b"discard", b"watch", b"quit", b"reset")
 
 # The order in which Redis lists the categories of a command.
 _CATEGORY_ORDER = (
-    "@keyspace", "@read", "@write", "@set", "@list", "@hash", "@string", "@admin", "@fast",
-    "@slow", "@dangerous", "@connection", "@transaction",
+    "@keyspace", "@read", "@write", "@set", "@list", "@hash", "@string", "@pubsub", "@admin",
+    "@fast", "@slow", "@dangerous", "@connection", "@transaction",
 )  # fmt: skip
 
 
@@ -74,7 +74,7 @@ class Command:
         settle(self, "is_write", "write" in self.flags)
         settle(self, "grows", "denyoom" in self.flags)
         queued = (Scope.KEYED, Scope.CONNECTION, Scope.SCAN)
-        settle(self, "in_transactions", self.scope in queued)
+        settle(self, "in_transactions", self.scope in queued and "pubsub" not in self.flags)
         settle(self, "ends_queueing", self.name in _NOT_QUEUED)
 
     def takes(self, words: int) -> bool:

@@ -40,6 +40,8 @@ def ping(session: Session, args: list[bytes]) -> bytes:
     """PING [message]"""
     if len(args) > 2:
         return wrong_arity(b"ping")
+    if session.connection.subscribed and not session.connection.resp3:
+        return array((bulk(b"pong"), bulk(b"".join(args[1:]))))
     return PONG if len(args) == 1 else bulk(args[1])
 
 
@@ -106,6 +108,7 @@ def reset(session: Session, args: list[bytes]) -> bytes:
     connection.resp3 = False
     connection.readonly = False
     connection.name = b""
+    connection.subscribed.clear()
     connection.transaction = None
     connection.watched = {}
     return simple(b"RESET")
@@ -181,7 +184,11 @@ def client_list(session: Session, args: list[bytes]) -> bytes:
         wanted = args[3].lower()
         if wanted not in _CLIENT_TYPES:
             return error(b"ERR Unknown client type '%b'" % until_nul(args[3]))
-        if wanted != b"normal":
+        if wanted == b"pubsub":
+            connections = [connection for connection in connections if connection.subscribed]
+        elif wanted == b"normal":
+            connections = [connection for connection in connections if not connection.subscribed]
+        else:
             connections = []
     elif len(args) > 3 and args[2].upper() == b"ID":
         by_id = {connection.id: connection for connection in connections}
@@ -213,8 +220,8 @@ def _client_line(connection: Connection, now_ms: int) -> bytes:
         (b"idle", max(now_ms - connection.last_ms, 0) // 1000),
         (b"flags", flags or b"N"),
         (b"db", 0),
-        (b"sub", 0),
-        (b"psub", 0),
+        (b"sub", sum(not is_pattern for is_pattern, _ in connection.subscribed)),
+        (b"psub", sum(is_pattern for is_pattern, _ in connection.subscribed)),
         (b"ssub", 0),
         (b"multi", -1 if transaction is None else len(transaction.commands)),
         (b"cmd", connection.last_command),

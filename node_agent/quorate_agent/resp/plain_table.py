@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from quorate_agent.resp import cluster_commands as cluster
 from quorate_agent.resp import connection_commands as connection
+from quorate_agent.resp import pubsub_commands as pubsub
 from quorate_agent.resp import server_commands as server
 from quorate_agent.resp import transaction_commands as transaction
 from quorate_agent.resp.command import Command, Handler, Scope
@@ -35,6 +36,7 @@ _ALL_SUCCEED = f"{_EVERYWHERE} response_policy:all_succeeded"
 _QUICK = "loading stale fast"
 _ALWAYS = "noscript loading stale fast no_auth allow_busy"
 _QUIET = "noscript loading stale"
+_LISTENS = "pubsub noscript loading stale"
 _AT_ONCE = "noscript loading stale fast allow_busy"
 
 
@@ -86,6 +88,16 @@ _TRANSACTION_ROWS = (
          "Let EXEC run only if keys have not changed", "", Scope.MADE, "RO"),
     _Row("unwatch", transaction.unwatch, 1, _AT_ONCE, "@transaction", "transactions", "2.2.0",
          "Watch no key any more"),
+)
+_PUBSUB_ROWS = (
+    _Row("subscribe", pubsub.subscribe, -2, _LISTENS, "@pubsub", "pubsub", "2.0.0",
+         "Be told what is published to channels"),
+    _Row("unsubscribe", pubsub.unsubscribe, -1, _LISTENS, "@pubsub", "pubsub", "2.0.0",
+         "Be told of channels no more"),
+    _Row("psubscribe", pubsub.psubscribe, -2, _LISTENS, "@pubsub", "pubsub", "2.0.0",
+         "Be told what is published to channels that match"),
+    _Row("punsubscribe", pubsub.punsubscribe, -1, _LISTENS, "@pubsub", "pubsub", "2.0.0",
+         "Be told of channels that match no more"),
 )
 _SERVER_ROWS = (
     _Row("info", server.info, -1, "loading stale", "@dangerous", "server", "1.0.0",
@@ -145,7 +157,9 @@ def _command_rows(about: Introspection) -> tuple[_Row, ...]:
 def plain_commands(table: Mapping[bytes, Command]) -> dict[bytes, Command]:
     """Lower-case name -> command, subcommands in their parents.  COMMAND tells about `table`."""
     about = _command_rows(Introspection(table))
-    rows = (*_CONNECTION_ROWS, *_TRANSACTION_ROWS, *about, *_SERVER_ROWS, *_CLUSTER_ROWS)
+    rows = (
+        *_CONNECTION_ROWS, *_TRANSACTION_ROWS, *_PUBSUB_ROWS, *about, *_SERVER_ROWS, *_CLUSTER_ROWS,
+    )  # fmt: skip
     children: dict[str, dict[bytes, Command]] = {}
     for row in rows:
         parent, _, child = row.name.partition("|")

@@ -25,6 +25,7 @@ class Connection:
         "name",
         "readonly",
         "resp3",
+        "subscribed",
         "transaction",
         "watched",
     )
@@ -44,6 +45,7 @@ class Connection:
         self.closing = False  # send what is answered, then close
         self.transaction: Transaction | None = None  # between MULTI and EXEC
         self.watched: dict[bytes, Seen] = {}
+        self.subscribed: dict[tuple[bool, bytes], None] = {}  # (is a pattern, name), in order
 
 
 class Agent(Protocol):
@@ -58,6 +60,9 @@ class Agent(Protocol):
 
     def cluster(self) -> ClusterView:
         """The present view; the same object as long as nothing changes."""
+
+    def event_state(self) -> bytes:
+        """What a subscriber to events is told at first: the zone's state, as JSON."""
 
     def connections(self) -> Iterable[Connection]:
         """All client connections of the zone."""

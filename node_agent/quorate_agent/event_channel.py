@@ -1,0 +1,117 @@
+"""What an agent tells clients that subscribed: what its master told it, and what it knows itself.
+
+It knows the rows of the zone, so it can say the present state to who subscribes, and to all when
+its master was away: then something may have happened that nobody told it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.protocol.events import (
+    LOST_NAMED_MAX,
+    MASTER_LOST,
+    STATE,
+    ToldEvent,
+    ZoneState,
+    time_text,
+)
+from quorate.protocol.replicas import Replicas
+from quorate_agent.client import ClientConnection
+from quorate_agent.pushes import push_in_order
+from quorate_agent.resp.pubsub_commands import EVENTS, messages
+
+
+class EventChannel:
+    """One zone's channel on this agent."""
+
+    def __init__(self, replicas: Replicas, node: str) -> None:
+        self._replicas = replicas
+        self._node = node
+        self._sequence = 0
+        self._has_master = True
+
+    def state(self) -> bytes:
+        """How the zone is, as far as this agent knows."""
+        found = zone_state(self._replicas)
+        message = f"{found.phase}: as {self._node} knows it"
+        if not self._has_master:
+            message += ", which no master reaches now"
+        kind = "Warning" if found.unavailable else "Normal"
+        return self._encoded(kind, STATE, message, found)
+
+    def tell(self, clients: Iterable[ClientConnection], events: Sequence[ToldEvent]) -> None:
+        """The master told these, in order; those of other zones are left out."""
+        name = self._replicas.zone.name
+        ours = [event for event in events if event.zone in (name, "")]
+        if events:
+            self._sequence = events[-1].sequence
+        if ours:
+            _send(clients, [msgspec.json.encode(event) for event in ours])
+
+    def master_found(self, clients: Iterable[ClientConnection]) -> None:
+        """A master has told all rows; what it, or another, told while it was away was missed."""
+        self._has_master = True
+        _send(clients, [self.state()])
+
+    def master_lost(self, clients: Iterable[ClientConnection]) -> None:
+        """From now on nobody tells what happens."""
+        if self._has_master:
+            self._has_master = False
+            message = f"no master reaches {self._node}: when one does, the state is told"
+            _send(clients, [self._encoded("Warning", MASTER_LOST, message, None)])
+
+    def _encoded(self, kind: str, reason: str, message: str, state: ZoneState | None) -> bytes:
+        zone, now = self._replicas.zone.name, time_text(time.time_ns() // 1_000_000)
+        told = ToldEvent(self._sequence, now, kind, reason, message, zone, state=state)
+        return msgspec.json.encode(told)
+
+
+def zone_state(replicas: Replicas) -> ZoneState:
+    """The zone by its rows; a partition whose row is not known yet is nobody's."""
+    zone = replicas.zone
+    degraded = migrations = unavailable = 0
+    lost: list[int] = []
+    for partition, row in enumerate(replicas.table):
+        if row is None:
+            unavailable += 1
+            continue
+        migrations += row.active is not None
+        if row.replicas[0] is None:
+            unavailable += 1
+        elif len(row.owners) < zone.replicas:
+            degraded += 1
+        if _is_lost(row, replicas.stores):
+            lost.append(partition)
+    if unavailable:
+        phase = "Unavailable"
+    elif migrations:
+        phase = "Rebalancing"
+    else:
+        phase = "Degraded" if degraded else "Available"
+    return ZoneState(
+        phase=phase,
+        partitions=zone.partitions,
+        available=zone.partitions - unavailable - degraded,
+        degraded=degraded,
+        unavailable=unavailable,
+        lost=len(lost),
+        migrations_running=migrations,
+        lost_partitions=tuple(lost[:LOST_NAMED_MAX]),
+    )
+
+
+def _is_lost(row: PartitionRow, stores: dict[str, str]) -> bool:
+    """Whether each of its voters is registered with another store than the one that votes."""
+    return all(stores.get(voter.node, voter.store) != voter.store for voter in row.voters)
+
+
+def _send(clients: Iterable[ClientConnection], payloads: Sequence[bytes]) -> None:
+    for client in list(clients):
+        if client.state.subscribed:
+            frames = [messages(client.state, EVENTS, payload) for payload in payloads]
+            push_in_order(client, b"".join(frames))
