@@ -1,6 +1,7 @@
 """Whatever strings and members clients choose: they come back, and mean nothing else."""
 
 from fractions import Fraction
+from zlib import crc32
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -142,6 +143,17 @@ def test_pages_have_every_member_once(count: int, first: int, wanted: int) -> No
         found += page
 
     assert sorted(found) == sorted(members)
+
+
+@quick
+@given(st.integers(0, PAGE_MIN * 3))
+def test_a_page_begins_with_the_checksum_its_cursor_names(number: int) -> None:
+    members = [b"%d" % each for each in range(PAGE_MIN * 3)]
+    checksum = crc32(b"%d" % number)
+
+    _, page = member_page([*members, b"%d" % number], checksum, 10**6)
+
+    assert b"%d" % number in page
 
 
 def _run(view: DictView, *words: bytes) -> bytes:
