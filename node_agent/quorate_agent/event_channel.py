@@ -25,6 +25,8 @@ from quorate_agent.client import ClientConnection
 from quorate_agent.pushes import push_in_order
 from quorate_agent.resp.pubsub_commands import EVENTS, messages
 
+STATE_S = 0.1
+
 
 class EventChannel:
     """One zone's channel on this agent."""
@@ -34,9 +36,20 @@ class EventChannel:
         self._node = node
         self._sequence = 0
         self._has_master = True
+        self._state = b""
+        self._state_s = 0.0
 
     def state(self) -> bytes:
-        """How the zone is, as far as this agent knows."""
+        """How the zone is, as far as this agent knows.
+
+        The same for a moment: a large zone takes 10 ms, and many may come back at once.  Never
+        older than what was told: whoever subscribes after that would miss it."""
+        now_s = time.monotonic()
+        if not self._state or now_s - self._state_s > STATE_S:
+            self._state, self._state_s = self._make_state(), now_s
+        return self._state
+
+    def _make_state(self) -> bytes:
         found = zone_state(self._replicas)
         message = f"{found.phase}: as {self._node} knows it"
         if not self._has_master:
@@ -51,17 +64,20 @@ class EventChannel:
         if events:
             self._sequence = events[-1].sequence
         if ours:
+            self._state = b""
             _send(clients, [msgspec.json.encode(event) for event in ours])
 
     def master_found(self, clients: Iterable[ClientConnection]) -> None:
         """A master has told all rows; what it, or another, told while it was away was missed."""
         self._has_master = True
+        self._state = b""
         _send(clients, [self.state()])
 
     def master_lost(self, clients: Iterable[ClientConnection]) -> None:
         """From now on nobody tells what happens."""
         if self._has_master:
             self._has_master = False
+            self._state = b""
             message = f"no master reaches {self._node}: when one does, the state is told"
             _send(clients, [self._encoded("Warning", MASTER_LOST, message, None)])
 

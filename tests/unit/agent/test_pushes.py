@@ -1,6 +1,5 @@
 """What a client is told unasked stands between whole replies, in the order that was wanted."""
 
-import asyncio
 from collections.abc import Iterable
 
 from quorate_agent import pushes
@@ -8,30 +7,7 @@ from quorate_agent.client import ClientConnection, Slot
 from quorate_agent.pushes import push, push_in_order
 from quorate_agent.resp.session import Connection
 from quorate_agent.resp.table import COMMANDS
-
-
-class _Socket(asyncio.Transport):
-    """Keeps what was written, write by write."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written: list[bytes] = []
-        self.closed = False
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.written.append(bytes(data))
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def close(self) -> None:
-        self.closed = True
-
-    def abort(self) -> None:
-        self.closed = True
+from quorate_differential.kept_socket import KeptSocket
 
 
 class _NoCommands:
@@ -45,8 +21,8 @@ class _NoCommands:
         raise AssertionError("no command was sent")
 
 
-def _client() -> tuple[ClientConnection, _Socket]:
-    client, socket = ClientConnection(_NoCommands()), _Socket()
+def _client() -> tuple[ClientConnection, KeptSocket]:
+    client, socket = ClientConnection(_NoCommands()), KeptSocket()
     client.connection_made(socket)
     return client, socket
 
