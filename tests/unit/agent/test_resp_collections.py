@@ -10,6 +10,7 @@ from quorate_agent.resp.table import resolve
 from quorate_agent.resp.unpacked import WORTH_BYTES, Unpacked
 from quorate_agent.resp.value import MARKER, Damaged, kind_of, unpack_elements
 from quorate_agent.resp.view import DictView
+from quorate_differential.local_endpoint import LocalEndpoint
 
 NOW_MS = 1_700_000_000_000
 
@@ -244,6 +245,30 @@ def test_an_encoding_is_what_redis_would_choose(words: bytes, encoding: bytes) -
     reply = _run(view, b"OBJECT", b"ENCODING", b"k")
 
     assert reply == b"$%d\r\n%b\r\n" % (len(encoding), encoding)
+
+
+def test_memory_usage_grows_with_key_and_value(view: DictView) -> None:
+    usages = []
+    for key, value in ((b"k", b"v"), (b"k" * 11, b"v"), (b"k", b"v" * 101)):
+        _run(view, b"SET", key, value)
+        usages.append(int(_run(view, b"MEMORY", b"USAGE", key)[1:]))
+
+    assert usages[1] - usages[0] == 10
+    assert usages[2] - usages[0] == 100
+
+
+def test_a_random_key_is_one_that_is_there_wherever_it_lies() -> None:
+    endpoint = LocalEndpoint()
+    session = endpoint.connect()
+    assert endpoint.answer(session, [b"RANDOMKEY"]) == b"$-1\r\n"
+    keys = {b"key-%d" % number for number in range(40)}
+    for key in keys:
+        endpoint.answer(session, [b"SET", key, b"v"])
+
+    drawn = {endpoint.answer(session, [b"RANDOMKEY"]).split(b"\r\n")[1] for _ in range(1_000)}
+
+    assert drawn <= keys
+    assert len(drawn) > len(keys) // 2
 
 
 class TestUnpacked:
