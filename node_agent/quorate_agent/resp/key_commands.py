@@ -11,6 +11,7 @@ from quorate_agent.resp.replies import (
     ZERO,
     error,
     integer,
+    out_of_range,
     simple,
 )
 from quorate_agent.resp.value import Damaged, kind_of
@@ -24,9 +25,6 @@ _SAME_KEY = error(b"ERR source and destination objects are the same")
 _NO_SUCH_DATABASE = error(b"ERR DB index is out of range")
 _OTHER_DATABASE = error(b"ERR Copying to another database is not allowed in cluster mode")
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
-_NOT_AN_INT = error(
-    b"ERR value is out of range, value must between %d and %d" % (_INT_MIN, _INT_MAX)
-)
 
 
 def delete(view: KeyView, args: list[bytes]) -> bytes:
@@ -75,7 +73,7 @@ def copy(view: KeyView, args: list[bytes]) -> bytes:
             if number is None:
                 return NOT_AN_INTEGER
             if not _INT_MIN <= number <= _INT_MAX:
-                return _NOT_AN_INT
+                return out_of_range(_INT_MIN, _INT_MAX)
             if not 0 <= number < DATABASE_COUNT:
                 return _NO_SUCH_DATABASE
             database = number

@@ -116,6 +116,11 @@ def wrong_arity(name: bytes) -> bytes:
     return error(b"ERR wrong number of arguments for '%b' command" % name)
 
 
+def out_of_range(lowest: int, highest: int) -> bytes:
+    """An integer is not between these."""
+    return error(b"ERR value is out of range, value must between %d and %d" % (lowest, highest))
+
+
 def invalid_expire(name: bytes) -> bytes:
     """The command `name` got a time to live that cannot be."""
     return error(b"ERR invalid expire time in '%b' command" % name)

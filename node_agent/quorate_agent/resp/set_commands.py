@@ -21,6 +21,7 @@ from quorate_agent.resp.replies import (
     error,
     integer,
     null,
+    out_of_range,
     set_,
 )
 from quorate_agent.resp.scan_arguments import parse_cursor, parse_scan
@@ -29,9 +30,6 @@ from quorate_agent.resp.view import KeyView
 DRAWN_MAX = 1_000_000
 """Members that one SRANDMEMBER may repeat; Redis would answer for as long as it takes."""
 
-_COUNT_OUT_OF_RANGE = error(
-    b"ERR value is out of range, value must between %d and %d" % (-INTEGER_MAX, INTEGER_MAX)
-)
 _TOO_MANY_DRAWN = error(b"ERR value is out of range: at least -%d" % DRAWN_MAX)
 
 
@@ -144,7 +142,7 @@ def random_members(view: KeyView, args: list[bytes]) -> bytes:
         if number is None:
             return NOT_AN_INTEGER
         if number < -INTEGER_MAX:
-            return _COUNT_OUT_OF_RANGE
+            return out_of_range(-INTEGER_MAX, INTEGER_MAX)
         wanted = number
     found = set_at(view, args[1])
     if isinstance(found, bytes):
