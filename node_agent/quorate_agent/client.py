@@ -129,7 +129,7 @@ class ClientConnection(asyncio.Protocol):
         if self.state.closing or self.ended:
             return
         commands = self.parser.feed(data)
-        if self.blocked:
+        if self.blocked or self.backlog:  # what came before is executed before, at the turn's end
             now = boot_ms()
             self.backlog.extend([(now, command) for command in commands])
             if len(self.backlog) > BACKLOG_MAX and not self.paused:
