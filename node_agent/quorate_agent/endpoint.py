@@ -21,7 +21,9 @@ from quorate.protocol.primary import Waiter
 from quorate.protocol.replicas import Replicas
 from quorate_agent.client import ClientConnection, PartOfFlush, Slot, boot_ms
 from quorate_agent.forwards import Forwards
+from quorate_agent.hand_overs import HandOvers
 from quorate_agent.overview import ZoneOverview
+from quorate_agent.parking import Parking
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command, Scope, command_slot
 from quorate_agent.resp.pubsub_commands import refused_while_subscribed
@@ -64,8 +66,8 @@ class ZoneEndpoint:
         self._view = View()
         self._clients: dict[int, ClientConnection] = {}
         self._next_id = 1
-        self._arrived_ms = 0
-        self._parked: list[Slot] = []
+        self.parking = Parking(replicas.settings.park_bound_ms, metrics)
+        self.hand_overs = HandOvers(replicas, self._clients.values, nodes)
         self._waits = Waits(replicas, self.fulfil)
         self._touched: dict[ClientConnection, None] = {}
         self._server: asyncio.Server | None = None
@@ -119,7 +121,7 @@ class ZoneEndpoint:
             self._metrics.connections.dec()
         client.backlog.clear()
         self.forwards.client_gone(client)
-        self._parked = [slot for slot in self._parked if slot.connection is not client]
+        self.parking.client_gone(client)
         self._waits.client_gone(client)
 
     # --- commands --------------------------------------------------------------------------------
@@ -127,7 +129,7 @@ class ZoneEndpoint:
     def run(self, client: ClientConnection, commands: Iterable[list[bytes]]) -> None:
         """Execute commands of one connection in order, until one blocks it."""
         now = self._begin_run(client)
-        self._arrived_ms = now
+        self.parking.arrived_ms = now
         rest = iter(commands)
         state, subscribed = client.state, client.state.subscribed
         for args in rest:
@@ -152,7 +154,7 @@ class ZoneEndpoint:
         now = self._begin_run(client)
         backlog = client.backlog
         while backlog and not client.blocked and not client.state.closing:
-            self._arrived_ms, args = backlog.popleft()
+            self.parking.arrived_ms, args = backlog.popleft()
             if client.state.subscribed and (
                 refused := self._refused_while_subscribed(client, args)
             ):
@@ -320,11 +322,11 @@ class ZoneEndpoint:
         partition = number >> self._shift
         elsewhere = self._elsewhere(partition)
         if not elsewhere:
-            self._park(client, command, args, now, slot)
+            self.parking.park(client, command, args, now, slot)
         elif self.forwards.is_known(slot) or self.forwards.may(
             client, command, args, partition, now
         ):
-            slot = self._blocking(client, command, args, now, slot)
+            slot = self.parking.place(client, command, args, now, slot)
             if slot is not None:
                 self._metrics.forwarded.inc()
                 self.forwards.take_on(slot, partition, elsewhere)
@@ -343,51 +345,9 @@ class ZoneEndpoint:
             return ""
         return primary
 
-    def _park(
-        self,
-        client: ClientConnection,
-        command: Command,
-        args: list[bytes],
-        now: int,
-        slot: Slot | None,
-    ) -> None:
-        """Try the command again until a primary serves, or its bound is over."""
-        is_first = slot is None or not slot.deadline_ms
-        slot = self._blocking(client, command, args, now, slot)
-        if slot is not None:
-            if is_first:
-                self._metrics.parked.inc()
-            self._parked.append(slot)
-
-    def _blocking(
-        self,
-        client: ClientConnection,
-        command: Command,
-        args: list[bytes],
-        now: int,
-        slot: Slot | None,
-    ) -> Slot | None:
-        """A slot that the connection's later commands wait for; None: its bound is over."""
-        deadline = self._arrived_ms + self.replicas.settings.park_bound_ms
-        if slot is None:
-            if deadline <= now:
-                self._metrics.clusterdown.inc()
-                client.answer(replies.CLUSTERDOWN)
-                return None
-            slot = Slot(client, command, args, b"", (), now)
-            client.queue.append(slot)
-        if not slot.deadline_ms:
-            slot.deadline_ms = deadline
-            client.blocked = True
-        return slot
-
-    def park_again(self, slot: Slot) -> None:
-        """Try a forwarded command once more, until its deadline."""
-        self._parked.append(slot)
-
     def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
         """Execute for a client of another agent."""
-        now = self._arrived_ms = self._begin_run(client)
+        now = self.parking.arrived_ms = self._begin_run(client)
         self._execute(client, call.args, now, None, call.command)
         if client.out:
             client.write()
@@ -410,7 +370,8 @@ class ZoneEndpoint:
             return
         roles = list(self.replicas.roles.values())
         if answer is None and not all(role.serves(now) for role in roles):
-            self._park(client, command, args, now, slot)  # all of this agent's keys, or an error
+            # All of this agent's keys, or an error.
+            self.parking.park(client, command, args, now, slot)
             return
         if slot is None:
             slot = Slot(client, command, args, replies.OK, (), now)
@@ -450,17 +411,19 @@ class ZoneEndpoint:
         for waiter in finished.refused:
             self._end(waiter, self._full())
         now = boot_ms()
-        self._arrived_ms = now
+        self.parking.arrived_ms = now
         if finished.again:
             self._view.now_ms = time.time_ns() // 1_000_000
             for waiter in finished.again:
                 if isinstance(waiter, Slot):
-                    self._view.resp3 = waiter.connection.state.resp3
-                    self._execute(waiter.connection, waiter.args, now, waiter, waiter.command)
-        if self._parked:
-            self._retry_parked(now)
+                    self._execute_again(waiter, now)
+        if self.parking:
+            self._view.now_ms = time.time_ns() // 1_000_000
+            self.parking.retry(now, lambda slot: self._execute_again(slot, now), self._give_up)
         if self._waits:
             self._waits.check(now)
+        if self.hand_overs.has_news:
+            self.hand_overs.tell(now)
         if self.forwards.has_waiting:
             self.forwards.tick(now)
         while self._touched:
@@ -492,20 +455,12 @@ class ZoneEndpoint:
             slot.done = True
             self._touched[slot.connection] = None
 
-    def _retry_parked(self, now: int) -> None:
-        parked, self._parked = self._parked, []
-        self._view.now_ms = time.time_ns() // 1_000_000
-        bound = self.replicas.settings.park_bound_ms
-        for slot in parked:
-            since = slot.deadline_ms - bound
-            if slot.deadline_ms and slot.deadline_ms <= now:
-                self._metrics.clusterdown.inc()
-                self.fulfil(slot.connection, slot, self.forwards.given_up(slot))
-            else:
-                self._view.resp3 = slot.connection.state.resp3
-                self._execute(slot.connection, slot.args, now, slot, slot.command)
-            if not slot.deadline_ms:
-                self._metrics.parked_seconds.observe((now - since) / 1000)
+    def _execute_again(self, slot: Slot, now: int) -> None:
+        self._view.resp3 = slot.connection.state.resp3
+        self._execute(slot.connection, slot.args, now, slot, slot.command)
+
+    def _give_up(self, slot: Slot) -> None:
+        self.fulfil(slot.connection, slot, self.forwards.given_up(slot))
 
     # --- clients that subscribed -----------------------------------------------------------------
 
@@ -524,7 +479,9 @@ class ZoneEndpoint:
     @property
     def has_waiting(self) -> bool:
         """Whether time alone may finish something here."""
-        return bool(self._parked or self._waits or self.forwards.has_waiting)
+        return bool(
+            self.parking or self._waits or self.forwards.has_waiting or self.hand_overs.has_news
+        )
 
     def table_changed(self) -> None:
         """Rows, members or ports changed: the cluster view is built anew when asked for."""

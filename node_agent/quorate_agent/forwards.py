@@ -16,6 +16,7 @@ from quorate.protocol.client_messages import Forward, Forwarded
 from quorate.protocol.messages import Message
 from quorate.protocol.replicas import Replicas
 from quorate_agent.client import ClientConnection, Endpoint, Slot
+from quorate_agent.parking import Parking
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.remembered import remembering, request_key
@@ -34,6 +35,7 @@ class Executor(Endpoint, Protocol):
     """The endpoint, as far as forwarding needs it."""
 
     replicas: Replicas
+    parking: Parking
 
     @property
     def overview(self) -> Agent:
@@ -41,9 +43,6 @@ class Executor(Endpoint, Protocol):
 
     def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
         """Execute for a client of another agent."""
-
-    def park_again(self, slot: Slot) -> None:
-        """Try once more until the slot's deadline."""
 
     def fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
         """Answer."""
@@ -155,7 +154,7 @@ class Forwards:
     def _ask_again(self, request: _Request, executed: bool) -> None:
         request.node = ""
         request.uncertain |= executed and request.is_write
-        self._endpoint.park_again(request.slot)
+        self._endpoint.parking.park_again(request.slot)
 
     def peer_down(self, node: str) -> None:
         """The link to an agent is gone, and answers with it."""

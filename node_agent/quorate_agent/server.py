@@ -281,6 +281,7 @@ class Agent(BaseHandler):
                     link.close(f"master term {hello.master_term} is over", "stale-master")
                 else:
                     self._master = link
+                    self._rows_came(message)
                     self._table_changed()
                     if isinstance(message, ZoneTable) and message.zone.uid in self._uninformed:
                         self._uninformed.discard(message.zone.uid)
@@ -297,6 +298,12 @@ class Agent(BaseHandler):
             else:
                 link.send(answer)
         self._turn()
+
+    def _rows_came(self, message: Message) -> None:
+        if isinstance(message, ZoneTable):
+            runtime = self._runtimes.get(message.zone.uid)
+            if runtime is not None:
+                runtime.endpoint.hand_overs.rows_came(message.rows, boot_ms())
 
     def _receive(self, node: str, message: Message) -> None:
         if not isinstance(message, Forward | Forwarded):

@@ -53,7 +53,7 @@ class RawConnection:
     def ask_all(self, commands: Sequence[Sequence[bytes]]) -> list[bytes]:
         """The replies to commands sent in one go."""
         self._socket.sendall(b"".join(map(encode_command, commands)))
-        return [self._reply() for _ in commands]
+        return [self.read() for _ in commands]
 
     def exchange(self, stream: bytes, half_close: bool = True) -> bytes:
         """Send bytes of any kind, then the end of the stream: all that comes until it is closed.
@@ -71,7 +71,7 @@ class RawConnection:
             pass  # it had stopped reading: what came before that counts
         return b"".join(received)
 
-    def _reply(self) -> bytes:
+    def read(self) -> bytes:
         while (end := reply_end(self._data)) < 0:
             data = self._socket.recv(1 << 20)
             if not data:

@@ -33,6 +33,8 @@ _DATABASE_OUT_OF_RANGE = error(
 )
 _BAD_CLIENT_ID = error(b"ERR Invalid client ID")
 _WRONG_PASSWORD = error(b"WRONGPASS invalid username-password pair or user is disabled.")
+_MAINTENANCE_IN_RESP2 = error(b"ERR MAINT_NOTIFICATIONS are pushes: say HELLO 3 first")
+_ENDPOINT_TYPES = (b"internal-ip", b"internal-fqdn", b"external-ip", b"external-fqdn", b"none")
 _CLIENT_TYPES = (b"normal", b"master", b"replica", b"slave", b"pubsub")
 
 
@@ -107,6 +109,7 @@ def reset(session: Session, args: list[bytes]) -> bytes:
     connection = session.connection
     connection.resp3 = False
     connection.readonly = False
+    connection.maintenance = False
     connection.name = b""
     connection.subscribed.clear()
     connection.transaction = None
@@ -167,6 +170,29 @@ def client_set_info(session: Session, args: list[bytes]) -> bytes:
         session.connection.lib_name = args[3]
     else:
         session.connection.lib_version = args[3]
+    return OK
+
+
+def client_maintenance(session: Session, args: list[bytes]) -> bytes:
+    """CLIENT MAINT_NOTIFICATIONS ON [MOVING-ENDPOINT-TYPE type] | OFF
+
+    The type of the endpoint is read and not needed: there is one address per agent.
+    """
+    connection = session.connection
+    word = args[2].upper()
+    options = args[3:]
+    if word == b"OFF" and not options:
+        connection.maintenance = False
+        return OK
+    if word != b"ON" or len(options) not in (0, 2):
+        return SYNTAX_ERROR
+    if options and options[0].upper() != b"MOVING-ENDPOINT-TYPE":
+        return SYNTAX_ERROR
+    if options and options[1].lower() not in _ENDPOINT_TYPES:
+        return error(b"ERR Unknown endpoint type '%b'" % until_nul(options[1]))
+    if not connection.resp3:
+        return _MAINTENANCE_IN_RESP2
+    connection.maintenance = True
     return OK
 
 

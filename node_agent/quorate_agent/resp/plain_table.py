@@ -72,6 +72,8 @@ _CONNECTION_ROWS = (
          "2.6.9", "The name of the connection"),
     _Row("client|setinfo", connection.client_set_info, 4, _QUIET, "@connection", "connection",
          "7.2.0", "Say which library the client uses"),
+    _Row("client|maint_notifications", connection.client_maintenance, -3, _QUIET, "@connection",
+         "connection", "8.4.0", "Be told of hand-overs"),
     _Row("client|info", connection.client_info, 2, _QUIET, "@connection", "connection", "6.2.0",
          "What is known of the connection", _VARYING),
     _Row("client|list", connection.client_list, -2, f"admin {_QUIET}", "@connection", "connection",

@@ -22,6 +22,7 @@ class Connection:
         "last_ms",
         "lib_name",
         "lib_version",
+        "maintenance",
         "name",
         "readonly",
         "resp3",
@@ -42,6 +43,7 @@ class Connection:
         self.lib_version = b""
         self.resp3 = False
         self.readonly = False
+        self.maintenance = False  # wants to be told of hand-overs
         self.closing = False  # send what is answered, then close
         self.transaction: Transaction | None = None  # between MULTI and EXEC
         self.watched: dict[bytes, Seen] = {}

@@ -73,7 +73,6 @@ FIXED = [
         b"CLIENT INFO nope",
         b"CLIENT ID nope",
         b"CLIENT SETNAME",
-        b"CLIENT MAINT_NOTIFICATIONS ON",
         b"CLUSTER",
         b"CLUSTER KEYSLOT",
         b"CLUSTER MYID nope",
