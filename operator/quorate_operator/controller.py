@@ -19,7 +19,7 @@ from quorate.protocol.status import ClusterStatus
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus
 from quorate_operator.acceptance import accept
-from quorate_operator.decisions import About, Decisions
+from quorate_operator.decisions import About, Decisions, tell_all
 from quorate_operator.kube_api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
 from quorate_operator.metastore_kubernetes import KubernetesMetastore
 from quorate_operator.metrics import Metrics
@@ -176,10 +176,8 @@ class Controller:
         about = About(StorageCluster.kind_name(), metadata.name, metadata.uid)
         now_s = asyncio.get_running_loop().time()
         led.untold += led.decisions.take(about, self._zones, self._namespace, rfc3339(), now_s)
-        while led.untold:
-            # Told twice when only the answer was lost: that is allowed, silence is not.
-            await self._api.create(f"/api/v1/namespaces/{self._namespace}/events", led.untold[0])
-            led.untold.popleft()
+        path = f"/api/v1/namespaces/{self._namespace}/events"
+        await tell_all(led.untold, lambda body: self._api.create(path, body))
 
     async def _delete_undeclared(self, led: LedCluster) -> None:
         """A zone that is led and has no object was deleted while nobody was there to see it."""

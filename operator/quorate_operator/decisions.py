@@ -5,7 +5,8 @@ reason and the count, not hundreds of lines.  What every migration is told by is
 longer: moving thousands of partitions takes minutes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from quorate.protocol.events import ROUTINE, Event, Reason
@@ -52,6 +53,17 @@ class Decisions:
             message = summary(self._gathered.pop(key))
             bodies.append(_body(zones.get(zone, cluster), namespace, time, kind, reason, message))
         return bodies
+
+
+async def tell_all(
+    untold: deque[dict[str, Any]], create: Callable[[dict[str, Any]], Awaitable[object]]
+) -> None:
+    """Create an Event of each body, oldest first; those that could not be created stay.
+
+    One is created twice when only the answer was lost: that is allowed, silence is not."""
+    while untold:
+        await create(untold[0])
+        untold.popleft()
 
 
 def gather(events: Iterable[Event]) -> list[list[Event]]:

@@ -64,7 +64,8 @@ class ZoneEvents:
     def look_at_switched(self) -> None:
         """Cheap where nothing was switched."""
         for partition, name in list(self._unfinished.items()):
-            if self._parts[partition].serves:
+            part = self._parts.get(partition)
+            if part is None or part.serves:
                 del self._unfinished[partition]
                 self._tell(partition, Reason.MIGRATION_FINISHED, name)
 

@@ -90,6 +90,12 @@ class Road:
     def items(self, kinds: str) -> list[Json]:
         return list(json.loads(self.kubectl("get", kinds, "--output=json"))["items"])
 
+    def told_of_zones(self) -> set[str]:
+        """Reasons of the Events on zones, as docs/events.md says to ask for them."""
+        of_zones = "--field-selector=involvedObject.kind=Zone"
+        found = json.loads(self.kubectl("get", "events", of_zones, "--output=json"))
+        return {each["reason"] for each in found["items"]}
+
     def conditions(self, kind: str = "zone", name: str = "sessions") -> Json:
         conditions = self.status(kind, name).get("conditions", [])
         return {each["type"]: each["status"] for each in conditions}
@@ -203,6 +209,9 @@ def test_from_kubectl_to_replicated_data_a_lost_agent_and_nothing_left(road: Roa
 
     road.wait_zone(**QUIET)
     road.check_keys("second")
+    # Primaries go back to it, and whoever reads Events of the zone is told how far that is.
+    told = {"MigrationStarted", "MigrationSwitched", "MigrationFinished", "ZoneRebalanced"}
+    wait_until(lambda: told <= road.told_of_zones(), "events of migrations", 60, road.told_of_zones)
 
     road.kubectl("delete", "zone", "sessions", "--timeout=60s")
 

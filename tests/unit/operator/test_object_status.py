@@ -1,6 +1,7 @@
 """What the status of objects says, and whether a zone may be led at all."""
 
 import json
+from collections import deque
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from quorate.wire.resource import API_VERSION, Condition
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone, ZoneStatus
 from quorate_operator.acceptance import Acceptance, accept
-from quorate_operator.decisions import MESSAGE_MAX, About, Decisions
+from quorate_operator.decisions import MESSAGE_MAX, About, Decisions, tell_all
 from quorate_operator.object_status import cluster_status, zone_status
 
 EARLIER, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
@@ -247,3 +248,20 @@ def test_what_every_migration_tells_becomes_few_events_however_long_it_goes_on()
     ]
     assert len(routine) == 6
     assert len([body for body in bodies if body["reason"] == "MigrationFailed"]) == 60
+
+
+async def test_no_event_is_dropped_because_the_api_server_was_away_for_a_moment() -> None:
+    untold = deque([{"reason": reason} for reason in ("A", "B", "C")])
+    asked: list[str] = []
+
+    async def create(body: dict[str, Any]) -> None:
+        asked.append(body["reason"])
+        if asked.count("B") == 1 and body["reason"] == "B":
+            raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        await tell_all(untold, create)
+    await tell_all(untold, create)
+
+    assert asked == ["A", "B", "B", "C"]
+    assert not untold
