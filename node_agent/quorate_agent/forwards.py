@@ -72,6 +72,7 @@ class Forwards:
         self._replicas = endpoint.replicas
         self._process = process  # this process, unlike any other
         self._send = send
+        self.is_leaving = False  # this agent is about to end: clients had better hear of it
         self._requests: dict[Slot, _Request] = {}
         self._by_number: dict[int, _Request] = {}
         self._next = 1
@@ -80,6 +81,8 @@ class Forwards:
 
     def covers(self, partition: int, now_ms: int) -> bool:
         """Whether the partition's primary was here so lately that commands are forwarded."""
+        if self.is_leaving:
+            return False
         lost_ms = self._replicas.served_until.get(partition)
         return lost_ms is not None and now_ms - lost_ms < self._replicas.settings.forward_ms
 

@@ -111,6 +111,8 @@ class Agent(BaseHandler):
 
     async def leave(self) -> None:
         """Hand primaries over (bounded), tell clients where they are now, then stop."""
+        for runtime in self._runtimes.values():
+            runtime.endpoint.forwards.is_leaving = True
         self.core.leave(now())
         self._turn()
         for _ in range(int(self.settings.stop_bound_s / LEAVE_POLL_S)):
