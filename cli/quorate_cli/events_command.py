@@ -21,6 +21,8 @@ from quorate_cli.problem import Problem
 WAIT_S = 20
 ANSWER_S = WAIT_S + 10.0
 RETRY_S = 0.25
+NO_SENTENCE = "HTTP status"
+"""In what is said of an answer without a sentence: it is not the embedded operator that answers."""
 ON_KUBERNETES = (
     "on Kubernetes the same is told by Events:"
     " `kubectl get events --field-selector involvedObject.kind=Zone`"
@@ -56,7 +58,12 @@ def events(
             f" another with --folder; {ON_KUBERNETES}"
         )
     try:
-        asked = _asked(connect(), zone, cluster)
+        try:
+            asked = _asked(connect(), zone, cluster)
+        except NotThere as problem:
+            if NO_SENTENCE not in str(problem):
+                raise
+            raise Problem(f"--server {server} is no embedded operator; {ON_KUBERNETES}") from None
         pages = _follow(connect, asked) if follow else iter([_page(connect(), asked, after=0)])
         for page in pages:
             for event in page.events:

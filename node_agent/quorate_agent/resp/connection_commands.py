@@ -235,7 +235,13 @@ def _is_name(text: bytes) -> bool:
 
 def _client_line(connection: Connection, now_ms: int) -> bytes:
     transaction = connection.transaction
-    flags = (b"x" if transaction is not None else b"") + (b"r" if connection.readonly else b"")
+    flags = b"".join(
+        (
+            b"P" if connection.subscribed else b"",
+            b"x" if transaction is not None else b"",
+            b"r" if connection.readonly else b"",
+        )
+    )
     fields = (
         (b"id", connection.id),
         (b"addr", connection.addr),

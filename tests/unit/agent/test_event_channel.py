@@ -241,5 +241,5 @@ def test_clients_that_subscribed_are_listed_as_such(agent: Agent) -> None:
     client.ask(b"PSUBSCRIBE", b"*")
     other = agent.client()
     [listed] = other.ask(b"CLIENT", b"LIST", b"TYPE", b"pubsub")
-    assert listed.count(b"sub=1 psub=1") == 1
+    assert listed.count(b"flags=P db=0 sub=1 psub=1") == 1
     assert listed.count(b"\n") == 1

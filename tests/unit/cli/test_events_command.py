@@ -27,6 +27,7 @@ class _Operator(ThreadingHTTPServer):
 
     answer: Answer
     asked: list[str]
+    declares = True
     daemon_threads = True
 
 
@@ -35,7 +36,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
-        if self.path.endswith("/storageclusters"):
+        if not self.server.declares:
+            status, body = 404, {}
+        elif self.path.endswith("/storageclusters"):
             status, body = 200, {"items": [CLUSTER]}
         else:
             status, body = self.server.answer(self.path)
@@ -143,6 +146,15 @@ def test_without_a_cluster_the_way_on_kubernetes_is_named(tmp_path: Any) -> None
     assert ran.returncode == 1
     assert "holds no cluster: make one with `quorate dev up`" in _words(ran.stderr)
     assert "kubectl get events --field-selector involvedObject.kind=Zone" in _words(ran.stderr)
+
+
+def test_the_health_port_of_an_operator_on_kubernetes_is_told_from_an_embedded_one(
+    operator: _Operator,
+) -> None:
+    operator.declares = False
+    ran = _quorate("--follow", port=operator.server_port)
+    assert ran.returncode == 1
+    assert "is no embedded operator; on Kubernetes" in _words(ran.stderr)
 
 
 def test_a_zone_that_is_not_declared_is_named(operator: _Operator) -> None:

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.events import MEANINGS, Event, Reason
+from quorate.protocol.master import Master
+from quorate.protocol.settings import DEFAULTS
 from quorate_lone_master.world import LoneMaster
 
 ZONE = ZoneRecord("uid-1", "books", 8, 2)
@@ -105,6 +107,30 @@ def test_a_migration_that_leads_nowhere_any_more_is_reverted_and_cancelled() -> 
     world.wait(lambda: bool(world.said(Reason.MIGRATION_CANCELLED)))
     assert len(world.said(Reason.MIGRATION_REVERTED)) == len(world.said(Reason.MIGRATION_CANCELLED))
     assert world.said(Reason.MIGRATION_FAILED) == []
+
+
+def test_another_master_goes_on_with_what_it_finds_under_way() -> None:
+    world = LoneMaster(ZONE)
+    world.pass_time(2_000)
+    world.fills = lambda zone, partition, node: node != "d"
+    world.connect("d")
+    world.wait(lambda: bool(world.said(Reason.MIGRATION_STARTED)))
+    under_way = set(_by_partition(world.events))
+
+    world.events.clear()
+    world.fills = lambda zone, partition, node: True
+    world.master = Master(2, DEFAULTS, world.now)
+    world.master.load(dict(world.stored), world.now)
+    world.connect("a", "b", "c", "d")
+    world.wait(lambda: bool(world.said(Reason.ZONE_REBALANCED)))
+
+    told = _by_partition(world.events)
+    for partition in under_way:
+        assert told[partition][0] is Reason.MIGRATION_REVERTED
+    for steps in told.values():
+        begun = steps.count(Reason.MIGRATION_STARTED)
+        assert begun == steps.count(Reason.MIGRATION_FINISHED)
+    assert world.said(Reason.ZONE_CREATED) == []
 
 
 def test_partitions_whose_stores_are_all_gone_are_told_as_lost_once_each() -> None:

@@ -16,6 +16,7 @@ from quorate.protocol.messages import (
     Activated,
     AgentReport,
     AskInventory,
+    EventsTold,
     Hello,
     Inventory,
     MasterPing,
@@ -209,6 +210,26 @@ async def test_a_zone_is_placed_stored_published_and_served(world: World) -> Non
     assert isinstance(record, ZoneRecord)
     assert record.ports == dict.fromkeys(NAMES, 7000)
     assert runner.unreached() == {}
+
+
+async def test_every_agent_is_told_what_happens_in_order_and_gathered(world: World) -> None:
+    runner = await world.lead()
+    await until(lambda: is_available(runner), "available")
+    start = runner.events.after(0)[0]
+    agent = world.agents["agent-1"]
+
+    def told() -> list[int]:
+        messages = [message for message in agent.told if isinstance(message, EventsTold)]
+        return [event.sequence for message in messages for event in message.events]
+
+    for node in ("agent-2", "agent-3"):
+        await world.agents[node].die()
+    await until(lambda: len(runner.events.after(0)[0]) > len(start) + 2, "losses")
+    await until(lambda: bool(told()) and told()[-1] == runner.events.last, "all of it told")
+    assert told() == [*range(told()[0], runner.events.last + 1)]
+    messages = [message for message in agent.told if isinstance(message, EventsTold)]
+    assert len(messages) < len(told())
+    assert {message.master_term for message in messages} == {1}
 
 
 class Faulty(MemoryMetastore):
