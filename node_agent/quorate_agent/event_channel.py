@@ -7,7 +7,7 @@ its master was away: then something may have happened that nobody told it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -65,13 +65,13 @@ class EventChannel:
             self._sequence = events[-1].sequence
         if ours:
             self._state = b""
-            _send(clients, [msgspec.json.encode(event) for event in ours])
+            _send(clients, lambda: [msgspec.json.encode(event) for event in ours])
 
     def master_found(self, clients: Iterable[ClientConnection]) -> None:
         """A master has told all rows; what it, or another, told while it was away was missed."""
         self._has_master = True
         self._state = b""
-        _send(clients, [self.state()])
+        _send(clients, lambda: [self.state()])
 
     def master_lost(self, clients: Iterable[ClientConnection]) -> None:
         """From now on nobody tells what happens."""
@@ -79,7 +79,7 @@ class EventChannel:
             self._has_master = False
             self._state = b""
             message = f"no master reaches {self._node}: when one does, the state is told"
-            _send(clients, [self._encoded("Warning", MASTER_LOST, message, None)])
+            _send(clients, lambda: [self._encoded("Warning", MASTER_LOST, message, None)])
 
     def _encoded(self, kind: str, reason: str, message: str, state: ZoneState | None) -> bytes:
         zone, now = self._replicas.zone.name, time_text(time.time_ns() // 1_000_000)
@@ -126,8 +126,10 @@ def _is_lost(row: PartitionRow, stores: dict[str, str]) -> bool:
     return all(stores.get(voter.node, voter.store) != voter.store for voter in row.voters)
 
 
-def _send(clients: Iterable[ClientConnection], payloads: Sequence[bytes]) -> None:
-    for client in list(clients):
-        if client.state.subscribed:
-            frames = [messages(client.state, EVENTS, payload) for payload in payloads]
-            push_in_order(client, b"".join(frames))
+def _send(clients: Iterable[ClientConnection], make: Callable[[], Sequence[bytes]]) -> None:
+    """Most of the time nobody has subscribed: then nothing is made."""
+    listening = [client for client in clients if client.state.subscribed]
+    payloads = make() if listening else ()
+    for client in listening:
+        frames = [messages(client.state, EVENTS, payload) for payload in payloads]
+        push_in_order(client, b"".join(frames))
