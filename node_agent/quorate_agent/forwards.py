@@ -20,6 +20,7 @@ from quorate_agent.parking import Parking
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.remembered import remembering, request_key
+from quorate_agent.resp.scan_command import PartOfScan, run_inside
 from quorate_agent.resp.session import Agent, Connection, Session
 from quorate_agent.resp.table import resolve
 from quorate_agent.resp.transaction import Call, Execution
@@ -51,13 +52,14 @@ class Executor(Endpoint, Protocol):
 class _Request:
     """One forwarded command.  `uncertain`: an attempt may have been executed."""
 
-    __slots__ = ("is_write", "message", "node", "partition", "slot", "uncertain")
+    __slots__ = ("is_scan", "is_write", "message", "node", "partition", "slot", "uncertain")
 
     def __init__(self, slot: Slot, message: Forward, partition: int) -> None:
         self.slot = slot
         self.message = message
         self.partition = partition
         self.is_write = slot.command.is_write
+        self.is_scan = isinstance(slot.command.handler, PartOfScan)
         self.node = ""  # whom it was sent to; empty: nobody at present
         self.uncertain = False
 
@@ -97,9 +99,11 @@ class Forwards:
         """Whether to forward a command that was not forwarded before.
 
         Not what another agent forwards here; nor WATCH, which says where a transaction begins."""
+        handler = command.handler
         if isinstance(client, ForwardedClient) or command.name == b"watch":
             return False
-        handler = command.handler
+        if isinstance(handler, PartOfScan):
+            return True  # whoever scans has no other way to those keys
         queued = handler.queued if isinstance(handler, Execution) else [(command, args)]
         size = sum(len(word) for _, words in queued for word in words)
         return size <= WORDS_BYTES_MAX and self.covers(partition, now_ms)
@@ -122,7 +126,8 @@ class Forwards:
         handler = slot.command.handler
         uid = self._replicas.uid
         if not isinstance(handler, Execution):
-            return Forward(uid, self._process, number, resp3, (tuple(slot.args),))
+            words = handler.words if isinstance(handler, PartOfScan) else slot.args
+            return Forward(uid, self._process, number, resp3, (tuple(words),))
         return Forward(
             uid,
             self._process,
@@ -145,7 +150,9 @@ class Forwards:
         reply = message.reply
         if reply == replies.UNKNOWN_OUTCOME:
             self._ask_again(request, executed=True)
-        elif reply == replies.CLUSTERDOWN or (reply.startswith(b"-MOVED ") and request.uncertain):
+        elif reply == replies.CLUSTERDOWN or (
+            reply.startswith(b"-MOVED ") and (request.uncertain or request.is_scan)
+        ):
             self._ask_again(request, executed=False)
         else:
             self._forget(request)
@@ -237,6 +244,7 @@ class ForwardedClient(ClientConnection):
         self._respond = respond
         self.state = Connection(0, "", "", 0)
         self.state.resp3 = resp3
+        self.state.is_agents = True
         self.session = Session(self.state, endpoint.overview)
 
     def write(self) -> None:
@@ -259,8 +267,7 @@ def _call(message: Forward, session: Session) -> Call | bytes:
         return Call(*found[0])
 
     def run_plain(command: Command, args: list[bytes]) -> bytes:
-        answer: bytes = command.handler(session, args)
-        return answer
+        return run_inside(command, session, args)
 
     watched = {key: (term, counter) if term else None for key, term, counter in message.watched}
     return Execution(found, watched, run_plain).call()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from quorate.facts.keyspace import key_slot, slot_shift
+from quorate.protocol.copy import Copy
 from quorate.protocol.primary import Primary, Stage
 from quorate.protocol.replicas import Replicas
 from quorate_agent.client import boot_ms
@@ -39,10 +40,12 @@ class ZoneOverview:
         self._info = info
         self._shift = slot_shift(replicas.zone.partitions)
         self._cluster: ClusterView | None = None
+        self._named: list[int] | None = None  # partitions whose rows name this node as primary
 
     def table_changed(self) -> None:
         """Rows, members or ports changed: the cluster view is built anew when asked for."""
         self._cluster = None
+        self._named = None
 
     def now_us(self) -> int:
         """Wall microseconds."""
@@ -126,15 +129,43 @@ class ZoneOverview:
         """Partitions this agent serves."""
         return sorted(role.copy.partition for role in self._serving())
 
+    def partition_count(self) -> int:
+        """How many partitions the zone has."""
+        return self.replicas.zone.partitions
+
+    def is_here(self, partition: int) -> bool:
+        """Whether this agent serves the partition and is not about to hand it over."""
+        role = self.replicas.primaries[partition] if partition < self.partition_count() else None
+        return role is not None and role.stage is Stage.SERVING and not role.frozen
+
+    def scan_scope(self, since_s: int) -> Sequence[int]:
+        """Partitions that are this agent's by their rows, or were since then."""
+        if self._named is None:
+            self._named = [
+                partition
+                for partition, row in enumerate(self.replicas.table)
+                if row is not None and row.primary is not None and row.primary.node == self.node
+            ]
+        lost = {
+            partition
+            for partition, lost_ms in self.replicas.served_until.items()
+            if lost_ms >= since_s * 1000
+        }
+        return sorted(lost.union(self._named)) if lost else self._named
+
+    def uptime_s(self) -> int:
+        """Seconds on the clock that runs through suspension."""
+        return boot_ms() // 1000
+
     def scan(
         self, partition: int, after: bytes | None, rows_max: int
     ) -> tuple[list[bytes], bytes | None]:
         """Live keys in key order, and the last key looked at."""
-        role = self.replicas.primaries[partition]
-        if role is None:
+        copy = self._copy(partition)
+        if copy is None:
             return [], None
         now = time.time_ns() // 1_000_000
-        chunk = role.copy.space.scan(after, rows_max, 1 << 22)
+        chunk = copy.space.scan(after, rows_max, 1 << 22)
         keys = [
             key
             for key, row in chunk
@@ -145,9 +176,14 @@ class ZoneOverview:
         return keys, chunk[-1][0] if chunk else None
 
     def value(self, key: bytes) -> bytes | None:
-        """The value of a live key of a partition this agent serves."""
-        role = self.replicas.primaries[key_slot(key) >> self._shift]
-        row = None if role is None else role.copy.get(key)
+        """The value of a live key."""
+        copy = self._copy(key_slot(key) >> self._shift)
+        row = None if copy is None else copy.get(key)
         if row is None or 0 < row.expires_at < time.time_ns() // 1_000_000:
             return None
         return row.value
+
+    def _copy(self, partition: int) -> Copy | None:
+        """The copy that is read: the primary's, or what a READONLY connection was led to."""
+        role = self.replicas.primaries[partition]
+        return self.replicas.copies.get(partition) if role is None else role.copy

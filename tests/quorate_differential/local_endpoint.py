@@ -94,6 +94,18 @@ class LocalEndpoint:
     def primaries(self) -> Sequence[int]:
         return range(PARTITIONS)
 
+    def partition_count(self) -> int:
+        return PARTITIONS
+
+    def is_here(self, partition: int) -> bool:
+        return True
+
+    def scan_scope(self, since_s: int) -> Sequence[int]:
+        return range(PARTITIONS)
+
+    def uptime_s(self) -> int:
+        return time.monotonic_ns() // 10**9
+
     def scan(
         self, partition: int, after: bytes | None, rows_max: int
     ) -> tuple[list[bytes], bytes | None]:

@@ -11,6 +11,7 @@ from quorate_agent.resp import transaction_commands as transaction
 from quorate_agent.resp.command import Command, Handler, Scope
 from quorate_agent.resp.introspection import Introspection
 from quorate_agent.resp.replies import wrong_arity
+from quorate_agent.resp.scan_command import scan
 
 
 class _Row(NamedTuple):
@@ -115,7 +116,7 @@ _SERVER_ROWS = (
     _Row("wait", server.wait, 3, "noscript", "@connection", "generic", "3.0.0",
          "How many copies hold the last write", f"{_EVERYWHERE} response_policy:agg_min",
          Scope.WAIT),
-    _Row("scan", server.scan, -2, "readonly", "@keyspace", "generic", "2.8.0",
+    _Row("scan", scan, -2, "readonly", "@keyspace", "generic", "2.8.0",
          "The keys this agent is primary of", f"{_VARYING} request_policy:special", Scope.SCAN),
     _Row("randomkey", server.random_key, 1, "readonly", "@keyspace", "generic", "1.0.0",
          "Some key this agent is primary of", f"{_EVERYWHERE} {_VARYING}", Scope.SCAN),

@@ -1,20 +1,29 @@
 """Where a SCAN stands: how a cursor, one number, names a place between the keys of an agent.
 
-A cursor is `partition << 48 | token`.  Token 0 is the start of the partition, so cursor 0 starts a
-scan; any other token is a 48-bit hash of the key after which to go on.  Rows come in key order and
-keys are too long for a number, so the agent remembers the keys of recent tokens.  If it does not
-know one (it was restarted, or too many scans came between), it looks for the key in the first rows
-of the partition, and failing that starts the partition again.  So a key that is there throughout is
-always returned; one may be returned twice, which SCAN allows.
+A cursor is `partition << 48 | stamp << 38 | token`.  The stamp tells when the scan began, so that
+it goes on with what was this agent's then; it is never 0, so only cursor 0 starts a scan.  Token 0
+is the start of the partition; any other token is a 38-bit hash of the key after which to go on.
+Rows come in key order and keys are too long for a number, so the agent remembers the keys of recent
+tokens.  If it does not know one (it was restarted, or too many scans came between), it looks for
+the key in the first rows of the partition, and failing that starts the partition again.  So a key
+that is there throughout is always returned; one may be returned twice, which SCAN allows.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from typing import NamedTuple
 
 ScanRows = Callable[[int, bytes | None, int], tuple[list[bytes], bytes | None]]
 
-TOKEN_BITS = 48
+PLACE_BITS = 48
+TOKEN_BITS = 38
+# Stamps count these steps of time; they begin anew after four and a half hours.
+STAMP_S = 16
+STAMPS = (1 << PLACE_BITS - TOKEN_BITS) - 1
+# What was lost so long before a scan began is still returned: who scans one agent after the other
+# may have been at the new primary before the hand-over.
+OVERLAP_S = 600
 # Scans whose place is known for certain.  More at the same time still end, but repeat keys.
 POSITIONS_MAX = 10_000
 # Limits of one call's work, whatever COUNT says: rows looked at, and partitions (most of which are
@@ -25,58 +34,88 @@ PARTITIONS_MAX = 256
 SEARCH_ROWS_MAX = 10_000
 
 
+class Place(NamedTuple):
+    """A cursor, taken apart."""
+
+    partition: int
+    stamp: int
+    token: int = 0
+
+    @property
+    def cursor(self) -> int:
+        """As a client knows it."""
+        return self.partition << PLACE_BITS | self.stamp << TOKEN_BITS | self.token
+
+    def begun_s(self, now_s: int) -> int:
+        """When the scan began, or at most STAMP_S before."""
+        steps = now_s // STAMP_S
+        return (steps - (steps - self.stamp + 1) % STAMPS) * STAMP_S
+
+
+def place_of(cursor: int, now_s: int) -> Place:
+    """What a cursor names; `now_s` on a clock of the agent's that never goes back."""
+    stamp = cursor >> TOKEN_BITS & STAMPS
+    token = cursor & (1 << TOKEN_BITS) - 1
+    return Place(cursor >> PLACE_BITS, stamp or now_s // STAMP_S % STAMPS + 1, token)
+
+
 class ScanPositions:
     """Keys behind recent tokens, the least recently used forgotten first."""
 
     __slots__ = ("_keys",)
 
     def __init__(self) -> None:
-        self._keys: OrderedDict[int, bytes] = OrderedDict()
+        self._keys: OrderedDict[tuple[int, int], bytes] = OrderedDict()
 
-    def cursor(self, partition: int, key: bytes) -> int:
-        """The cursor of the place behind `key`."""
-        cursor = partition << TOKEN_BITS | _token(key)
-        known = self._keys.get(cursor)
-        # Of two keys with one token the lower is kept: going on there repeats keys, skips none.
-        self._keys[cursor] = key if known is None else min(key, known)
-        self._keys.move_to_end(cursor)
+    def token(self, partition: int, key: bytes) -> int:
+        """What stands for the place behind `key`."""
+        token = _token(key)
+        while self._keys.get((partition, token), key) != key:
+            token = token % _TOKEN_MAX + 1  # another key's, whose scans would come back to it
+        self._keys[partition, token] = key
+        self._keys.move_to_end((partition, token))
         if len(self._keys) > POSITIONS_MAX:
             self._keys.popitem(last=False)
-        return cursor
+        return token
 
-    def key(self, cursor: int, rows: ScanRows) -> bytes | None:
-        """The key behind which `cursor` stands; None: the start of its partition."""
-        token = cursor & (1 << TOKEN_BITS) - 1
-        if token == 0:
+    def key(self, place: Place, rows: ScanRows) -> bytes | None:
+        """The key behind which `place` is; None: the start of its partition."""
+        if place.token == 0:
             return None
-        known = self._keys.get(cursor)
+        known = self._keys.get((place.partition, place.token))
         if known is not None:
-            self._keys.move_to_end(cursor)
+            self._keys.move_to_end((place.partition, place.token))
             return known
-        keys, _ = rows(cursor >> TOKEN_BITS, None, SEARCH_ROWS_MAX)
-        return next((key for key in keys if _token(key) == token), None)
+        keys, _ = rows(place.partition, None, SEARCH_ROWS_MAX)
+        return next((key for key in keys if _token(key) == place.token), None)
 
 
 def scan_page(
-    cursor: int, count: int, partitions: Sequence[int], rows: ScanRows, positions: ScanPositions
-) -> tuple[int, list[bytes]]:
-    """The next cursor (0: the scan is over) and the keys of about `count` rows from `cursor` on.
+    place: Place,
+    count: int,
+    partitions: Sequence[int],
+    rows: ScanRows,
+    positions: ScanPositions,
+    is_here: Callable[[int], bool] = lambda partition: True,
+) -> tuple[Place | None, list[bytes]]:
+    """Where to go on (None: the scan is over) and the keys of about `count` rows from `place` on.
 
-    `partitions` ascending.  One that came or went since the last page is taken or left as it is
-    now: its keys are another agent's to return.
+    `partitions` ascending; at one that is not here the page ends.
     """
     left = min(count, ROWS_MAX)
     found: list[bytes] = []
-    start = cursor >> TOKEN_BITS
-    ahead = [partition for partition in partitions if partition >= start]
-    after = positions.key(cursor, rows) if ahead and ahead[0] == start else None
+    ahead = [partition for partition in partitions if partition >= place.partition]
     for visited, partition in enumerate(ahead):
-        if visited == PARTITIONS_MAX:
-            return partition << TOKEN_BITS, found
+        at = place if partition == place.partition else Place(partition, place.stamp)
+        if visited == PARTITIONS_MAX or not is_here(partition):
+            return at, found
+        after = positions.key(at, rows)
         while True:
             if left <= 0:
-                place = partition << TOKEN_BITS
-                return (place if after is None else positions.cursor(partition, after)), found
+                if after is None:
+                    return Place(partition, place.stamp), found
+                token = positions.token(partition, after)
+                return Place(partition, place.stamp, token), found
             keys, last = rows(partition, after, left)
             found += keys
             left -= len(keys)
@@ -85,9 +124,11 @@ def scan_page(
                 break
             # Rows that are not live cost as much; how many were looked at is not told.
             left -= not keys
-    return 0, found
+    return None, found
+
+
+_TOKEN_MAX = (1 << TOKEN_BITS) - 1
 
 
 def _token(key: bytes) -> int:
-    digest = blake2b(key, digest_size=TOKEN_BITS // 8).digest()
-    return int.from_bytes(digest, "big") or 1
+    return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") & _TOKEN_MAX or 1

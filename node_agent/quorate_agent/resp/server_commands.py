@@ -1,4 +1,4 @@
-"""What the commands do that ask about, or act on, the whole agent: INFO, CONFIG, SCAN, WAIT …"""
+"""What the commands do that ask about, or act on, the whole agent: INFO, CONFIG, DBSIZE, WAIT …"""
 
 import random
 
@@ -6,11 +6,9 @@ from quorate_agent.resp.connection_commands import SERVED_VERSION
 from quorate_agent.resp.glob import glob_matcher
 from quorate_agent.resp.integers import parse_integer
 from quorate_agent.resp.replies import (
-    INVALID_CURSOR,
     NOT_AN_INTEGER,
     SYNTAX_ERROR,
     VALUE_BYTES_MAX,
-    array,
     bulk,
     bulks,
     error,
@@ -19,10 +17,7 @@ from quorate_agent.resp.replies import (
     null,
     verbatim,
 )
-from quorate_agent.resp.scan import scan_page
-from quorate_agent.resp.scan_arguments import parse_cursor, parse_scan
 from quorate_agent.resp.session import Session, WaitRequest
-from quorate_agent.resp.value import Damaged, kind_of
 
 _NEGATIVE_TIMEOUT = error(b"ERR timeout is negative")
 _TIMEOUT_NOT_AN_INTEGER = error(b"ERR timeout is not an integer or out of range")
@@ -116,25 +111,6 @@ def flush(session: Session, args: list[bytes]) -> bytes | None:
     return None
 
 
-def scan(session: Session, args: list[bytes]) -> bytes:
-    """SCAN cursor [MATCH pattern] [COUNT rows] [TYPE type]"""
-    cursor = parse_cursor(args[1])
-    if cursor is None:
-        return INVALID_CURSOR
-    asked = parse_scan(args[2:], with_type=True)
-    if isinstance(asked, bytes):
-        return asked
-    agent = session.agent
-    next_cursor, keys = scan_page(
-        cursor, asked.count, agent.primaries(), agent.scan, agent.scan_positions
-    )
-    if (matches := asked.matcher()) is not None:
-        keys = [key for key in keys if matches(key)]
-    if asked.type_name is not None:
-        keys = [key for key in keys if _type_name(agent.value(key)) == asked.type_name]
-    return array((bulk(b"%d" % next_cursor), bulks(keys)))
-
-
 def random_key(session: Session, args: list[bytes]) -> bytes:
     """RANDOMKEY: one of the first keys of any partition, not drawn evenly"""
     agent = session.agent
@@ -150,10 +126,3 @@ def random_key(session: Session, args: list[bytes]) -> bytes:
                 if after is None:
                     break
     return null(session.connection.resp3)
-
-
-def _type_name(value: bytes | None) -> bytes:
-    try:
-        return b"none" if value is None else kind_of(value).value
-    except Damaged:
-        return b"damaged"

@@ -17,6 +17,7 @@ class Connection:
         "closing",
         "created_ms",
         "id",
+        "is_agents",
         "laddr",
         "last_command",
         "last_ms",
@@ -44,6 +45,7 @@ class Connection:
         self.resp3 = False
         self.readonly = False
         self.maintenance = False  # wants to be told of hand-overs
+        self.is_agents = False  # of another agent, for a client of its
         self.closing = False  # send what is answered, then close
         self.transaction: Transaction | None = None  # between MULTI and EXEC
         self.watched: dict[bytes, Seen] = {}
@@ -79,7 +81,20 @@ class Agent(Protocol):
         """Lines for INFO by section title ("Server"), over the defaults."""
 
     def primaries(self) -> Sequence[int]:
-        """The partitions this agent is primary of, ascending."""
+        """The partitions this agent serves, ascending."""
+
+    def partition_count(self) -> int:
+        """How many partitions the zone has."""
+
+    def is_here(self, partition: int) -> bool:
+        """Whether this agent serves the partition now, and is not about to hand it over."""
+
+    def scan_scope(self, since_s: int) -> Sequence[int]:
+        """The partitions this agent is primary of, whether it serves them already, or was at any
+        time since `since_s`; ascending."""
+
+    def uptime_s(self) -> int:
+        """Seconds on a clock that never goes back."""
 
     def scan(
         self, partition: int, after: bytes | None, rows_max: int

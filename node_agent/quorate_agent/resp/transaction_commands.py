@@ -2,6 +2,7 @@
 
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.replies import OK, array, error
+from quorate_agent.resp.scan_command import run_inside
 from quorate_agent.resp.session import Session
 from quorate_agent.resp.transaction import Call, Execution, Transaction, watch_call
 
@@ -32,8 +33,7 @@ def execute(session: Session, args: list[bytes]) -> bytes | Call:
         return _ABORTED
 
     def run_plain(command: Command, words: list[bytes]) -> bytes:
-        answer: bytes = command.handler(session, words)
-        return answer
+        return run_inside(command, session, words)
 
     call = Execution(transaction.commands, watched, run_plain).call()
     if len(call.args) > 1:

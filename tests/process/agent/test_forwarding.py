@@ -106,7 +106,7 @@ def test_an_agent_that_lost_a_primary_asks_the_new_one_before_it_redirects(
     for key, replies in counting.replies.items():
         assert int(client.get(key)) == len(replies)
     # What the agents remember of forwarded requests is none of the clients' keys.
-    assert sorted(client.scan_iter()) == sorted(counting.replies)
+    assert set(client.scan_iter()) == set(counting.replies)  # after a hand-over some come twice
     counts = []
     for agent in cluster.agents:
         with RawConnection("127.0.0.1", cluster.port("z", agent)) as connection:

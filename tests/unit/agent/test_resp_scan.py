@@ -1,15 +1,32 @@
 """SCAN returns every key that is there throughout, whatever is forgotten or changed meanwhile."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
 
 from quorate.facts.keyspace import key_partition
 from quorate_agent.resp import scan
-from quorate_agent.resp.scan import ScanPositions, scan_page
+from quorate_agent.resp.scan import Place, ScanPositions, ScanRows, place_of, scan_page
 
 PARTITIONS = 8
+
+
+NOW_S = 100_000
+
+
+def page(
+    cursor: int,
+    count: int,
+    partitions: Sequence[int],
+    rows: ScanRows,
+    positions: ScanPositions,
+    is_here: Callable[[int], bool] = lambda partition: True,
+) -> tuple[int, list[bytes]]:
+    """scan_page, with cursors as clients know them."""
+    place = place_of(cursor, NOW_S)
+    to, keys = scan_page(place, count, partitions, rows, positions, is_here)
+    return 0 if to is None else to.cursor, keys
 
 
 class Rows:
@@ -35,21 +52,21 @@ class Rows:
 def _all(
     rows: Rows,
     count: int,
-    between: Callable[[int], None] = lambda page: None,
+    between: Callable[[int], None] = lambda pages: None,
     positions: Callable[[], ScanPositions] | None = None,
 ) -> list[bytes]:
     kept = ScanPositions()
-    cursor, found, page = 0, [], 0
+    cursor, found, pages = 0, [], 0
     while True:
         here = kept if positions is None else positions()
-        cursor, keys = scan_page(cursor, count, rows.owned, rows.rows, here)
+        cursor, keys = page(cursor, count, rows.owned, rows.rows, here)
         assert 0 <= cursor < 1 << 64
         found += keys
-        page += 1
-        assert page < 100_000
+        pages += 1
+        assert pages < 100_000
         if cursor == 0:
             return found
-        between(page)
+        between(pages)
 
 
 @pytest.mark.parametrize("count", [1, 3, 10, 1000, 10**18])
@@ -95,9 +112,9 @@ def test_keys_that_stay_are_returned_though_others_come_and_go_and_cursors_are_f
 def test_an_empty_agent_and_foreign_cursors_end_at_once() -> None:
     rows = Rows(0)
 
-    assert scan_page(0, 10, rows.owned, rows.rows, ScanPositions()) == (0, [])
-    assert scan_page(2**64 - 1, 10, rows.owned, rows.rows, ScanPositions()) == (0, [])
-    assert scan_page(0, 10, [], rows.rows, ScanPositions()) == (0, [])
+    assert page(0, 10, rows.owned, rows.rows, ScanPositions()) == (0, [])
+    assert page(2**64 - 1, 10, rows.owned, rows.rows, ScanPositions()) == (0, [])
+    assert page(0, 10, [], rows.rows, ScanPositions()) == (0, [])
 
 
 def test_a_partition_that_went_away_is_passed_over() -> None:
@@ -120,9 +137,9 @@ def test_one_call_looks_at_a_bounded_number_of_partitions() -> None:
         asked.append(partition)
         return [], None
 
-    cursor, _ = scan_page(0, 10, range(16384), rows, ScanPositions())
+    cursor, _ = page(0, 10, range(16384), rows, ScanPositions())
 
-    assert cursor == scan.PARTITIONS_MAX << scan.TOKEN_BITS
+    assert cursor >> scan.PLACE_BITS == scan.PARTITIONS_MAX
     assert len(asked) == scan.PARTITIONS_MAX
 
 
@@ -130,6 +147,42 @@ def test_remembered_positions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(scan, "POSITIONS_MAX", 10)
     positions = ScanPositions()
     for number in range(100):
-        positions.cursor(1, b"%d" % number)
+        positions.token(1, b"%d" % number)
 
     assert len(positions._keys) == 10
+
+
+def test_a_page_ends_at_a_partition_that_is_not_here() -> None:
+    rows = Rows(300)
+
+    cursor, found = page(0, 1000, rows.owned, rows.rows, ScanPositions(), lambda p: p != 3)
+
+    assert place_of(cursor, NOW_S)[::2] == (3, 0)
+    assert {key_partition(key, PARTITIONS) for key in found} == {0, 1, 2}
+    assert page(cursor, 10, rows.owned, rows.rows, ScanPositions(), lambda p: p != 3) == (
+        cursor,
+        [],
+    )
+
+
+def test_keys_with_one_token_do_not_send_each_other_s_scans_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scan, "_token", lambda key: len(key))
+    rows = Rows(90)
+
+    found = _all(rows, 1)
+
+    assert sorted(found) == sorted(rows.keys)
+
+
+@pytest.mark.parametrize("age_s", [0, 1, 15, 16, 17, 1000, 16 * 1022])
+@pytest.mark.parametrize("now_s", [20_000, 16 * 1023 * 3, 16 * 1023 * 3 + 15])
+def test_a_cursor_tells_when_its_scan_began(now_s: int, age_s: int) -> None:
+    began_s = now_s - age_s
+    cursor = place_of(0, began_s).cursor
+
+    assert cursor != 0
+    assert began_s - scan.STAMP_S < place_of(cursor, now_s).begun_s(now_s) <= began_s
+    later = Place(5, place_of(cursor, now_s).stamp, 77)
+    assert place_of(later.cursor, now_s) == later
