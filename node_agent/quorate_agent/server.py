@@ -49,7 +49,8 @@ TICK_S = 0.05
 PARKED_TICK_S = 0.01
 MEASURE_S = 1.0
 LEAVE_POLL_S = 0.02
-FAREWELL_S = 1.0
+NEWS_S = 0.3
+FAREWELL_S = 1.3
 PORTS_TRIED = 2000
 _FROM_MASTER = get_args(FromMaster)
 
@@ -111,8 +112,6 @@ class Agent(BaseHandler):
 
     async def leave(self) -> None:
         """Hand primaries over (bounded), tell clients where they are now, then stop."""
-        for runtime in self._runtimes.values():
-            runtime.endpoint.forwards.is_leaving = True
         self.core.leave(now())
         self._turn()
         for _ in range(int(self.settings.stop_bound_s / LEAVE_POLL_S)):
@@ -120,10 +119,13 @@ class Agent(BaseHandler):
                 break
             await asyncio.sleep(LEAVE_POLL_S)
         # Some clients look for another primary when they hear MOVED, and not when a connection
-        # ends: then they wait for this very agent.
-        for _ in range(int(FAREWELL_S / LEAVE_POLL_S)):
+        # ends: then they wait for this very agent.  Not at once: the others may hear of the
+        # hand-over a little later, and would send them back.
+        for spent in range(int(FAREWELL_S / LEAVE_POLL_S)):
             if self._hands_over() or not self._has_clients():
                 break
+            for runtime in self._runtimes.values():
+                runtime.endpoint.forwards.is_leaving = spent * LEAVE_POLL_S >= NEWS_S
             await asyncio.sleep(LEAVE_POLL_S)
         self.stopped.set()
 
