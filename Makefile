@@ -1,7 +1,7 @@
 # What a person types.  Everything stays inside the project's folder, except programs that are built
-# for tests (control plane, judge of histories): they are kept in $XDG_CACHE_HOME, or ~/.cache.
+# for tests (control plane, judge of histories, client libraries): these are kept in $XDG_CACHE_HOME, or ~/.cache.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds control-plane history-judge bench constraints clean
+.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds control-plane history-judge client-libraries bench constraints clean
 
 VENV   := .venv
 PY     := $(VENV)/bin/python
@@ -67,6 +67,9 @@ control-plane: setup ## find or build etcd, kube-apiserver, kube-controller-mana
 history-judge: setup ## find or build the program that judges clients' histories (within a minute)
 	PYTHONPATH=core:tests $(PY) -m quorate_porcupine
 
+client-libraries: setup ## install the stock client libraries that tests try, pinned, into the cache (minutes)
+	PYTHONPATH=core:tests $(PY) -m quorate_clients
+
 bench: setup ## measure beside redis-server; figures go to docs/benchmarks.md
 	PYTHONPATH=tests $(PY) benchmarks/run.py $(BENCH)
 
@@ -78,6 +81,7 @@ constraints: setup ## bring the constraints files up to date with pyproject.toml
 	$(UV_COMPILE) --all-extras --group dev --output-file constraints.txt pyproject.toml
 	$(UV_COMPILE) --group build --constraint constraints.txt --output-file constraints-build.txt
 	$(UV_COMPILE) --group go --output-file constraints-go.txt
+	$(UV_COMPILE) --group node --output-file constraints-node.txt
 
 clean: ## forget what these commands made here (not the data in .quorate)
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

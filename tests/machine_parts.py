@@ -17,7 +17,11 @@ from functools import cache
 
 import pytest
 
+from quorate_clients.installed import is_installed
+from quorate_clients.libraries import GO_CLIENT
+from quorate_clients.node_toolchain import find_node
 from quorate_control_plane.binaries import BINARIES, find_binaries
+from quorate_control_plane.go_toolchain import find_go
 from quorate_porcupine.build import can_have_judge
 
 
@@ -65,6 +69,18 @@ PARTS = {
     "go": Part(
         can_have_judge,
         "make history-judge, which builds it, with the Go on PATH or else the Python package of it",
+    ),
+    "node": Part(
+        lambda: find_node() is not None,
+        "version 20 or later with npm: make client-libraries, which takes the Python package of it",
+    ),
+    "go-client": Part(
+        lambda: find_go() is not None or is_installed(GO_CLIENT),
+        "make client-libraries, with the Go on PATH or else the Python package of it",
+    ),
+    "maven": Part(
+        lambda: all(shutil.which(name) for name in ("mvn", "javac", "java")),
+        "apt-get install maven default-jdk-headless",
     ),
     "java": Part(_java_is_new_enough, "version 17 or later: apt-get install default-jre-headless"),
     "control-plane": Part(
