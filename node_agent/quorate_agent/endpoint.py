@@ -277,7 +277,7 @@ class ZoneEndpoint:
         if (
             self._readable(client, command, partition) is not None
             or not self._elsewhere(partition)
-            or self.forwards.covers(partition, boot_ms())
+            or (not client.state.watch_moved and self.forwards.covers(partition, boot_ms()))
         ):
             return b""
         return self._moved(number)
@@ -331,6 +331,8 @@ class ZoneEndpoint:
                 self._metrics.forwarded.inc()
                 self.forwards.take_on(slot, partition, elsewhere)
         else:
+            if command.name == b"watch":
+                client.state.watch_moved = True
             self.fulfil(client, slot, self._moved(number))
 
     def _moved(self, number: int) -> bytes:

@@ -11,6 +11,7 @@ from quorate_agent.resp.replies import CROSSSLOT, OK, integer
 from quorate_agent.resp.scan import ScanPositions
 from quorate_agent.resp.session import Connection, Session
 from quorate_agent.resp.table import resolve
+from quorate_agent.resp.transaction import Call
 from quorate_agent.resp.view import DictView
 
 PARTITIONS = 16
@@ -38,6 +39,9 @@ class LocalEndpoint:
         command = resolve(args)
         if isinstance(command, bytes):
             return command
+        transaction = session.connection.transaction
+        if transaction is not None and not command.ends_queueing:
+            return transaction.queue(command, args)
         self.view.now_ms = time.time_ns() // 1_000_000
         if command.scope is Scope.KEYED:
             if command_slot(command, args) < 0:
@@ -46,6 +50,9 @@ class LocalEndpoint:
             reply = command.handler(self.view, args)
         else:
             reply = command.handler(session, args)
+        if isinstance(reply, Call):
+            self.view.resp3 = session.connection.resp3
+            reply = reply.command.handler(self.view, reply.args)
         if isinstance(reply, bytes):
             return reply
         if command.scope is Scope.FLUSH:

@@ -114,6 +114,7 @@ def reset(session: Session, args: list[bytes]) -> bytes:
     connection.subscribed.clear()
     connection.transaction = None
     connection.watched = {}
+    connection.watch_moved = False
     return simple(b"RESET")
 
 

@@ -29,6 +29,7 @@ class Connection:
         "resp3",
         "subscribed",
         "transaction",
+        "watch_moved",
         "watched",
     )
 
@@ -49,6 +50,7 @@ class Connection:
         self.closing = False  # send what is answered, then close
         self.transaction: Transaction | None = None  # between MULTI and EXEC
         self.watched: dict[bytes, Seen] = {}
+        self.watch_moved = False  # a WATCH was redirected: what it guards has to follow it
         self.subscribed: dict[tuple[bool, bytes], None] = {}  # (is a pattern, name), in order
 
 

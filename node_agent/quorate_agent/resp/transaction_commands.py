@@ -29,6 +29,7 @@ def execute(session: Session, args: list[bytes]) -> bytes | Call:
     if transaction is None:
         return _EXEC_ALONE
     connection.transaction, connection.watched = None, {}
+    connection.watch_moved = False
     if transaction.refused:
         return _ABORTED
 
@@ -47,6 +48,7 @@ def discard(session: Session, args: list[bytes]) -> bytes:
     if connection.transaction is None:
         return _DISCARD_ALONE
     connection.transaction, connection.watched = None, {}
+    connection.watch_moved = False
     return OK
 
 
@@ -61,4 +63,5 @@ def watch(session: Session, args: list[bytes]) -> bytes | Call:
 def unwatch(session: Session, args: list[bytes]) -> bytes:
     """UNWATCH"""
     session.connection.watched = {}
+    session.connection.watch_moved = False
     return OK
