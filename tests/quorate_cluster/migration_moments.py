@@ -7,7 +7,8 @@ and the test does what it wants to somebody who takes part; or it is a message t
 import enum
 import threading
 
-from quorate.facts.partition_row import MigrationKind, PartitionRow, committed_row
+from migration_words import Kind, Moment, Role, kind_of
+from quorate.facts.partition_row import PartitionRow, committed_row
 from quorate.protocol.messages import (
     AgentReport,
     CaughtUp,
@@ -31,54 +32,6 @@ _ROUTINE = (Hello, Refused, Members, MasterPing, AgentReport, Heartbeat, Heartbe
 """Said with or without migrations."""
 
 
-class Change(enum.Enum):
-    """What a migration does to its row; the two kinds of MOVE go different ways."""
-
-    MOVE_PRIMARY = "MOVE of primary"
-    MOVE_BACKUP = "MOVE of backup"
-    COPY = "COPY"
-    SHIFT_UP = "SHIFT UP"
-    SHIFT_DOWN = "SHIFT DOWN"
-    SWAP = "SWAP"
-    DROP = "DROP"
-
-
-class Moment(enum.Enum):
-    """Where a migration is."""
-
-    START = "before start"
-    """The row with the migration is written; nobody else knows of it."""
-    FILLING = "during fill"
-    """A piece of the copy is on its way to the destination."""
-    CAUGHT_UP = "caught up"
-    """The primary says so: it is in joint mode."""
-    FROZEN = "frozen"
-    """The old primary says that it will not serve again."""
-    PREPARED_ROW = "prepared row sent"
-    """The master's question is on its way to the destination."""
-    DURABLE = "destination durable"
-    """The destination's answer is on its way to the master."""
-    WRITTEN = "metastore written"
-    """The row after the migration is written; nobody else knows of it."""
-    PUBLISHING = "before publish"
-    """The destination (the primary, where there is none) has that row, and nobody else."""
-    DELETING = "before source deletes"
-    """Everybody but the source has that row."""
-
-
-class Role(enum.Enum):
-    """Who takes part in a migration."""
-
-    MASTER = "master"
-    SOURCE = "source"
-    """Who gives up its place; where nobody does, the primary, from which the data come."""
-    DESTINATION = "destination"
-    BYSTANDER = "bystander"
-    """A backup that stays what it is."""
-    PRIMARY = "primary"
-    """Where it is not the source."""
-
-
 class Blow(enum.Enum):
     """What the strike itself does to a message at its moment."""
 
@@ -87,19 +40,10 @@ class Blow(enum.Enum):
     TWICE = "twice"
 
 
-def change_of(row: PartitionRow) -> Change | None:
-    """What the row's migration does; None when it has none."""
-    migration = row.active
-    if migration is None:
-        return None
-    if migration.kind is MigrationKind.MOVE:
-        is_backup = row.primary is not None and migration.replicas[0] == row.primary.node
-        return Change.MOVE_BACKUP if is_backup else Change.MOVE_PRIMARY
-    return Change[migration.kind.name]
-
-
 def node_of(row: PartitionRow, role: Role) -> str | None:
-    """Who has the role in the row's migration; None when nobody has."""
+    """Who has the role in the row's migration; None when nobody has.
+
+    Where nobody gives up its place, the source is the primary: from there the data come."""
     migration, primary = row.active, row.primary
     assert migration is not None
     assert primary is not None
@@ -120,14 +64,14 @@ def node_of(row: PartitionRow, role: Role) -> str | None:
 
 
 class Strike:
-    """Waits for `moment` of the first migration that does `change` and has somebody in `role`.
+    """Waits for `moment` of the first migration of that kind that has somebody in `role`.
 
     With `Blow.HOLD` all messages of that moment are held from then on, `reached` is set, and the
     test releases the proxy when it is done.  Else one message is lost or sent twice: the one that
     tells the moment if who has the role sends or receives it, otherwise the next that it does.
     """
 
-    def __init__(self, change: Change, moment: Moment, role: Role, blow: Blow) -> None:
+    def __init__(self, kind: Kind, moment: Moment, role: Role, blow: Blow) -> None:
         self.reached = threading.Event()
         self.struck = threading.Event()
         """A message was lost or sent twice."""
@@ -135,7 +79,7 @@ class Strike:
         """The row in which the migration that was struck is active."""
         self.message = ""
         """What was struck: its type, sender and receiver."""
-        self._change = change
+        self._kind = kind
         self._moment = moment
         self._role = role
         self._blow = blow
@@ -181,7 +125,7 @@ class Strike:
         if isinstance(message, ZoneTable) and source == OPERATOR:
             for row in message.rows:
                 at = (message.zone.uid, row.partition)
-                if change_of(row) is self._change and node_of(row, self._role) is not None:
+                if kind_of(row) is self._kind and node_of(row, self._role) is not None:
                     self._started[at] = row
         elif isinstance(message, RowsStored):
             for partition, version in message.versions:
@@ -208,8 +152,8 @@ class Strike:
             Moment.FILLING: SnapshotChunk | Updates,
             Moment.CAUGHT_UP: CaughtUp,
             Moment.FROZEN: Frozen,
-            Moment.PREPARED_ROW: PreparedRow,
-            Moment.DURABLE: Prepared,
+            Moment.PREPARED_ROW_SENT: PreparedRow,
+            Moment.PREPARED_ROW_STORED: Prepared,
         }.get(moment)
         if wanted is None or not isinstance(message, wanted):
             return None
@@ -228,15 +172,15 @@ class Strike:
             return row == started
         if row != committed_row(started):
             return False
-        if self._moment is Moment.WRITTEN:
+        if self._moment is Moment.MIGRATION_COMMIT:
             return True
-        if self._moment is Moment.PUBLISHING:
+        if self._moment is Moment.PUBLISHED:
             return target != _first(started)
-        return self._moment is Moment.DELETING and target == node_of(started, Role.SOURCE)
+        return self._moment is Moment.SOURCE_DELETES and target == node_of(started, Role.SOURCE)
 
     def _row_stored(self, source: str, message: RowsStored) -> PartitionRow | None:
         """The moment is there when somebody has the row after the migration and others have not."""
-        if self._moment not in (Moment.PUBLISHING, Moment.DELETING):
+        if self._moment not in (Moment.PUBLISHED, Moment.SOURCE_DELETES):
             return None
         for partition, version in message.versions:
             at = (message.zone, partition)
@@ -248,7 +192,7 @@ class Strike:
     def _is_waited_for(self, row: PartitionRow, source: str, target: str) -> bool:
         """Whether this message, of the moment's, begins it: at the last two it is the answer of who
         was told first, and rows to the others are held until then."""
-        if self._moment not in (Moment.PUBLISHING, Moment.DELETING):
+        if self._moment not in (Moment.PUBLISHED, Moment.SOURCE_DELETES):
             return True
         return source == _first(row) or self._blow is not Blow.HOLD
 
@@ -257,9 +201,9 @@ class Strike:
     @property
     def _has_message_of_its_own(self) -> bool:
         """Whether who is struck sends or is sent what tells the moment, sooner or later."""
-        if self._moment is Moment.DELETING:
+        if self._moment is Moment.SOURCE_DELETES:
             return self._role in (Role.SOURCE, Role.MASTER)
-        return self._moment in (Moment.START, Moment.WRITTEN, Moment.PUBLISHING)
+        return self._moment in (Moment.START, Moment.MIGRATION_COMMIT, Moment.PUBLISHED)
 
     def _strike(self, source: str, target: str, frame: Frame) -> Verdict:
         """The first message that fits; of rows that a master tells, the first to each agent."""

@@ -18,9 +18,18 @@ from typing import NamedTuple
 
 import pytest
 
+from migration_words import (
+    WITH_DESTINATION,
+    WITH_LEAVER,
+    WITH_NEW_PRIMARY,
+    WITH_NEWCOMER,
+    Kind,
+    Moment,
+    Role,
+)
 from quorate_cluster.agreement import RowsSeen, differences, unsettled
 from quorate_cluster.history import find_violations
-from quorate_cluster.migration_moments import Blow, Change, Moment, Role, Strike
+from quorate_cluster.migration_moments import Blow, Strike
 from quorate_cluster.proxied_cluster import ProxiedCluster
 from quorate_cluster.proxy import OPERATOR
 from quorate_cluster.waiting import wait_until
@@ -37,74 +46,74 @@ ZONE = "z"
 AGENTS = ("agent-1", "agent-2", "agent-3", "agent-4")
 
 TABLE = """
-before start          | master      | cut both      | MOVE of backup
-before start          | source      | crash         | DROP
-before start          | source      | message lost  | SHIFT UP
-before start          | destination | crash         | SHIFT DOWN
-before start          | bystander   | message twice | SHIFT UP
-before start          | bystander   | message lost  | SWAP
-before start          | primary     | message twice | DROP
-during fill           | master      | cut both      | SHIFT DOWN
-during fill           | source      | crash         | MOVE of backup
-during fill           | source      | cut out       | COPY
-during fill           | destination | crash         | MOVE of primary
-during fill           | destination | freeze        | MOVE of backup
-during fill           | bystander   | message lost  | COPY
-during fill           | bystander   | cut in        | COPY
-during fill           | primary     | cut out       | MOVE of backup
-caught up             | master      | cut out       | SWAP
-caught up             | master      | message lost  | MOVE of primary
-caught up             | source      | cut in        | SHIFT DOWN
-caught up             | source      | message twice | SHIFT UP
-caught up             | destination | freeze        | MOVE of backup
-caught up             | destination | crash         | SWAP
-caught up             | bystander   | message lost  | DROP
-caught up             | bystander   | crash         | COPY
-caught up             | primary     | message lost  | MOVE of backup
-frozen                | master      | crash         | MOVE of primary
-frozen                | source      | message lost  | SWAP
-frozen                | destination | message lost  | SHIFT DOWN
-frozen                | destination | crash         | SWAP
-frozen                | bystander   | message twice | SHIFT DOWN
-frozen                | bystander   | freeze        | MOVE of primary
-prepared row sent     | master      | message twice | COPY
-prepared row sent     | master      | freeze        | SHIFT DOWN
-prepared row sent     | source      | message twice | MOVE of primary
-prepared row sent     | source      | cut both      | COPY
-prepared row sent     | destination | message lost  | COPY
-prepared row sent     | destination | crash         | SHIFT DOWN
-prepared row sent     | bystander   | message twice | SWAP
-prepared row sent     | bystander   | freeze        | MOVE of backup
-destination durable   | master      | crash         | COPY
-destination durable   | master      | message lost  | MOVE of backup
-destination durable   | source      | freeze        | SWAP
-destination durable   | source      | cut in        | COPY
-destination durable   | destination | cut both      | SWAP
-destination durable   | destination | message twice | MOVE of backup
-destination durable   | bystander   | cut both      | MOVE of primary
-destination durable   | bystander   | freeze        | SHIFT DOWN
-metastore written     | master      | cut in        | DROP
-metastore written     | master      | cut out       | SHIFT UP
-metastore written     | source      | freeze        | COPY
-metastore written     | source      | message lost  | SHIFT DOWN
-metastore written     | destination | crash         | SWAP
-metastore written     | bystander   | message twice | MOVE of backup
-metastore written     | primary     | message lost  | DROP
-before publish        | master      | cut both      | SHIFT UP
-before publish        | master      | message twice | MOVE of primary
-before publish        | source      | message twice | DROP
-before publish        | destination | cut in        | MOVE of backup
-before publish        | destination | message lost  | SWAP
-before publish        | bystander   | message twice | SHIFT DOWN
-before publish        | bystander   | cut out       | DROP
-before source deletes | master      | message twice | MOVE of backup
-before source deletes | source      | message lost  | MOVE of primary
-before source deletes | source      | message twice | DROP
-before source deletes | destination | crash         | MOVE of primary
-before source deletes | destination | cut out       | MOVE of backup
-before source deletes | bystander   | crash         | DROP
-before source deletes | bystander   | cut in        | MOVE of primary
-before source deletes | primary     | crash         | DROP
+start               | master      | cut both      | MOVE of backup
+start               | source      | crash         | DROP
+start               | source      | message lost  | SHIFT_UP
+start               | destination | crash         | SHIFT_DOWN
+start               | bystander   | message twice | SHIFT_UP
+start               | bystander   | message lost  | SWAP
+start               | primary     | message twice | DROP
+filling             | master      | cut both      | SHIFT_DOWN
+filling             | source      | crash         | MOVE of backup
+filling             | source      | cut out       | COPY
+filling             | destination | crash         | MOVE of primary
+filling             | destination | freeze        | MOVE of backup
+filling             | bystander   | message lost  | COPY
+filling             | bystander   | cut in        | COPY
+filling             | primary     | cut out       | MOVE of backup
+caught up           | master      | cut out       | SWAP
+caught up           | master      | message lost  | MOVE of primary
+caught up           | source      | cut in        | SHIFT_DOWN
+caught up           | source      | message twice | SHIFT_UP
+caught up           | destination | freeze        | MOVE of backup
+caught up           | destination | crash         | SWAP
+caught up           | bystander   | message lost  | DROP
+caught up           | bystander   | crash         | COPY
+caught up           | primary     | message lost  | MOVE of backup
+frozen              | master      | crash         | MOVE of primary
+frozen              | source      | message lost  | SWAP
+frozen              | destination | message lost  | SHIFT_DOWN
+frozen              | destination | crash         | SWAP
+frozen              | bystander   | message twice | SHIFT_DOWN
+frozen              | bystander   | freeze        | MOVE of primary
+prepared row sent   | master      | message twice | COPY
+prepared row sent   | master      | freeze        | SHIFT_DOWN
+prepared row sent   | source      | message twice | MOVE of primary
+prepared row sent   | source      | cut both      | COPY
+prepared row sent   | destination | message lost  | COPY
+prepared row sent   | destination | crash         | SHIFT_DOWN
+prepared row sent   | bystander   | message twice | SWAP
+prepared row sent   | bystander   | freeze        | MOVE of backup
+prepared row stored | master      | crash         | COPY
+prepared row stored | master      | message lost  | MOVE of backup
+prepared row stored | source      | freeze        | SWAP
+prepared row stored | source      | cut in        | COPY
+prepared row stored | destination | cut both      | SWAP
+prepared row stored | destination | message twice | MOVE of backup
+prepared row stored | bystander   | cut both      | MOVE of primary
+prepared row stored | bystander   | freeze        | SHIFT_DOWN
+migration commit    | master      | cut in        | DROP
+migration commit    | master      | cut out       | SHIFT_UP
+migration commit    | source      | freeze        | COPY
+migration commit    | source      | message lost  | SHIFT_DOWN
+migration commit    | destination | crash         | SWAP
+migration commit    | bystander   | message twice | MOVE of backup
+migration commit    | primary     | message lost  | DROP
+published           | master      | cut both      | SHIFT_UP
+published           | master      | message twice | MOVE of primary
+published           | source      | message twice | DROP
+published           | destination | cut in        | MOVE of backup
+published           | destination | message lost  | SWAP
+published           | bystander   | message twice | SHIFT_DOWN
+published           | bystander   | cut out       | DROP
+source deletes      | master      | message twice | MOVE of backup
+source deletes      | source      | message lost  | MOVE of primary
+source deletes      | source      | message twice | DROP
+source deletes      | destination | crash         | MOVE of primary
+source deletes      | destination | cut out       | MOVE of backup
+source deletes      | bystander   | crash         | DROP
+source deletes      | bystander   | cut in        | MOVE of primary
+source deletes      | primary     | crash         | DROP
 """
 
 FAULTS = ("crash", "freeze", "cut out", "cut in", "cut both", "message lost", "message twice")
@@ -117,10 +126,10 @@ class Case(NamedTuple):
     moment: Moment
     role: Role
     fault: str
-    change: Change
+    kind: Kind
 
     def __str__(self) -> str:
-        return f"{self.moment.value}, {self.role.value}: {self.fault}, {self.change.value}"
+        return f"{self.moment.value}, {self.role.value}: {self.fault}, {self.kind}"
 
 
 class State(NamedTuple):
@@ -140,51 +149,47 @@ PAIR = State(2, ("agent-3",))
 TWO = State(3, ("agent-3", "agent-4"))
 
 PROVOKED_BY = {
-    Change.MOVE_PRIMARY: (THREE, FOUR),
-    Change.MOVE_BACKUP: (FOUR, THREE),
-    Change.COPY: (PAIR, THREE),
-    Change.SHIFT_UP: (THREE, THREE),
-    Change.SHIFT_DOWN: (TWO, THREE),
-    Change.SWAP: (FOUR, THREE),
-    Change.DROP: (THREE, PAIR),
+    Kind.MOVE_PRIMARY: (THREE, FOUR),
+    Kind.MOVE_BACKUP: (FOUR, THREE),
+    Kind.COPY: (PAIR, THREE),
+    Kind.SHIFT_UP: (THREE, THREE),
+    Kind.SHIFT_DOWN: (TWO, THREE),
+    Kind.SWAP: (FOUR, THREE),
+    Kind.DROP: (THREE, PAIR),
 }
-"""Which step provokes it.  SHIFT UP: of two lost backups the second is back first."""
+"""Which step provokes it.  SHIFT_UP: of two lost backups the second is back first."""
 
-_WITH_NEWCOMER = (Change.MOVE_PRIMARY, Change.MOVE_BACKUP, Change.COPY, Change.SHIFT_DOWN)
-_WITH_NEW_PRIMARY = (Change.MOVE_PRIMARY, Change.SHIFT_DOWN, Change.SWAP)
-_WITH_LEAVER = (Change.MOVE_PRIMARY, Change.MOVE_BACKUP, Change.DROP)
-_WITH_DESTINATION = (*_WITH_NEWCOMER, Change.SWAP)
 _HAVE = {
-    Moment.FILLING: _WITH_NEWCOMER,
-    Moment.FROZEN: _WITH_NEW_PRIMARY,
-    Moment.PREPARED_ROW: _WITH_DESTINATION,
-    Moment.DURABLE: _WITH_DESTINATION,
-    Moment.DELETING: _WITH_LEAVER,
+    Moment.FILLING: WITH_NEWCOMER,
+    Moment.FROZEN: WITH_NEW_PRIMARY,
+    Moment.PREPARED_ROW_SENT: WITH_DESTINATION,
+    Moment.PREPARED_ROW_STORED: WITH_DESTINATION,
+    Moment.SOURCE_DELETES: WITH_LEAVER,
 }
-"""Which changes have the moment; all have the others."""
+"""Which kinds have the moment; all have the others."""
 
 
 def makes_sense(case: Case) -> bool:
     """Whether a migration of that kind has the moment and somebody in the role."""
-    if case.change not in _HAVE.get(case.moment, tuple(Change)):
+    if case.kind not in _HAVE.get(case.moment, tuple(Kind)):
         return False
     if case.role is Role.DESTINATION:
-        return case.change in _WITH_DESTINATION
-    return case.role is not Role.PRIMARY or case.change in (Change.MOVE_BACKUP, Change.DROP)
+        return case.kind in WITH_DESTINATION
+    return case.role is not Role.PRIMARY or case.kind in (Kind.MOVE_BACKUP, Kind.DROP)
 
 
 def _table() -> list[Case]:
     cases = []
     for line in TABLE.strip().splitlines():
-        moment, role, fault, change = (word.strip() for word in line.split("|"))
+        moment, role, fault, kind = (word.strip() for word in line.split("|"))
         assert fault in FAULTS
-        cases.append(Case(Moment(moment), Role(role), fault, Change(change)))
+        cases.append(Case(Moment(moment), Role(role), fault, Kind(kind)))
     return cases
 
 
 def _all() -> list[Case]:
     """Every case that makes sense."""
-    whole = itertools.starmap(Case, itertools.product(Moment, Role, FAULTS, Change))
+    whole = itertools.starmap(Case, itertools.product(Moment, Role, FAULTS, Kind))
     return [case for case in whole if makes_sense(case)]
 
 
@@ -297,20 +302,20 @@ def arena() -> Iterator[Arena]:
 
 
 def _provoke(arena: Arena, case: Case) -> None:
-    if case.change is Change.SHIFT_UP:
+    if case.kind is Kind.SHIFT_UP:
         for name in ("agent-2", "agent-4"):
             arena.cluster.agents[name].kill()
         arena.cluster.agents["agent-4"].start(wait=False)
     else:
-        arena.ask_for(PROVOKED_BY[case.change][1])
+        arena.ask_for(PROVOKED_BY[case.kind][1])
 
 
 def _strike(arena: Arena, case: Case) -> Strike:
     """Have the fault happen at the case's moment; who was struck goes on suffering."""
     blow = {"message lost": Blow.LOSE, "message twice": Blow.TWICE}.get(case.fault, Blow.HOLD)
-    start, goal = PROVOKED_BY[case.change]
+    start, goal = PROVOKED_BY[case.kind]
     for _ in range(3):
-        strike = Strike(case.change, case.moment, case.role, blow)
+        strike = Strike(case.kind, case.moment, case.role, blow)
         arena.cluster.proxy.set_judges(arena.seen.judge, strike.judge)
         _provoke(arena, case)
         if (strike.reached if blow is Blow.HOLD else strike.struck).wait(10):
@@ -320,7 +325,7 @@ def _strike(arena: Arena, case: Case) -> Strike:
         arena.cluster.agents["agent-2"].start()
         arena.settle(goal)
         arena.go_to(start)
-    raise TimeoutError(f"no {case.change.value} came to {case.moment.value}")
+    raise TimeoutError(f"no {case.kind} came to {case.moment}")
 
 
 def _hurt_and_mend(arena: Arena, case: Case, strike: Strike) -> None:
@@ -351,7 +356,7 @@ def _hurt_and_mend(arena: Arena, case: Case, strike: Strike) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", _chosen(), ids=str)
 def test_nothing_is_lost_when_somebody_is_hurt_in_a_migration(arena: Arena, case: Case) -> None:
-    start, goal = PROVOKED_BY[case.change]
+    start, goal = PROVOKED_BY[case.kind]
     arena.prepare()
     cluster = arena.cluster
     arena.go_to(start)
@@ -388,6 +393,6 @@ def test_the_table_has_every_value_often_and_every_role_at_every_moment() -> Non
         [c.moment for c in cases],
         [c.role for c in cases],
         [c.fault for c in cases],
-        [c.change for c in cases],
+        [c.kind for c in cases],
     ):
         assert all(values.count(value) >= 5 for value in set(values))
