@@ -195,10 +195,7 @@ class AgentProcess:
             action()
 
     def _synced(self, uid: str, turn: Turn) -> None:
-        sends = self.core.synced(uid, turn, self.now())
-        for _, message in sends:
-            self.cluster.checks.sent(self, message)
-        self._send(sends)
+        self._send(self.core.synced(uid, turn, self.now()))
         self._finished()
         zone = self.core.zones.get(uid)
         if zone is not None and (zone.wrote or zone.out.at_once or zone.out.after_sync):
@@ -219,6 +216,7 @@ class AgentProcess:
     def _send(self, sends: list[tuple[str, Message]]) -> None:
         for node, message in sends:
             self.cluster.coverage.said(self.name, node, message)
+            self.cluster.checks.sent(self, message)
             link = self.master_link if node == MASTER else self.links.get(node)
             if self.world.tracing:
                 self.cluster.tell(self.label, node or "master", message)
@@ -310,6 +308,8 @@ class AgentProcess:
         row = role.copy.get(op.key)
         value = row.value if row is not None else None
         operations, result = op.apply(value, now.wall_ms)
+        if row is not None:
+            op.wrote = (role.copy.partition, row.term, row.counter)
         if not operations:
             if role.is_pending(op.key):
                 role.wait(Waiter((), (op, result), now.boot_ms))

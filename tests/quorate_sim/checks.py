@@ -14,6 +14,7 @@ from quorate.protocol.messages import FenceAck, Message, PreparedRow
 from quorate.protocol.metastore import NodeKey
 from quorate.protocol.primary import Primary, Stage
 from quorate.protocol.replicas import Turn
+from quorate_sim.disk import SimStorage
 from quorate_sim.linearizability import Call, check_key
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Checks:
         self._prepared: dict[tuple[str, int, int], PartitionRow] = {}
         self._oldest_tombstone: dict[tuple[str, str, int, int], int] = {}
         self._activated: dict[int, Primary] = {}
+        self._answered_in: dict[Where, dict[int, int]] = {}
         self._answered_by: dict[Where, dict[int, str]] = {}
         self._fenced_off: set[int] = set()
 
@@ -164,17 +166,18 @@ class Checks:
             self._promises[key] = max(message.term, self._promises.get(key, 0))
 
     def _check_activation(self, agent: AgentProcess, uid: str, role: Primary) -> None:
-        """I-5: every counter that was ever answered is here, in the term it was answered in.
+        """I-5: every counter that was ever answered or shown is here, in its term.
 
-        But for those of later terms, when this role comes too late: too few of its voters are left
-        that could still adopt its term.  It may never get further.
+        But for those answered in later terms, when this role comes too late: too few of its voters
+        are left that could still adopt its term.  It may never get further.
         """
-        copy = role.copy
-        for counter, term in self.acknowledged.get((uid, copy.partition), {}).items():
+        copy, where = role.copy, (uid, role.copy.partition)
+        for counter, term in self.acknowledged.get(where, {}).items():
             at = copy.lineage.term_at(counter)
             if counter <= copy.lwm and at in (None, term):
                 continue
-            if term > role.term and self._is_too_late(uid, role):
+            is_later = self._answered_in[where][counter] > role.term
+            if is_later and self._is_too_late(uid, role):
                 self._fenced_off.add(id(role))
                 continue
             raise InvariantError(
@@ -207,6 +210,10 @@ class Checks:
         if role.term > term:
             self.cluster.coverage.activating(agent, role)
             self._served[where] = (role.term, agent.label)
+            top = role.copy.lineage.last_first - 1
+            written_in = role.copy.lineage.term_at(top)
+            if written_in:  # from now on it shows all of this
+                self._check_held(agent, uid, role.copy.partition, written_in, top)
             agent.world.trace(agent.label, f"serves partition {where[1]} in term {role.term}")
             for other in self.cluster.living():
                 older = self.cluster.role_of(other, *where)
@@ -228,18 +235,64 @@ class Checks:
             )
 
     def answered(self, agent: AgentProcess, op: Op) -> None:
-        """A client is told that its write is done."""
+        """A client is told that its write is done, or is shown a row."""
         if op.wrote is None:
             return
         partition, term, counter = op.wrote
-        store = agent.core.zones[op.zone].me.store
-        self._answered_by.setdefault((op.zone, partition), {})[term] = store
+        zone, where = agent.core.zones[op.zone], (op.zone, partition)
+        answered_in = zone.copies[partition].last_term  # who answers has adopted its own term
+        self._answered_by.setdefault(where, {})[answered_in] = zone.me.store
+        self._answered_in.setdefault(where, {}).setdefault(counter, answered_in)
         known = self.acknowledged.setdefault((op.zone, partition), {})
         if known.setdefault(counter, term) != term:
             raise InvariantError(
                 f"I-4: counter {counter} of partition {partition} was answered in terms "
                 f"{known[counter]} and {term} ({agent.label})"
             )
+        self._check_held(agent, op.zone, partition, term, counter)
+
+    def _check_held(
+        self, agent: AgentProcess, uid: str, partition: int, term: int, counter: int
+    ) -> None:
+        """I-5: what is answered or shown from now on is held by a quorum of the voters.
+
+        Whoever is not there to be asked may hold it: nobody is counted for whom it is not known.
+        """
+        role = self.cluster.role_of(agent, uid, partition)
+        if role is None or self.cluster.zones[uid].sync_writes is SyncWrites.INTERVAL:
+            return
+        lack = []
+        for voter in role.row.voters:
+            copy = self._copy_of(uid, voter, partition)
+            if copy is None:
+                continue
+            held = copy.above.get(term)
+            if counter <= copy.lwm:
+                is_held = copy.lineage.term_at(counter) in (None, term)
+            else:
+                is_held = held is not None and counter in held
+            if not is_held:
+                lack.append(voter.node)
+        voters = role.row.voters
+        needed = quorum(len(voters), len(voters) - len(self._living(uid, voters)))
+        if len(voters) - len(lack) < needed:
+            raise InvariantError(
+                f"I-5: {agent.label} shows ({term}, {counter}) of partition {partition} in term "
+                f"{role.term}: {', '.join(lack)} of {len(voters)} voters lack it"
+            )
+
+    def _copy_of(self, uid: str, voter: Voter, partition: int) -> Copy | None:
+        """The voter's copy, or what its disk has kept of it; None when there is none."""
+        agent, disk = self.cluster.agent_at(voter.node), self.cluster.disks[voter.node]
+        zone = agent.core.zones.get(uid) if agent is not None else None
+        if zone is not None:
+            present = zone.copies.get(partition) if zone.me.store == voter.store else None
+            return present if present is not None and present.present else None
+        if disk.store != voter.store or uid not in disk.images:
+            return None
+        copy = Copy(partition, SimStorage(disk.images[uid]))
+        copy.recover()
+        return copy if copy.present else None
 
     # --- the end ---------------------------------------------------------------------------------
 

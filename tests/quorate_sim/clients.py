@@ -59,6 +59,7 @@ class Op:
         self.answers = 0
         self.attempt = 0
         self.wrote: tuple[int, int, int] | None = None
+        """Partition, term and counter of what it wrote, or of the row that it was shown."""
 
     def apply(
         self, value: bytes | None, wall_ms: int

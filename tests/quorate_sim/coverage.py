@@ -17,6 +17,7 @@ from quorate.facts.partition_row import Migration, PartitionRow, committed_row
 from quorate.protocol.messages import (
     ActivationBlocked,
     CaughtUp,
+    FenceAck,
     Frozen,
     Message,
     Prepared,
@@ -152,6 +153,9 @@ class Coverage:
                 self._said_of(message, Moment.PREPARED_ROW_STORED)
         elif kind is RowsStored:
             self._said_stored(message)  # type: ignore[arg-type]  # `kind` says so
+        elif kind is FenceAck:
+            if self.on_activation is not None:
+                self.on_activation(self.cluster.agents[node])
         elif kind is ActivationBlocked:
             self.counts.events["activation blocked"] += 1
 

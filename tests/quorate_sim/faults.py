@@ -12,8 +12,8 @@ from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate_sim.agent_process import AgentProcess
 from quorate_sim.cluster import Cluster
 from quorate_sim.coverage import Reached
+from quorate_sim.cuts import Cuts
 from quorate_sim.master_process import MasterProcess
-from quorate_sim.network import Link
 from quorate_sim.swarm import draw
 from quorate_sim.world import MS
 
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 STEP_MS = 50
-
 AIMED = (
     "crash",
     "freeze",
     "cut",
-    "cut together",
+    *["cut together"] * 3,
     "one-way cut",
     "break",
     "wipe",
@@ -42,6 +41,7 @@ class Faults:
         self.cluster = cluster
         self.world = cluster.world
         self.over = False
+        self.cuts = Cuts(cluster, lambda: self.over, self._restart_at_once)
         self._joins = cluster.swarm.joins
 
     def start(self) -> None:
@@ -66,9 +66,9 @@ class Faults:
         if self._often(swarm.freezes):
             self._freeze(self._pick())
         if self._often(swarm.cuts):
-            self._cut()
+            self.cuts.anybody()
         if self._often(swarm.breaks) and self.cluster.network.links:
-            self._break(r.choice(self.cluster.network.links))
+            self.cuts.break_link(r.choice(self.cluster.network.links))
         if self._often(swarm.disk_full):
             self._fill_disk(self._pick())
         if self._often(swarm.slow_disks):
@@ -174,45 +174,10 @@ class Faults:
 
         self._later(300, 4000, recover)
 
-    def _break(self, link: Link) -> None:
-        self.cluster.coverage.struck("break", [link.source.name, link.target.name])
-        self.cluster.network.lose(link)
-
     def _thaw(self, agent: AgentProcess) -> None:
         if agent.alive and agent.frozen:
             self.world.trace(agent.label, "goes on")
             agent.thaw()
-
-    def _cut(self) -> None:
-        names = [agent.name for agent in self.cluster.living()]
-        names += [master.name for master in self.cluster.masters if master.alive]
-        if len(names) < 2:
-            return
-        r = self.world.random
-        pairs: list[tuple[str, str]]
-        style = r.choice(self.cluster.swarm.cut_styles)
-        if style in ("one way", "pair"):
-            source, target = r.sample(names, 2)
-            pairs = (
-                [(source, target)] if style == "one way" else [(source, target), (target, source)]
-            )
-        elif style == "nearly alone":
-            # One agent still reaches one other: it may go on being granted leases by that one.
-            one, friend = r.sample(names, 2)
-            others = [name for name in names if name not in (one, friend)]
-            pairs = [pair for other in others for pair in ((one, other), (other, one))]
-            if r.random() < 0.4:
-                self._later(500, 1600, lambda: self._restart_at_once(friend))
-        else:
-            side = r.sample(names, 1 if style == "alone" else r.randrange(1, len(names)))
-            pairs = [
-                pair
-                for one in side
-                for other in names
-                if other not in side
-                for pair in ((one, other), (other, one))
-            ]
-        self._cut_pairs(pairs)
 
     def _restart_at_once(self, name: str) -> None:
         """A process is back before anybody misses it: it has forgotten what it granted."""
@@ -220,30 +185,9 @@ class Faults:
         if agent is None or self.over or self.cluster.swarm.in_memory:
             return
         self.cluster.coverage.struck("crash", [name])
-        self.cluster.stop_agent(name, machine_too=False, refused=True)
+        refused = self.world.chance(0.5)
+        self.cluster.stop_agent(name, machine_too=False, refused=refused)
         self._later(2, 20, lambda: self._restart(name))
-
-    def _cut_pairs(self, pairs: list[tuple[str, str]]) -> None:
-        if not pairs:
-            return
-        one_way = all((target, source) not in pairs for source, target in pairs)
-        # Who is cut off from most others is struck, not those it is cut off from.
-        ends = [name for pair in pairs for name in pair]
-        most = max(map(ends.count, ends))
-        struck = sorted({name for name in ends if ends.count(name) == most})
-        self.cluster.coverage.struck("one-way cut" if one_way else "cut", struck)
-        self.world.trace("network", f"cut {pairs}")
-        for pair in pairs:
-            self.cluster.network.cut(*pair)
-        long = self.world.random.choice((800, 3000, 8000))
-        self._later(200, long, lambda: self._heal(pairs))
-
-    def _heal(self, pairs: list[tuple[str, str]]) -> None:
-        if self.over:
-            return  # all was healed
-        self.world.trace("network", f"healed {pairs}")
-        for pair in pairs:
-            self.cluster.network.heal(*pair)
 
     def _fill_disk(self, agent: AgentProcess | None) -> None:
         if agent is not None:
@@ -259,11 +203,26 @@ class Faults:
         )
         for master in living:
             if second:
+                self._goes_on(master)
                 self._later(500, 6000, master.die)
             else:
                 self.world.trace(master.name, "dies")
                 master.die()
         self._later(10, 3000, self._one_more_master)
+
+    def _goes_on(self, former: MasterProcess) -> None:
+        """What a master lives through that does not know that it is followed by another."""
+        metastore = self.cluster.metastore
+        match self.world.random.choice(("", "", "agents", "metastore")):
+            case "agents":
+                names = [agent.name for agent in self.cluster.living()]
+                self.cuts.pairs([p for n in names for p in ((n, former.name), (former.name, n))])
+            case "metastore":
+                self.world.trace(former.name, "does not reach the metastore")
+                metastore.cut(former.name)
+                self._later(300, 3000, lambda: metastore.heal(former.name))
+            case _:
+                pass
 
     def _one_more_master(self) -> None:
         if not self.over:
@@ -364,7 +323,9 @@ class Faults:
             return
         names = reached.running.nodes(role)
         if fault == "cut together":
-            self._cut_off([*names, *reached.running.nodes(Role.PRIMARY)])
+            # Most of all with who leaves: the two may think that they are still a majority.
+            side = reached.running.nodes(Role.SOURCE) or names
+            self.cuts.off([*side, *reached.running.nodes(Role.PRIMARY)])
             return
         agent = self.cluster.agent_at(self.world.random.choice(names)) if names else None
         if agent is None:
@@ -379,27 +340,29 @@ class Faults:
             case "disk full":
                 self._fill_disk(agent)
             case _:
-                self._isolate(agent.name, fault)
+                self.cuts.isolate(agent.name, fault)
 
     def _activation(self, agent: AgentProcess) -> None:
-        """A new primary has stored its lineage, or serves: also a moment to strike at."""
+        """A voter has promised, a new primary stored its lineage, or serves: strike there too."""
         if self.over or not self.world.chance(self.cluster.swarm.ambushes):
             return
-        delay = self.world.random.choice((0, 1000, 5000, 30_000, 200_000))
+        r = self.world.random
+        delay = r.choice((0, 1000, 5000, 30_000, 200_000))
+        fault = r.choice(("crash", "crash", "cut", "one-way cut", "slow disk"))
 
         def strike() -> None:
-            if not self.over and agent.alive:
-                self.world.trace("faults", f"crash of {agent.label} on its way to serving")
-                self._crash(agent, wipe=False)
+            if self.over or not agent.alive:
+                return
+            self.world.trace("faults", f"{fault} of {agent.label} in an activation")
+            match fault:
+                case "crash":
+                    self._crash(agent, wipe=False)
+                case "slow disk":
+                    self._slow_disk(agent)
+                case _:
+                    self.cuts.isolate(agent.name, fault)
 
         self.world.after(delay, strike)
-
-    def _cut_off(self, side: list[str]) -> None:
-        """These still reach each other, and nobody else."""
-        others = [agent.name for agent in self.cluster.living() if agent.name not in side]
-        others += [master.name for master in self.cluster.masters if master.alive]
-        pairs = [pair for a in sorted(set(side)) for b in others for pair in ((a, b), (b, a))]
-        self._cut_pairs(pairs)
 
     def _strike_master(self, fault: str) -> None:
         master = self.cluster.newest_master()
@@ -413,26 +376,9 @@ class Faults:
             case "freeze":
                 self._freeze_master()
             case "cut" | "one-way cut" | "break":
-                self._isolate(master.name, fault)
+                self.cuts.isolate(master.name, fault)
             case _:
                 pass  # it has no disk
-
-    def _isolate(self, name: str, fault: str) -> None:
-        links = [k for k in self.cluster.network.links if name in (k.source.name, k.target.name)]
-        if fault == "break":
-            for link in links:
-                self._break(link)
-            return
-        others = [agent.name for agent in self.cluster.living()]
-        others += [master.name for master in self.cluster.masters if master.alive]
-        out = [(name, other) for other in others if other != name]
-        back = [(other, name) for other in others if other != name]
-        if not out:
-            return
-        if fault == "cut":
-            self._cut_pairs(out + back)
-        else:
-            self._cut_pairs(self.world.random.choice((out, back)))
 
 
 @contextmanager

@@ -10,6 +10,22 @@ from quorate.protocol.settings import ProtocolSettings
 DRIFT_MAX = 0.0243
 """Either way: two clocks that differ by as much as the protocol allows, 5 %."""
 
+OTHERS = (
+    "breaks",
+    "crashes",
+    "freezes",
+    "wipes",
+    "disk_full",
+    "slow_disks",
+    "blackouts",
+    "master_crashes",
+    "master_freezes",
+    "second_masters",
+    "leaves",
+    "metastore_trouble",
+)
+"""Faults that a seed about one thing mostly does without."""
+
 
 class Swarm(msgspec.Struct, frozen=True, kw_only=True):
     """One seed's draw.  Rates are per simulated second, probabilities per event; without a fault's
@@ -115,12 +131,18 @@ def draw(seed: int) -> Swarm:
         transfer_chunk_bytes=r.choice((100, 1000, 100_000)),
     )
     # One seed in six is about isolation alone: who is cut off must stop in time, by lease.
-    isolation = r.random() < 1 / 6
+    about = r.random()
+    isolation = about < 1 / 6
+    # Another one in six is about migrations: somebody is always on the move, and struck meanwhile.
+    migrations = not isolation and about < 1 / 3
     zones = _zones(r, agents)
     if isolation:
         agents = 3
         zones = (zone_record("zone", r.choice((1, 2)), 3),)
         settings = msgspec.structs.replace(settings, failure_detection_ms=800)
+    if migrations:
+        agents = r.choice((4, 4, 5))
+        zones = (zone_record("zone", r.choice((1, 2)), 3, zones[0].storage, zones[0].sync_writes),)
     swarm = Swarm(
         agents=agents,
         zones=zones,
@@ -143,7 +165,7 @@ def draw(seed: int) -> Swarm:
         crashes=some(0.7, 0.05, 0.6),
         freezes=some(0.4, 0.05, 0.3),
         cuts=some(0.6, 0.1, 0.7),
-        cut_styles=("one way", "pair", "alone", "halves", "nearly alone"),
+        cut_styles=("one way", "pair", "alone", "halves", "nearly alone", "ever lonelier"),
         breaks=some(0.4, 0.1, 2.0),
         wipes=some(0.3, 0.1, 0.6),
         disk_full=some(0.2, 0.2, 3.0),
@@ -162,14 +184,23 @@ def draw(seed: int) -> Swarm:
         swarm = msgspec.structs.replace(
             swarm,
             cuts=1.0,
-            cut_styles=("nearly alone", "alone"),
+            cut_styles=("nearly alone", "ever lonelier", "alone"),
             clients=5,
             breaks=0.0,
             crashes=0.0,
             blackouts=0.0,
         )
+    if migrations:
+        swarm = msgspec.structs.replace(
+            swarm, drains=r.uniform(0.4, 1.2), ambushes=r.uniform(0.03, 0.3), cuts=swarm.cuts / 4
+        )
+    if (isolation or migrations) and r.random() < 0.6:
+        # About nothing else: to be missed, or to outlive a lease, takes more than a second's quiet.
+        swarm = msgspec.structs.replace(swarm, **dict.fromkeys(OTHERS, 0.0), joins=0)
+        if isolation:
+            swarm = msgspec.structs.replace(swarm, cuts=0.4, drains=0.0, ambushes=0.0)
     # One in eight is a storm: little of everything lives long.
-    if not isolation and r.random() < 1 / 8:
+    if not isolation and not migrations and r.random() < 1 / 8:
         swarm = msgspec.structs.replace(
             swarm, crashes=2.0, breaks=5.0, cuts=0.5, master_crashes=0.5, metastore_trouble=0.2
         )

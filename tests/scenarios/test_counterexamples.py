@@ -11,21 +11,22 @@ from quorate.facts.topology import Holder
 from quorate.protocol import migration_commit, primary
 from quorate.protocol.copy import Copy
 from quorate.protocol.messages import FetchKeys, Unavailable
+from quorate_sim.changed import changed
 from quorate_sim.disk import SimStorage
-from quorate_sim.planted import (
+from quorate_sim.planted_copies import (
     answer_above_a_hole,
-    caught_up_before_joint,
-    changed,
-    lease_forgotten,
-    lease_not_joint,
     lineage_before_data,
     list_forgotten,
-    no_joint_mode,
-    nobody_left_but_stuck,
-    plus_one_for_plus_two,
     promise_forgotten,
-    skip_the_lease_wait,
     transfer_from_unrepaired,
+)
+from quorate_sim.planted_masters import nobody_left_but_stuck, plus_one_for_plus_two
+from quorate_sim.planted_primaries import (
+    caught_up_before_joint,
+    lease_forgotten,
+    lease_not_joint,
+    no_joint_mode,
+    skip_the_lease_wait,
 )
 from quorate_sim.scenario import Scenario
 

@@ -10,7 +10,8 @@ import pytest
 from migration_words import Kind, Moment, Role
 from quorate_sim.crash_cases import FOLLOWED, Case, Fault, cases, whole, why_not
 from quorate_sim.crash_matrix import run_case
-from quorate_sim.planted import never_looks_again, plus_one_for_plus_two, source_deletes_early
+from quorate_sim.planted_copies import source_deletes_early
+from quorate_sim.planted_masters import never_looks_again, plus_one_for_plus_two
 
 GROUPS = [(kind, role) for kind in Kind for role in Role if cases(kind, role)]
 

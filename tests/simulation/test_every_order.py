@@ -10,7 +10,7 @@ import pytest
 
 from quorate_exhaustive.explorations import EXPLORATIONS, Exploration
 from quorate_exhaustive.explorer import Broken, Budget, Explorer
-from quorate_sim import planted
+from quorate_sim import planted_copies, planted_primaries
 
 pytestmark = pytest.mark.simulation
 
@@ -39,11 +39,11 @@ def test_what_was_acknowledged_is_found_in_every_state(
 @pytest.mark.parametrize(
     ("rule_off", "name"),
     [
-        (planted.acknowledge_before_majority, "two writes, a message lost, one twice"),
-        (planted.answer_above_a_hole, "two writes, a message lost, one twice"),
-        (planted.source_deletes_early, "a backup moves"),
-        (planted.no_joint_mode, "a backup moves"),
-        (planted.caught_up_before_joint, "a backup moves"),
+        (planted_primaries.acknowledge_before_majority, "two writes, a message lost, one twice"),
+        (planted_copies.answer_above_a_hole, "two writes, a message lost, one twice"),
+        (planted_copies.source_deletes_early, "a backup moves"),
+        (planted_primaries.no_joint_mode, "a backup moves"),
+        (planted_primaries.caught_up_before_joint, "a backup moves"),
     ],
 )
 def test_a_rule_switched_off_is_missed(
@@ -54,7 +54,7 @@ def test_a_rule_switched_off_is_missed(
 
 
 def test_the_way_to_a_broken_state_is_told() -> None:
-    with planted.acknowledge_before_majority(), pytest.raises(Broken) as broken:
+    with planted_primaries.acknowledge_before_majority(), pytest.raises(Broken) as broken:
         Explorer(("a", "b", "c"), 3, Budget(writes=1)).explore()
 
     assert "a takes a write" in str(broken.value)

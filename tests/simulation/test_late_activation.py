@@ -6,7 +6,7 @@ from quorate.facts.errors import InvariantError
 from quorate.protocol.messages import Message, Updates
 from quorate.protocol.primary import Stage
 from quorate_sim.network import Link, Process
-from quorate_sim.planted import answered_tail_ignored
+from quorate_sim.planted_primaries import answered_tail_ignored
 from quorate_sim.scenario import Scenario
 
 pytestmark = pytest.mark.simulation

@@ -1,0 +1,89 @@
+"""What masters write, and whom agents obey: these rules switched off."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import msgspec
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.protocol import ownership
+from quorate.protocol.agent import AgentCore
+from quorate.protocol.messages import (
+    Trouble,
+)
+from quorate.protocol.metastore import Key, Revision, Value
+from quorate.protocol.zone_master import ZoneMaster
+from quorate_operator.metastore_memory import MemoryMetastore
+from quorate_operator.second_look import SecondLook
+from quorate_sim.changed import changed
+
+
+def nobody_left_but_stuck() -> AbstractContextManager[None]:
+    """The master does not listen to what is stuck."""
+
+    def trouble(self: ZoneMaster, node: str, trouble: Trouble) -> None:
+        return None
+
+    return changed(ZoneMaster, "trouble", trouble)
+
+
+@contextmanager
+def plus_one_for_plus_two() -> Iterator[None]:
+    """What follows a migration that was given up takes the number of its prepared row."""
+
+    def failed(row: PartitionRow, new_term: bool) -> PartitionRow:
+        version = row.version + 1
+        term = version if new_term else row.term
+        return msgspec.structs.replace(row, version=version, active=None, term=term)
+
+    def step(row: PartitionRow) -> int:
+        return 1
+
+    with changed(ownership, "failed", failed), changed(ownership, "_step", step):
+        yield
+
+
+def stale_master_obeyed() -> AbstractContextManager[None]:
+    """An agent does what a master says that was followed by another."""
+
+    def obey(self: AgentCore, master_term: int) -> bool:
+        if master_term > self.master_term:
+            self._store.raise_master_term(master_term)
+            self.master_term = master_term
+        return True
+
+    return changed(AgentCore, "_obey", obey)
+
+
+def master_term_forgotten() -> AbstractContextManager[None]:
+    """An agent remembers which master it obeyed only while it runs."""
+
+    def obey(self: AgentCore, master_term: int) -> bool:
+        if master_term < self.master_term:
+            return False
+        self.master_term = master_term
+        return True
+
+    return changed(AgentCore, "_obey", obey)
+
+
+def stale_master_writes() -> AbstractContextManager[None]:
+    """The metastore takes every write, whatever it was based on."""
+
+    async def write(
+        self: MemoryMetastore, key: Key, value: Value | None, expected: Revision | None
+    ) -> Revision:
+        present = self._stored.get(key)
+        return await _write(self, key, value, present.revision if present is not None else None)
+
+    _write = MemoryMetastore.write
+    return changed(MemoryMetastore, "write", write)
+
+
+def never_looks_again() -> AbstractContextManager[None]:
+    """A master hears of rows that another has written only when it writes them itself."""
+
+    def unread(self: SecondLook, stored: object, revisions: object) -> list[object]:
+        return []
+
+    return changed(SecondLook, "unread", unread)
