@@ -42,6 +42,7 @@ class Report:
     def __str__(self) -> str:
         said = f"{self.commands} commands, {self.failed} failed, {self.wrong} wrong"
         said += f", longest {self.longest_ms} ms, a key not writable for {self.unwritable_ms} ms"
+        said += f"; {self.unfinished} workers hang" if self.unfinished else ""
         return said + "".join(f"; {count} x {text}" for text, count in self.errors.items())
 
 
