@@ -50,7 +50,7 @@ def source_deletes_early() -> AbstractContextManager[None]:
         voters = row.active.voters if row.active is not None else row.voters
         return any((v.node, v.store) == (self.me.node, self.me.store) for v in voters)
 
-    return changed(Replicas, "_names_me", names_me)
+    return changed(Replicas, "names_me", names_me)
 
 
 def answer_above_a_hole() -> AbstractContextManager[None]:
@@ -213,6 +213,6 @@ def store_known_by_name() -> Iterator[None]:
     with (
         changed(Primary, "follow", follow_by_name),
         changed(Primary, "_is_dead", is_dead),
-        changed(Replicas, "_names_me", names_me),
+        changed(Replicas, "names_me", names_me),
     ):
         yield

@@ -109,3 +109,18 @@ def check_row(row: PartitionRow) -> None:
         raise InvariantError(f"partition {row.partition}: {len(row.voters)} voters")
     if row.primary is not None and row.replicas[0] not in (None, row.primary.node):
         raise InvariantError(f"partition {row.partition}: {row.primary} is not at index 0")
+
+
+def is_hand_over(before: PartitionRow, after: PartitionRow) -> bool:
+    """Whether `after` commits the migration of `before` and with it changes the primary.
+
+    The master prepares such a row only when the old primary, which was serving, has reported
+    Frozen: no lease of its term, or of an earlier one, is used any more.
+    """
+    migration = before.active
+    return (
+        migration is not None
+        and after.term == after.version == before.version + 1
+        and after.primary == migration.destination
+        and after.replicas == migration.replicas
+    )

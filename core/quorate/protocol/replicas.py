@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from quorate.facts.errors import InvariantError
-from quorate.facts.partition_row import PartitionRow
+from quorate.facts.partition_row import PartitionRow, is_hand_over
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol import activation, transfer, upkeep
-from quorate.protocol.copy import Copy, decode_update
+from quorate.protocol import activation, refused_turn, transfer, upkeep, voter
+from quorate.protocol.copy import Copy
 from quorate.protocol.copy_record import promised_partitions
 from quorate.protocol.fill import Fill
 from quorate.protocol.leases import Leases
@@ -31,10 +31,8 @@ from quorate.protocol.messages import (
     FetchSnapshot,
     FetchUpdates,
     Freeze,
-    Inventory,
     KeyRows,
     Message,
-    Prepared,
     PreparedRow,
     Rejected,
     RowsStored,
@@ -68,21 +66,6 @@ class Finished(NamedTuple):
     unknown: list[Waiter]
     again: list[Waiter]
     refused: list[Waiter]
-
-
-def _is_hand_over(before: PartitionRow, after: PartitionRow) -> bool:
-    """Whether `after` commits the migration of `before` and with it changes the primary.
-
-    The master prepares such a row only when the old primary, which was serving, has reported
-    Frozen: no lease of its term, or of an earlier one, is used any more.
-    """
-    migration = before.active
-    return (
-        migration is not None
-        and after.term == after.version == before.version + 1
-        and after.primary == migration.destination
-        and after.replicas == migration.replicas
-    )
 
 
 class Replicas:
@@ -129,13 +112,14 @@ class Replicas:
         self.delta_copies = 0
         self.full_reasons: dict[str, int] = {}
         for partition in promised_partitions(storage):
-            copy = self._copy(partition)
+            copy = self.copy_of(partition)
             copy.recover()
             copy.lease_until = leases.granted_until("")
 
     # --- copies ----------------------------------------------------------------------------------
 
-    def _copy(self, partition: int) -> Copy:
+    def copy_of(self, partition: int) -> Copy:
+        """The copy, made when there was none."""
         copy = self.copies.get(partition)
         if copy is None:
             copy = self.copies[partition] = Copy(partition, self.storage)
@@ -182,7 +166,8 @@ class Replicas:
         if stored:
             self.out.send_durable(MASTER, RowsStored(self.uid, tuple(stored)))
 
-    def _names_me(self, row: PartitionRow) -> bool:
+    def names_me(self, row: PartitionRow) -> bool:
+        """Whether we vote in the row, or are its newcomer, with the store that we have."""
         if any(v.node == self.me.node and v.store == self.me.store for v in row.voters):
             return True
         destination = row.active.destination if row.active else None
@@ -204,17 +189,17 @@ class Replicas:
             else:
                 self.end_role(role)
             role = None
-        if not self._names_me(row):
+        if not self.names_me(row):
             if copy is not None and copy.present and row.version > copy.version:
-                self._drop_fill(row.partition)
+                self.drop_fill(row.partition)
                 earlier = copy.promise_holder
                 copy.evict(row)
                 if copy.promise_holder is not None:
-                    self._promise_moved(copy, earlier, copy.promise_holder)
+                    self.promise_moved(copy, earlier, copy.promise_holder)
                 self.touch(copy)
             return
-        copy = self._copy(row.partition)
-        handed_over = copy.row is not None and _is_hand_over(copy.row, row)
+        copy = self.copy_of(row.partition)
+        handed_over = copy.row is not None and is_hand_over(copy.row, row)
         if row.version > copy.version:
             copy.set_row(row)
             self.touch(copy)
@@ -238,8 +223,8 @@ class Replicas:
                 self.end_role(carried)
             return  # a term is activated once: it takes a new one to serve again
         self.touch(copy)
-        self._promise_moved(copy, earlier, self.me)
-        self._drop_fill(row.partition)
+        self.promise_moved(copy, earlier, self.me)
+        self.drop_fill(row.partition)
         role = Primary(copy, row, self.me, self.stores, now.boot_ms)
         role.lease_wait_until = copy.lease_until
         if carried is not None:
@@ -272,7 +257,8 @@ class Replicas:
         for waiter in waiters:
             (self.finished.unknown if waiter.keys else self.finished.again).append(waiter)
 
-    def _promise_moved(self, copy: Copy, earlier: Holder | None, holder: Holder) -> None:
+    def promise_moved(self, copy: Copy, earlier: Holder | None, holder: Holder) -> None:
+        """The copy has promised another holder: what it granted the earlier one runs out."""
         if earlier is None or earlier.node == holder.node:
             return
         if earlier.node != self.me.node:
@@ -280,7 +266,8 @@ class Replicas:
             until = self.leases.granted_until(earlier.node)
             copy.lease_until = max(copy.lease_until, until)
 
-    def _drop_fill(self, partition: int) -> None:
+    def drop_fill(self, partition: int) -> None:
+        """Give up filling a copy."""
         fill = self.fills.pop(partition, None)
         if fill is not None:
             fill.abandon()
@@ -294,12 +281,12 @@ class Replicas:
         match message:
             case Append():
                 for batch in message.batches:
-                    self._append(node, batch)
+                    voter.append(self, node, batch)
             case Acks():
                 for partition, term, lwm in message.entries:
                     self._ack(node, partition, term, lwm)
             case Fence():
-                self._fence(node, message)
+                voter.fence(self, node, message)
             case FenceAck():
                 role = self.roles.get(message.partition)
                 if role is not None:
@@ -322,35 +309,13 @@ class Replicas:
             case Unavailable():
                 transfer.refused(self, node, message)
             case PreparedRow():
-                self._prepare(message)
+                voter.prepare(self, message)
             case Freeze():
                 role = self.roles.get(message.partition)
                 if role is not None and role.term == message.term:
                     activation.freeze(self, role, message.migration_id, now)
             case _:
                 raise TypeError(f"not a message about a zone's copies: {type(message).__name__}")
-
-    def _append(self, node: str, batch: Batch) -> None:
-        copy = self.copies.get(batch.partition)
-        if copy is None or not copy.present or copy.promise_term != batch.term:
-            promised = copy.promise_term if copy is not None else 0
-            self.out.send(node, Rejected(self.uid, batch.partition, batch.term, promised))
-            return
-        changed = False
-        for raw in batch.updates:
-            data = bytes(raw)
-            changed |= copy.keep(decode_update(data), data)
-        if batch.hwm > copy.hwm:
-            copy.hwm = batch.hwm
-        if batch.majority > copy.majority:
-            copy.majority = batch.majority
-        if batch.settled > copy.settled:
-            copy.settled = batch.settled
-            changed |= copy.purge_tombstones()
-        if changed:
-            self.touched[batch.partition] = copy
-            self.wrote = True
-        self.ack_due[batch.partition] = (node, copy, batch.term)
 
     def _ack(self, node: str, partition: int, term: int, lwm: int) -> None:
         role = self.roles.get(partition)
@@ -372,70 +337,6 @@ class Replicas:
         ):
             activation.step(self, role, self.now)
         self.finished.answered.extend(role.advance())
-
-    def _fence(self, node: str, fence: Fence) -> None:
-        row = self.table[fence.partition]
-        if row is not None and row.version >= fence.term and not self._names_me(row):
-            promised = row.term if row.term > fence.term else 0
-            self.out.send(node, FenceRefused(self.uid, fence.partition, fence.term, promised))
-            return  # as far as we know we are not asked, or not yet
-        copy = self._copy(fence.partition)
-        earlier = copy.promise_holder
-        fresh = fence.term > copy.promise_term
-        if not copy.promise(fence.term, fence.holder):
-            self.out.send(
-                node, FenceRefused(self.uid, fence.partition, fence.term, copy.promise_term)
-            )
-            return
-        if fresh:
-            self.touch(copy)
-            role = self.roles.get(fence.partition)
-            if role is not None:
-                self.end_role(role)
-            self._drop_fill(fence.partition)
-            self._promise_moved(copy, earlier, fence.holder)
-        self.out.send_durable(
-            node,
-            FenceAck(
-                self.uid,
-                fence.partition,
-                fence.term,
-                self.me.store,
-                copy.lineage,
-                copy.lwm,
-                copy.held(),
-                max(0, copy.lease_until - self.now.boot_ms),
-                copy.adopted,
-            ),
-        )
-
-    def _prepare(self, message: PreparedRow) -> None:
-        row = message.row
-        copy = self.copies.get(row.partition)
-        reason = ""
-        if copy is None or copy.row is None or copy.version < row.version - 1:
-            return  # the row that starts the migration is on its way: the master asks again
-        active = copy.row.active
-        stored = copy.prepared == row and copy.prepared_migration == message.migration_id
-        if stored or copy.row == row:
-            pass  # an earlier answer was lost
-        elif copy.version >= row.version:
-            reason = f"row {copy.version} is committed here"
-        elif active is None or active.migration_id != message.migration_id:
-            reason = "another migration is active here"
-        elif active.destination != self.me:
-            reason = f"{self.me} is not its destination {active.destination}"
-        elif copy.last_term != copy.row.term:
-            reason = "this store has not caught up"
-        else:
-            copy.prepare(row, message.migration_id)
-            self.touch(copy)
-        self.out.send_durable(
-            MASTER,
-            Prepared(
-                self.uid, row.partition, message.migration_id, row.version, not reason, reason
-            ),
-        )
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -484,7 +385,7 @@ class Replicas:
             try:
                 self.storage.commit()
             except StorageFull:
-                self._refuse_turn()
+                refused_turn.go_back(self)
         if self.dirty:
             self._send_appends()
         if self.announcements:
@@ -525,51 +426,6 @@ class Replicas:
             message = Append(self.uid, tuple(batches))
             for node in peers:
                 self.out.send(node, message)
-
-    def _refuse_turn(self) -> None:
-        """The batch was not written: go back to what the storage holds."""
-        for copy in self.touched.values():
-            lwm, durable_lwm = copy.lwm, copy.durable_lwm
-            copy.recover()
-            copy.durable_lwm = min(durable_lwm, copy.lwm)  # earlier turns may still be synced
-            row = self.table[copy.partition]
-            if (
-                row is not None
-                and row.version > copy.version
-                and (copy.present or self._names_me(row))
-            ):
-                self.refused_rows[copy.partition] = row
-                self.table[copy.partition] = copy.row
-            role = self.roles.get(copy.partition)
-            if role is None:
-                continue
-            if copy.promise_term != role.term:
-                self.end_role(role)  # it began in this turn: our own promise was not kept
-                continue
-            role.turn = []
-            role.flushed = min(role.flushed, copy.lwm)
-            role.joint_hwm = min(role.joint_hwm, copy.lwm)
-            while role.waiters and role.waiters[-1].counter > copy.lwm:
-                self.finished.refused.append(role.waiters.pop())
-            role.pending = {k: c for k, c in role.pending.items() if c <= copy.lwm}
-            if lwm != copy.lwm and not role.persisted:
-                self.end_role(role)
-        for partition in list(self.fills):
-            if partition in self.touched:
-                del self.fills[partition]
-        for role in self.adopting:
-            self.end_role(role)
-        self.dirty = {}
-        self.touched = {}
-        self.ack_due = {}
-        self.adopting = []
-        # Not even what needs no sync: rows and updates of this turn, whose counters are given out
-        # again, may have been read for a transfer.  Whatever is lost is asked for again.
-        asked = any(isinstance(message, Inventory) for _, message in self.out.after_sync)
-        self.announcements = {}
-        self.out = Outbox()
-        if asked:  # but this the master asks for once only
-            self.out.send_durable(MASTER, Inventory(self.uid, self.inventory(), last=False))
 
     def synced(self, turn: Turn, now: Now) -> list[tuple[str, Message]]:
         """The turn's batch is durable: what may be claimed now."""

@@ -1,0 +1,57 @@
+"""What happens when a turn's batch finds no room: all goes back to what the storage holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quorate.protocol.messages import Inventory
+from quorate.protocol.outbox import MASTER, Outbox
+
+if TYPE_CHECKING:
+    from quorate.protocol.replicas import Replicas
+
+
+def go_back(replicas: Replicas) -> None:
+    """The batch was not written: copies, roles and rows are again what the storage holds."""
+    for copy in replicas.touched.values():
+        lwm, durable_lwm = copy.lwm, copy.durable_lwm
+        copy.recover()
+        copy.durable_lwm = min(durable_lwm, copy.lwm)  # earlier turns may still be synced
+        row = replicas.table[copy.partition]
+        if (
+            row is not None
+            and row.version > copy.version
+            and (copy.present or replicas.names_me(row))
+        ):
+            replicas.refused_rows[copy.partition] = row
+            replicas.table[copy.partition] = copy.row
+        role = replicas.roles.get(copy.partition)
+        if role is None:
+            continue
+        if copy.promise_term != role.term:
+            replicas.end_role(role)  # it began in this turn: our own promise was not kept
+            continue
+        role.turn = []
+        role.flushed = min(role.flushed, copy.lwm)
+        role.joint_hwm = min(role.joint_hwm, copy.lwm)
+        while role.waiters and role.waiters[-1].counter > copy.lwm:
+            replicas.finished.refused.append(role.waiters.pop())
+        role.pending = {k: c for k, c in role.pending.items() if c <= copy.lwm}
+        if lwm != copy.lwm and not role.persisted:
+            replicas.end_role(role)
+    for partition in list(replicas.fills):
+        if partition in replicas.touched:
+            del replicas.fills[partition]
+    for role in replicas.adopting:
+        replicas.end_role(role)
+    replicas.dirty = {}
+    replicas.touched = {}
+    replicas.ack_due = {}
+    replicas.adopting = []
+    # Not even what needs no sync: rows and updates of this turn, whose counters are given out
+    # again, may have been read for a transfer.  Whatever is lost is asked for again.
+    asked = any(isinstance(message, Inventory) for _, message in replicas.out.after_sync)
+    replicas.announcements = {}
+    replicas.out = Outbox()
+    if asked:  # but this the master asks for once only
+        replicas.out.send_durable(MASTER, Inventory(replicas.uid, replicas.inventory(), last=False))
