@@ -105,6 +105,17 @@ def differences(cluster: Cluster, zone: str) -> list[str]:
             link.close()
 
 
+def copies_rows(cluster: Cluster, zone: str) -> list[tuple[str, list[Row]]]:
+    """Every owner's copy of every partition: the agent, and all rows it has there."""
+    rows = stored_rows(cluster.folder, cluster.zone(zone)["metadata"]["uid"])
+    found: list[tuple[str, list[Row]]] = []
+    for name, agent in cluster.agents.items():
+        with AgentLink(agent.peer_address, cluster.name, 5, 10) as link:
+            mine = [partition for partition, row in rows.items() if name in row.owners]
+            found += [(name, _read(link, zone, partition)[1]) for partition in mine]
+    return found
+
+
 def _read(link: AgentLink, zone: str, partition: int) -> tuple[int, list[Row]]:
     """LWM and all rows of a copy."""
     rows: list[Row] = []
