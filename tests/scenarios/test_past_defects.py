@@ -1,5 +1,7 @@
 """Stories that once went wrong, found by seeds; each is told here without chance."""
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
@@ -9,12 +11,17 @@ from quorate.facts.topology import NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master import Master
 from quorate.protocol.messages import Append, Message, PreparedRow, ZoneTable
-from quorate.protocol.metastore import NodeKey, ShardKey, ZoneKey
+from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Value, ZoneKey
 from quorate.protocol.settings import DEFAULTS
+from quorate_sim.changed import changed
+from quorate_sim.metastore import Outcome
 from quorate_sim.network import Link, Process
 from quorate_sim.scenario import SETTINGS, Scenario
+from quorate_sim.world import MS
 
 pytestmark = pytest.mark.simulation
+
+Answer = Callable[[Outcome, Revision], None]
 
 
 def test_index_0_waits_for_its_primary_when_a_backup_is_back_first() -> None:
@@ -206,3 +213,33 @@ def test_a_newcomer_below_the_folded_lineage_is_filled_by_a_full_copy() -> None:
     zone = story.agent(newcomer).core.zones["zone"]
     assert zone.full_reasons == {"EmptyStore": 1}
     assert story.read(story.primary, b"k3") == b"1"
+
+
+def test_a_migration_is_not_committed_to_a_destination_whose_store_is_gone_meanwhile() -> None:
+    story = Scenario(agents=4, in_memory=True)
+    cluster, master = story.cluster, story.cluster.masters[-1]
+    story.written(story.primary, b"x", b"1")
+    newcomer = next(name for name in cluster.agents if name not in story.row.replicas)
+    leaver, core = story.backups()[-1], master.master
+    assert core is not None
+    master.run(lambda: core.drain(leaver, True, master.now()) and None)
+    lost: list[PartitionRow] = []
+    write = cluster.metastore.write
+
+    def write_once_in_vain(
+        who: str, key: Key, value: Value | None, expected: Revision | None, answer: Answer
+    ) -> None:
+        """The row after the migration is not written, nobody knows it, and its destination dies."""
+        if lost or not isinstance(value, tuple) or newcomer not in value[0].replicas:
+            write(who, key, value, expected, answer)
+            return
+        lost.append(value[0])
+        story.crash(newcomer)
+        story.start(newcomer)
+        story.world.after(500 * MS, lambda: answer("unknown", ""))
+
+    with changed(cluster.metastore, "write", write_once_in_vain):
+        story.wait(lambda: bool(lost), "the migration is to be committed")
+        story.wait(lambda: story.row.version > lost[0].version, "it is given up")
+    story.come_to_rest()
+    assert story.read(story.primary, b"x") == b"1"

@@ -231,7 +231,10 @@ def _decide_migration(
     destination, primary = migration.destination, row.primary
     if not part.resolved:
         return _resolve(part, nodes)
-    if part.prepared:
+    # What it has prepared is worth nothing without its store, should the write have to be repeated.
+    if part.prepared and (
+        destination is None or destination.node not in nodes.dead_voters(committed_row(row))
+    ):
         return Decision(committed_row(row), f"{migration.migration_id} committed")
     if primary is None or _primary_lost(row, nodes):
         return _decide_primary(part, nodes, left, "the primary has left")
