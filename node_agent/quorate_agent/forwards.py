@@ -85,7 +85,7 @@ class Forwards:
         """Whether the partition's primary was here so lately that commands are forwarded."""
         if self.is_leaving:
             return False
-        lost_ms = self._replicas.served_until.get(partition)
+        lost_ms = self._replicas.lost_primary.get(partition)
         return lost_ms is not None and now_ms - lost_ms < self._replicas.settings.forward_ms
 
     def may(

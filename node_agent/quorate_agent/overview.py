@@ -148,7 +148,7 @@ class ZoneOverview:
             ]
         lost = {
             partition
-            for partition, lost_ms in self.replicas.served_until.items()
+            for partition, lost_ms in self.replicas.lost_primary.items()
             if lost_ms >= since_s * 1000
         }
         return sorted(lost.union(self._named)) if lost else self._named

@@ -70,7 +70,7 @@ class Finished(NamedTuple):
 
 class Replicas:
     """All copies of one zone on one agent.  `table[partition]` is the newest committed row known,
-    `primaries[partition]` the role when this agent has it, `served_until` when it lost one."""
+    `primaries[partition]` the role when this agent has it, `lost_primary` when it lost one."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Replicas:
         self.copies: dict[int, Copy] = {}
         self.primaries: list[Primary | None] = [None] * zone.partitions
         self.roles: dict[int, Primary] = {}
-        self.served_until: dict[int, int] = {}
+        self.lost_primary: dict[int, int] = {}
         self.fills: dict[int, Fill] = {}
         self.stores: dict[str, str] = {}
         self.domains: dict[str, str] = {}
@@ -244,8 +244,7 @@ class Replicas:
         if self.roles.get(partition) is role:
             del self.roles[partition]
             self.primaries[partition] = None
-            if role.stage is Stage.SERVING:
-                self.served_until[partition] = self.now.boot_ms
+            self.lost_primary[partition] = self.now.boot_ms
         self.dirty.pop(partition, None)
         self.give_up(role.waiters)
         role.waiters.clear()
