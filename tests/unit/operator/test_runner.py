@@ -324,6 +324,15 @@ def ping_count(world: World) -> int:
     return sum(isinstance(message, MasterPing) for message in told)
 
 
+def knows_all_events(world: World, runner: Runner) -> bool:
+    """Whether the last event was told to every agent; it is told last, some time later."""
+    last = runner.events.last
+    return all(
+        any(isinstance(m, EventsTold) and m.events[-1].sequence == last for m in agent.told)
+        for agent in world.agents.values()
+    )
+
+
 async def test_without_the_mandate_nothing_is_written_and_nothing_sent(
     world: World, world_elsewhere: World
 ) -> None:
@@ -331,6 +340,7 @@ async def test_without_the_mandate_nothing_is_written_and_nothing_sent(
     runner = await world.lead(mandate)
     await until(lambda: is_available(runner), "available")
     await world_elsewhere.lead()
+    await until(lambda: knows_all_events(world, runner), "nothing on its way to the agents")
 
     mandate.held = False
     before, told = world.stored(), {name: len(a.told) for name, a in world.agents.items()}
