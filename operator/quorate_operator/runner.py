@@ -10,12 +10,10 @@ is asked for each time, because a process may have been frozen between any two l
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from quorate.facts.errors import InvariantError
-from quorate.facts.partition_row import check_row
-from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.preview import Preview
 from quorate.protocol.events import ROUTINE, Event, ToldEvent
@@ -23,17 +21,10 @@ from quorate.protocol.master import Master
 from quorate.protocol.membership import is_same_process
 from quorate.protocol.messages import FORMAT_VERSION, EventsTold, Hello, Message, Refused
 from quorate.protocol.metastore import (
-    Conflict,
     Key,
     Metastore,
-    NodeKey,
-    OutcomeUnknown,
-    Revision,
-    ShardKey,
-    Stored,
     Unavailable,
     Value,
-    ZoneKey,
 )
 from quorate.protocol.node_registry import STALL_MS
 from quorate.protocol.settings import ProtocolSettings
@@ -47,17 +38,13 @@ from quorate_operator.decisions import gather, summary
 from quorate_operator.event_log import EventLog, states
 from quorate_operator.metrics import Metrics
 from quorate_operator.removals import Removals
-from quorate_operator.second_look import SecondLook, pauses_s
+from quorate_operator.writer import RETRY_MAX_S, RETRY_S, Writer
 
 _log = logging.getLogger("quorate.runner")
 
-WRITES_MAX = 16
-"""Writes under way at a time: a lost node touches many shards, the API server has other clients."""
 GOODBYE = "bye"
 """The code with which an endpoint refuses its peers when its process ends."""
 TELL_AGENTS_MS = 100
-RETRY_S = 0.2
-RETRY_MAX_S = 2.0
 
 
 class Mandate(Protocol):
@@ -94,7 +81,6 @@ class Runner(BaseHandler):
         self.events = EventLog()
         self._untold: list[ToldEvent] = []  # to agents
         self._told_agents_ms = -(1 << 40)
-        self._metastore = metastore
         self._mandate = mandate
         self._settings = settings
         self._metrics = metrics
@@ -109,10 +95,8 @@ class Runner(BaseHandler):
         self._ticked_ms = 0
         self._refusals: dict[str, str] = {}
         self._zones: dict[str, ZoneRecord] = {}
-        self._revisions: dict[Key, Revision] = {}
+        self._writer = Writer(self, metastore, metrics)
         self._writes: set[asyncio.Task[None]] = set()
-        self._write_slots = asyncio.Semaphore(WRITES_MAX)
-        self._second_look = SecondLook()
         self._removals = Removals(self._is_removing)
         self._starting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -220,12 +204,10 @@ class Runner(BaseHandler):
         delay = RETRY_S
         while True:
             try:
-                term = await self._metastore.acquire_master_term()
-                stored = await self._metastore.load()
-                _check(stored)
+                term, stored = await self._writer.load()
                 break
             except InvariantError as error:
-                self._break(error)
+                self.stop_for(error)
                 return
             except Unavailable as error:
                 self.problem = f"the metastore cannot be read: {error}"
@@ -236,14 +218,7 @@ class Runner(BaseHandler):
             return
         now = self._clock.now()
         master = Master(term, self._settings, now)
-        # Rows whose zone's record is gone are not the master's to overwrite: without a revision,
-        # its first write of them is refused, and it reads them.
-        self._revisions = {
-            key: each.revision
-            for key, each in stored.items()
-            if not isinstance(key, ShardKey) or ZoneKey(key.uid) in stored
-        }
-        master.load({key: each.value for key, each in stored.items()}, now)
+        master.load(stored, now)
         self._master = master
         self.events.begin(term)
         self.problem = ""
@@ -253,28 +228,22 @@ class Runner(BaseHandler):
         for record in list(self._zones.values()):
             self.set_zone(record)
         self._step(lambda master: master.tick(self._clock.now()))
-        for pause in pauses_s():
-            await asyncio.sleep(pause)
-            await self.look_again()
+        await self._writer.keep_looking()
 
     async def look_again(self) -> None:
         """Take rows that another has stored since they were read."""
-        self._second_look.begin()
-        try:
-            stored = await self._metastore.load()
-            _check(stored)
-        except Unavailable:
-            return  # the next look, or the next write, will tell
-        except InvariantError as error:
-            self._break(error)
-            return
-        if self._stopped or not self._may_act():
-            return
-        for key, each in self._second_look.unread(stored, self._revisions):
-            _log.warning("cluster %s: another has written %s; taken as it is", self.cluster, key)
-            self._note(key, each.revision)
-            value, now = each.value, self._clock.now()
-            self._step(lambda master, k=key, v=value, n=now: master.reloaded(k, v, n))  # type: ignore[misc]  # mypy cannot infer a lambda with defaults
+        await self._writer.look_again()
+
+    # --- what the metastore holds (writer.Leader) -------------------------------------------------
+
+    def written(self, key: Key, value: Value | None) -> None:
+        """The metastore holds this now, as it was wanted."""
+        self._step(lambda master: master.written(key, value, self._clock.now()))
+        self._removals.stored(key, value)
+
+    def reloaded(self, key: Key, value: Value | None) -> None:
+        """The metastore holds this, and not what was wanted."""
+        self._step(lambda master: master.reloaded(key, value, self._clock.now()))
 
     def _hello(self) -> Hello:
         term = self._master.master_term if self._master is not None else 0
@@ -290,7 +259,7 @@ class Runner(BaseHandler):
             self._timer.cancel()
         _log.info("cluster %s: no longer led: %s", self.cluster, why)
 
-    def _break(self, error: InvariantError) -> None:
+    def stop_for(self, error: InvariantError) -> None:
         """A state that must not exist: stop before anything of it is written or sent."""
         self._metrics.invariant_errors.inc()
         _log.error("cluster %s: %s", self.cluster, error, exc_info=error)
@@ -312,7 +281,7 @@ class Runner(BaseHandler):
         try:
             act(self._master)
         except InvariantError as error:
-            self._break(error)
+            self.stop_for(error)
             return
         if not self._pump_scheduled:
             self._pump_scheduled = True
@@ -325,15 +294,15 @@ class Runner(BaseHandler):
 
     def _pump(self) -> None:
         self._pump_scheduled = False
-        if self._stopped or self._master is None or not self._may_act():
+        if self._master is None or not self.may_act():
             return
         try:
             outputs = self._master.take_outputs()
         except InvariantError as error:
-            self._break(error)
+            self.stop_for(error)
             return
         for key, value in outputs.writes:
-            task = asyncio.get_running_loop().create_task(self._write(key, value))
+            task = asyncio.get_running_loop().create_task(self._writer.write(key, value))
             self._writes.add(task)
             task.add_done_callback(self._writes.discard)
             task.add_done_callback(self._task_ended)
@@ -390,76 +359,14 @@ class Runner(BaseHandler):
                 link.abort(f"silent for {silent_ms} ms")
         self._step(lambda master: master.tick(now))
 
-    def _may_act(self) -> bool:
+    def may_act(self) -> bool:
+        """Whether this process may write and publish, as of this very moment."""
+        if self._stopped:
+            return False
         if self._mandate.holds():
             return True
         self._end("the mandate is lost: another operator may be the master")
         return False
-
-    # --- writes -----------------------------------------------------------------------------------
-
-    async def _write(self, key: Key, value: Value | None) -> None:
-        self._second_look.write_begins(key)
-        try:
-            await self._write_and_tell(key, value)
-        finally:
-            self._second_look.write_ended(key)
-
-    async def _write_and_tell(self, key: Key, value: Value | None) -> None:
-        async with self._write_slots:
-            if self._stopped or not self._may_act():
-                return
-            if isinstance(value, tuple):
-                try:
-                    for row in value:
-                        check_row(row)
-                except InvariantError as error:
-                    self._break(error)
-                    return
-            try:
-                with self._metrics.write_seconds.time():
-                    revision = await self._metastore.write(key, value, self._revisions.get(key))
-            except InvariantError as error:
-                self._break(error)
-                return
-            except (Conflict, OutcomeUnknown) as error:
-                outcome = "conflict" if isinstance(error, Conflict) else "unknown"
-                self._metrics.writes.labels(outcome).inc()
-                _log.warning("cluster %s: %s: %s; reading again", self.cluster, outcome, error)
-                await self._reload(key, value)
-                return
-            self._metrics.writes.labels("written").inc()
-            self._note(key, revision or None)
-            self._step(lambda master: master.written(key, value, self._clock.now()))
-            self._removals.stored(key, value)
-
-    async def _reload(self, key: Key, wanted: Value | None) -> None:
-        delay = RETRY_S
-        while True:
-            try:
-                stored = await self._metastore.read(key)
-                break
-            except InvariantError as error:
-                self._break(error)
-                return
-            except Unavailable as error:
-                _log.warning("cluster %s: %s cannot be read: %s", self.cluster, key, error)
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, RETRY_MAX_S)
-        self._note(key, stored.revision if stored is not None else None)
-        value = stored.value if stored is not None else None
-        now = self._clock.now()
-        if value == wanted:
-            self._step(lambda master: master.written(key, value, now))
-            self._removals.stored(key, value)
-        else:
-            self._step(lambda master: master.reloaded(key, value, now))
-
-    def _note(self, key: Key, revision: Revision | None) -> None:
-        if revision is None:
-            self._revisions.pop(key, None)
-        else:
-            self._revisions[key] = revision
 
     # --- agents -----------------------------------------------------------------------------------
 
@@ -553,16 +460,3 @@ class Runner(BaseHandler):
 def _address(peer: Peer) -> str:
     host, port = peer.address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _check(stored: Mapping[Key, Stored]) -> None:
-    """What the metastore holds is well-formed, key by key."""
-    for key, each in stored.items():
-        value = each.value
-        if isinstance(value, tuple):
-            for row in value:
-                check_row(row)
-        elif not isinstance(value, ZoneRecord if isinstance(key, ZoneKey) else NodeRecord):
-            raise InvariantError(f"{key} holds a {type(value).__name__}")
-        elif isinstance(key, NodeKey) and isinstance(value, NodeRecord) and key.name != value.name:
-            raise InvariantError(f"{key} holds the registration of {value.name}")

@@ -1,0 +1,176 @@
+"""How the master's rows and records reach the metastore, and come back when another has them.
+
+A write that was not confirmed is read again before anything is published.  Rows that another has
+stored meanwhile are taken as they are.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from quorate.facts.errors import InvariantError
+from quorate.facts.partition_row import check_row
+from quorate.facts.topology import NodeRecord
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.metastore import (
+    Conflict,
+    Key,
+    Metastore,
+    NodeKey,
+    OutcomeUnknown,
+    Revision,
+    ShardKey,
+    Stored,
+    Unavailable,
+    Value,
+    ZoneKey,
+)
+from quorate_operator.metrics import Metrics
+from quorate_operator.second_look import SecondLook, pauses_s
+
+_log = logging.getLogger("quorate.writer")
+
+WRITES_MAX = 16
+"""Writes under way at a time: a lost node touches many shards, the API server has other clients."""
+RETRY_S = 0.2
+RETRY_MAX_S = 2.0
+
+
+class Leader(Protocol):
+    """Whose rows are written."""
+
+    cluster: str
+
+    def may_act(self) -> bool:
+        """Whether this process may write, as of this very moment."""
+
+    def written(self, key: Key, value: Value | None) -> None:
+        """The metastore holds this now, as it was wanted."""
+
+    def reloaded(self, key: Key, value: Value | None) -> None:
+        """The metastore holds this, and not what was wanted."""
+
+    def stop_for(self, error: InvariantError) -> None:
+        """A state that must not exist: nothing of it may be written or sent."""
+
+
+class Writer:
+    """Writes and reads one cluster's metastore for its master."""
+
+    def __init__(self, leader: Leader, metastore: Metastore, metrics: Metrics) -> None:
+        self._leader = leader
+        self._metastore = metastore
+        self._metrics = metrics
+        self._revisions: dict[Key, Revision] = {}
+        self._slots = asyncio.Semaphore(WRITES_MAX)
+        self._second_look = SecondLook()
+
+    async def load(self) -> tuple[int, dict[Key, Value]]:
+        """A new master term, and everything the metastore holds; InvariantError, Unavailable."""
+        term = await self._metastore.acquire_master_term()
+        stored = await self._metastore.load()
+        check(stored)
+        # Rows whose zone's record is gone are not the master's to overwrite: without a revision,
+        # its first write of them is refused, and it reads them.
+        self._revisions = {
+            key: each.revision
+            for key, each in stored.items()
+            if not isinstance(key, ShardKey) or ZoneKey(key.uid) in stored
+        }
+        return term, {key: each.value for key, each in stored.items()}
+
+    async def write(self, key: Key, value: Value | None) -> None:
+        """Write until it is known what the metastore holds, and tell the leader."""
+        self._second_look.write_begins(key)
+        try:
+            await self._write_and_tell(key, value)
+        finally:
+            self._second_look.write_ended(key)
+
+    async def _write_and_tell(self, key: Key, value: Value | None) -> None:
+        leader, writes = self._leader, self._metrics.writes
+        async with self._slots:
+            if not leader.may_act():
+                return
+            try:
+                for row in value if isinstance(value, tuple) else ():
+                    check_row(row)
+                with self._metrics.write_seconds.time():
+                    revision = await self._metastore.write(key, value, self._revisions.get(key))
+            except InvariantError as error:
+                leader.stop_for(error)
+                return
+            except (Conflict, OutcomeUnknown) as error:
+                outcome = "conflict" if isinstance(error, Conflict) else "unknown"
+                writes.labels(outcome).inc()
+                _log.warning("cluster %s: %s: %s; reading again", leader.cluster, outcome, error)
+                await self._reload(key, value)
+                return
+            writes.labels("written").inc()
+            self._note(key, revision or None)
+            leader.written(key, value)
+
+    async def _reload(self, key: Key, wanted: Value | None) -> None:
+        delay = RETRY_S
+        while True:
+            try:
+                stored = await self._metastore.read(key)
+                break
+            except InvariantError as error:
+                self._leader.stop_for(error)
+                return
+            except Unavailable as error:
+                _log.warning("cluster %s: %s cannot be read: %s", self._leader.cluster, key, error)
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, RETRY_MAX_S)
+        self._note(key, stored.revision if stored is not None else None)
+        value = stored.value if stored is not None else None
+        tell: Callable[[Key, Value | None], None] = (
+            self._leader.written if value == wanted else self._leader.reloaded
+        )
+        tell(key, value)
+
+    async def keep_looking(self) -> None:
+        """Look again by and by, without end."""
+        for pause in pauses_s():
+            await asyncio.sleep(pause)
+            await self.look_again()
+
+    async def look_again(self) -> None:
+        """Take rows that another has stored since they were read."""
+        self._second_look.begin()
+        try:
+            stored = await self._metastore.load()
+            check(stored)
+        except Unavailable:
+            return  # the next look, or the next write, will tell
+        except InvariantError as error:
+            self._leader.stop_for(error)
+            return
+        if not self._leader.may_act():
+            return
+        cluster = self._leader.cluster
+        for key, each in self._second_look.unread(stored, self._revisions):
+            _log.warning("cluster %s: another has written %s; taken as it is", cluster, key)
+            self._note(key, each.revision)
+            self._leader.reloaded(key, each.value)
+
+    def _note(self, key: Key, revision: Revision | None) -> None:
+        if revision is None:
+            self._revisions.pop(key, None)
+        else:
+            self._revisions[key] = revision
+
+
+def check(stored: Mapping[Key, Stored]) -> None:
+    """Raise InvariantError unless what the metastore holds is well-formed, key by key."""
+    for key, each in stored.items():
+        value = each.value
+        if isinstance(value, tuple):
+            for row in value:
+                check_row(row)
+        elif not isinstance(value, ZoneRecord if isinstance(key, ZoneKey) else NodeRecord):
+            raise InvariantError(f"{key} holds a {type(value).__name__}")
+        elif isinstance(key, NodeKey) and isinstance(value, NodeRecord) and key.name != value.name:
+            raise InvariantError(f"{key} holds the registration of {value.name}")
