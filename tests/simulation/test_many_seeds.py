@@ -10,8 +10,14 @@ from quorate_sim.canaries import hunt
 
 FIRST, SEEDS = 300, 1700  # those before are run by test_seeds
 
-LATER = ("lineage-before-data", "serves-while-frozen", "skip-the-lease-wait")
-"""Planted defects that one of these finds, not one of the first."""
+LATER = (
+    "adopted-by-nobody",
+    "lease-forgotten",
+    "lease-not-joint",
+    "never-looks-again",
+    "promise-not-durable",
+)
+"""Planted defects that it takes more than a few seeds to find."""
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(1500)]
 

@@ -9,13 +9,17 @@ SEEDS = 300
 QUICK = (
     "acknowledge-before-majority",
     "answered-above-a-hole",
+    "lineage-before-data",
     "list-forgotten",
     "promise-forgotten",
     "same-term-twice",
+    "serves-while-frozen",
+    "skip-the-lease-wait",
     "snapshot-row-wins",
     "source-deletes-early",
     "stale-master-obeyed",
     "stale-master-writes",
+    "store-known-by-name",
 )
 """Found by one of the first seeds; test_many_seeds has some that take more, `make canaries` all."""
 

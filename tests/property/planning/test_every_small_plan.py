@@ -98,6 +98,17 @@ def test_every_plan_is_safe_shortest_and_can_be_interrupted_anywhere(
 @pytest.mark.parametrize("planner", [plan_migrations, plan_staged])
 @pytest.mark.parametrize("places", [2, 3, 4])
 def test_so_is_every_plan_of_a_row_with_offline_voters(planner: Planner, places: int) -> None:
+    _examine_rows_with_offline_voters(planner, places)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("planner", [plan_migrations, plan_staged])
+def test_so_is_every_plan_of_five_places_with_offline_voters(planner: Planner) -> None:
+    """132,912 rows with their targets; not in the quick run, which it would double."""
+    _examine_rows_with_offline_voters(planner, 5)
+
+
+def _examine_rows_with_offline_voters(planner: Planner, places: int) -> None:
     for row, voters in rows(places, with_offline=True):
         lost = tuple(node for node in voters if node in OFFLINE)
         if lost:
