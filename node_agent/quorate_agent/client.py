@@ -106,7 +106,7 @@ class ClientConnection(asyncio.Protocol):
         self.queue: deque[Slot | bytes] = deque()
         self.out: list[bytes] = []
         self.backlog: deque[tuple[int, list[bytes]]] = deque()
-        self.blocked = False
+        self.blocked = 0  # how many of its slots later commands wait for
         self.paused = False
         self.ended = False
         # Role and counter; of one that was forwarded, no role and the partition.

@@ -299,7 +299,7 @@ class ZoneEndpoint:
         client = slot.connection
         if slot.deadline_ms:
             slot.deadline_ms = 0
-            client.blocked = False
+            client.blocked -= 1
             self._touched[client] = None
 
     def _readable(self, client: ClientConnection, command: Command, partition: int) -> Copy | None:

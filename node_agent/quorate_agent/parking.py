@@ -44,7 +44,7 @@ class Parking:
             client.queue.append(slot)
         if not slot.deadline_ms:
             slot.deadline_ms = deadline
-            client.blocked = True
+            client.blocked += 1
         return slot
 
     def park(

@@ -27,7 +27,7 @@ class Waits:
         """A WAIT: nothing behind it on its connection is executed before it is answered."""
         assert slot.wait is not None
         slot.deadline_ms = now_ms + slot.wait.timeout_ms if slot.wait.timeout_ms else FOR_EVER_MS
-        slot.connection.blocked = True
+        slot.connection.blocked += 1
         self._slots.append(slot)
 
     def client_gone(self, client: ClientConnection) -> None:

@@ -33,7 +33,7 @@ def test_what_comes_behind_waiting_commands_waits_behind_them(blocked: bool) -> 
     client = ClientConnection(endpoint)
     client.connection_made(asyncio.Transport())
     client.backlog.append((0, [b"GET", b"first"]))
-    client.blocked = blocked
+    client.blocked = int(blocked)
 
     client.data_received(b"*2\r\n$3\r\nGET\r\n$6\r\nsecond\r\n")
 
