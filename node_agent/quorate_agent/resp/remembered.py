@@ -7,6 +7,7 @@ is primary then knows the first answer.  It expires by itself.  Source: docs/pro
 import dataclasses
 
 from quorate_agent.resp.command import Command
+from quorate_agent.resp.replies import error
 from quorate_agent.resp.view import KeyView
 
 PREFIX = b"\x00quorate\x00"
@@ -14,6 +15,11 @@ PREFIX = b"\x00quorate\x00"
 
 KEPT_MS = 30_000
 """Longer than any request is asked again, with room for clocks that differ."""
+
+REPLY_BYTES_MAX = 1024 * 1024
+"""An update carries the reply beside its rows; what is longer is not worth that."""
+
+REPLY_NOT_KEPT = error(b"ERR the command was executed; its reply was too long to be kept")
 
 
 def request_key(process: str, number: int) -> bytes:
@@ -32,7 +38,8 @@ def remembering(command: Command, key: bytes) -> Command:
         noted = _Noted(view)
         reply: bytes = handler(noted, args)
         if noted.wrote:
-            view.put(key, reply, view.now_ms + KEPT_MS)
+            kept = reply if len(reply) <= REPLY_BYTES_MAX else REPLY_NOT_KEPT
+            view.put(key, kept, view.now_ms + KEPT_MS)
         return reply
 
     return dataclasses.replace(command, handler=run)
