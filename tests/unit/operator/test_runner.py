@@ -292,7 +292,7 @@ async def test_the_next_master_goes_on_where_the_first_ended(world: World) -> No
 async def test_the_next_master_knows_who_is_draining(world: World) -> None:
     await world.add_agent("agent-4")
     first = await world.lead()
-    await until(lambda: is_available(first), "available")
+    await until(lambda: is_available(first) and len(first.status().nodes) == 4, "available")
 
     assert first.drain("agent-4", True) == ""
     await until(lambda: state_of(first, "agent-4") == "Draining", "draining")
@@ -306,7 +306,7 @@ async def test_the_next_master_knows_who_is_draining(world: World) -> None:
 
 
 def state_of(runner: Runner, node: str) -> str:
-    return next(each.state for each in runner.status().nodes if each.name == node)
+    return next((each.state for each in runner.status().nodes if each.name == node), "unknown")
 
 
 class Revocable:
