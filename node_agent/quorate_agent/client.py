@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Protocol, cast
 
 from quorate.protocol.primary import Primary, Waiter
@@ -40,7 +40,7 @@ class Endpoint(Protocol):
     def disconnected(self, client: ClientConnection) -> None:
         """A client went away."""
 
-    def run(self, client: ClientConnection, commands: Iterable[list[bytes]]) -> None:
+    def run(self, client: ClientConnection, commands: Sequence[list[bytes]]) -> None:
         """Execute commands in order, until one blocks the connection."""
 
 
@@ -132,9 +132,8 @@ class ClientConnection(asyncio.Protocol):
         if self.blocked or self.backlog:  # what came before is executed before, at the turn's end
             now = boot_ms()
             self.backlog.extend([(now, command) for command in commands])
-            if len(self.backlog) > BACKLOG_MAX and not self.paused:
-                self.paused = True
-                self.transport.pause_reading()
+            if len(self.backlog) > BACKLOG_MAX:
+                self.pause()
         else:
             self.endpoint.run(self, commands)
         if self.parser.error is not None:
@@ -142,6 +141,12 @@ class ClientConnection(asyncio.Protocol):
             self.end_when_done()
         elif self.out:
             self.write()
+
+    def pause(self) -> None:
+        """Read no more of the socket until the backlog is worked off."""
+        if not self.paused:
+            self.paused = True
+            self.transport.pause_reading()
 
     def eof_received(self) -> bool:
         """The client sends no more: answer what it has sent, then close."""

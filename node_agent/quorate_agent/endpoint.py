@@ -31,6 +31,7 @@ from quorate_agent.resp.session import Connection, Session, WaitRequest
 from quorate_agent.resp.table import DISPATCH, resolve
 from quorate_agent.resp.transaction import Call
 from quorate_agent.resp.view import View, never_pending
+from quorate_agent.turn_share import TurnShare
 from quorate_agent.waits import Waits
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class ZoneEndpoint:
         self.parking = Parking(replicas.settings.park_bound_ms, metrics)
         self.hand_overs = HandOvers(replicas, self._clients.values, nodes)
         self._waits = Waits(replicas, self.fulfil)
+        self._share = TurnShare()
         self._touched: dict[ClientConnection, None] = {}
         self._server: asyncio.Server | None = None
 
@@ -120,25 +122,28 @@ class ZoneEndpoint:
         if self._clients.pop(client.state.id, None) is not None:
             self._metrics.connections.dec()
         client.backlog.clear()
+        self._share.client_gone(client)
         self.forwards.client_gone(client)
         self.parking.client_gone(client)
         self._waits.client_gone(client)
 
     # --- commands --------------------------------------------------------------------------------
 
-    def run(self, client: ClientConnection, commands: Iterable[list[bytes]]) -> None:
+    def run(self, client: ClientConnection, commands: Sequence[list[bytes]]) -> None:
         """Execute commands of one connection in order, until one blocks it."""
         now = self._begin_run(client)
+        if not self._share.takes(len(commands)):
+            if self._share.keep(client, commands, now):
+                self._turn()
+            return
         self.parking.arrived_ms = now
         rest = iter(commands)
-        state, subscribed = client.state, client.state.subscribed
+        state = client.state
         for args in rest:
-            if subscribed and (refused := self._refused_while_subscribed(client, args)):
-                client.answer(refused)
-            elif state.transaction is None:
+            if state.transaction is None and not state.subscribed:
                 self._execute(client, args, now, None)
             else:
-                self._queue(client, args, now)
+                self._execute_in_mode(client, args, now)
             if client.blocked:
                 client.backlog.extend([(now, later) for later in rest])
                 return
@@ -155,20 +160,19 @@ class ZoneEndpoint:
         backlog = client.backlog
         while backlog and not client.blocked and not client.state.closing:
             self.parking.arrived_ms, args = backlog.popleft()
-            if client.state.subscribed and (
-                refused := self._refused_while_subscribed(client, args)
-            ):
-                client.answer(refused)
-            elif client.state.transaction is None:
-                self._execute(client, args, now, None)
-            else:
-                self._queue(client, args, now)
+            self._execute_in_mode(client, args, now)
 
-    def _refused_while_subscribed(self, client: ClientConnection, args: list[bytes]) -> bytes:
-        command = resolve(args)
-        if isinstance(command, bytes):
-            return b""  # refused for that, as always
-        return refused_while_subscribed(client.state, command)
+    def _execute_in_mode(self, client: ClientConnection, args: list[bytes], now: int) -> None:
+        """Execute, as a connection may that has subscribed, or has said MULTI."""
+        state, refused = client.state, b""
+        if state.subscribed and not isinstance(command := resolve(args), bytes):
+            refused = refused_while_subscribed(state, command)
+        if refused:
+            client.answer(refused)
+        elif state.transaction is None:
+            self._execute(client, args, now, None)
+        else:
+            self._queue(client, args, now)
 
     def _begin_run(self, client: ClientConnection) -> int:
         view = self._view
@@ -428,17 +432,23 @@ class ZoneEndpoint:
             self.hand_overs.tell(now)
         if self.forwards.has_waiting:
             self.forwards.tick(now)
+        self._share.begin(self._touched)
         while self._touched:
             batch, self._touched = self._touched, {}
             for client in batch:
                 if not client.blocked and client.backlog:
-                    self._run_backlog(client)
-                if client.paused and not client.blocked:
+                    if self._share.takes(len(client.backlog)):
+                        self._run_backlog(client)
+                    else:
+                        self._share.keep(client, (), now)
+                if client.paused and not client.blocked and not client.backlog:
                     client.paused = False
                     client.transport.resume_reading()
                 client.drain()
                 if client.ended and not client.state.closing:
                     client.end_when_done()
+        if self._share.is_over:
+            self._turn()
 
     def _end(self, waiter: Waiter, reply: bytes) -> None:
         if isinstance(waiter, Slot):
