@@ -82,7 +82,10 @@ def _copies(cluster: Cluster, zone: str) -> dict[str, dict[int, CopyState]]:
 
 
 def differences(cluster: Cluster, zone: str) -> list[str]:
-    """Where copies of a partition differ in position or rows; nobody may write meanwhile."""
+    """Where copies of a partition differ in position or live rows; nobody may write meanwhile.
+
+    Tombstones do not count: copies drop them at different times.
+    """
     rows = stored_rows(cluster.folder, cluster.zone(zone)["metadata"]["uid"])
     links = {
         name: AgentLink(agent.peer_address, cluster.name, 5, 10)
@@ -91,7 +94,7 @@ def differences(cluster: Cluster, zone: str) -> list[str]:
     try:
         problems: list[str] = []
         for partition, row in rows.items():
-            read = {name: _read(links[name], zone, partition) for name in row.owners}
+            read = {name: _live(_read(links[name], zone, partition)) for name in row.owners}
             first, *others = read
             problems += [
                 f"partition {partition}: {name} and {first} differ:"
@@ -128,6 +131,11 @@ def _read(link: AgentLink, zone: str, partition: int) -> tuple[int, list[Row]]:
         after = answer.next
         if after is None:
             return answer.lwm, rows
+
+
+def _live(read: tuple[int, list[Row]]) -> tuple[int, list[Row]]:
+    lwm, rows = read
+    return lwm, [row for row in rows if row[4] is not None]
 
 
 def _difference(read: tuple[int, list[Row]], other: tuple[int, list[Row]]) -> str:
