@@ -7,6 +7,7 @@ it, and what is ready leaves in one write per turn.  What a command means the en
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -19,6 +20,10 @@ from quorate_agent.resp.session import Connection, Session, WaitRequest
 
 BACKLOG_MAX = 1024
 """Commands a blocked connection may pile up before its socket is no longer read."""
+
+RECEIVE_BYTES = 64 * 1024
+"""What the kernel takes in for a connection that is not read, and so about the most that one read
+brings: two thousand small commands."""
 
 OUTPUT_BYTES_MAX = 256 * 1024 * 1024
 """A client that does not read its replies is cut off above this."""
@@ -118,6 +123,9 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The client is there."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's are not subclasses
+        raw = transport.get_extra_info("socket")
+        if raw is not None:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
         self.endpoint.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

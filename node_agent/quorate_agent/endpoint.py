@@ -31,7 +31,7 @@ from quorate_agent.resp.session import Connection, Session, WaitRequest
 from quorate_agent.resp.table import DISPATCH, resolve
 from quorate_agent.resp.transaction import Call
 from quorate_agent.resp.view import View, never_pending
-from quorate_agent.turn_share import TurnShare
+from quorate_agent.turn_share import QUANTUM, TurnShare
 from quorate_agent.waits import Waits
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class ZoneEndpoint:
     def run(self, client: ClientConnection, commands: Sequence[list[bytes]]) -> None:
         """Execute commands of one connection in order, until one blocks it."""
         now = self._begin_run(client)
-        if not self._share.takes(len(commands)):
+        if len(commands) > QUANTUM or not self._share.takes(len(commands)):
             if self._share.keep(client, commands, now):
                 self._turn()
             return
@@ -157,8 +157,12 @@ class ZoneEndpoint:
         one bound after the other.
         """
         now = self._begin_run(client)
-        backlog = client.backlog
+        backlog, left = client.backlog, QUANTUM
         while backlog and not client.blocked and not client.state.closing:
+            if not left:
+                self._touched[client] = None  # others first
+                return
+            left -= 1
             self.parking.arrived_ms, args = backlog.popleft()
             self._execute_in_mode(client, args, now)
 
@@ -437,7 +441,7 @@ class ZoneEndpoint:
             batch, self._touched = self._touched, {}
             for client in batch:
                 if not client.blocked and client.backlog:
-                    if self._share.takes(len(client.backlog)):
+                    if self._share.takes(min(len(client.backlog), QUANTUM)):
                         self._run_backlog(client)
                     else:
                         self._share.keep(client, (), now)

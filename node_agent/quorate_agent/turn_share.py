@@ -2,7 +2,8 @@
 
 A loop that reads thousands of busy connections before it comes back to its peers would let leases
 run out.  So a turn executes a number of commands; what comes on top waits in its connection's
-backlog, and the connection is not read meanwhile.  When too many wait, new ones are refused.
+backlog, and the connection is not read meanwhile.  Connections take turns in small portions.  When
+too many commands wait, further long pipelines are refused.
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ from collections.abc import Sequence
 
 from quorate_agent.client import ClientConnection
 from quorate_agent.resp.replies import error
+
+QUANTUM = 128
+"""Commands of one connection before the next has its turn: a client that sends one waits for a few
+of each other, not for all that they have sent."""
 
 COMMANDS_PER_TURN = 4096
 """20 to 50 ms of plain commands: a small part of a lease."""
@@ -39,9 +44,10 @@ class TurnShare:
     def keep(self, client: ClientConnection, commands: Sequence[list[bytes]], now_ms: int) -> bool:
         """Let a connection wait with its commands, new ones behind those that wait already.
 
-        False: there is no room, the commands are refused."""
+        False: there is no room, the commands are refused; never those of who sends a few."""
         if (
             self._waiting + len(commands) > WAITING_MAX
+            and len(commands) > QUANTUM
             and not client.backlog
             and client.state.transaction is None
         ):

@@ -5,7 +5,7 @@ import asyncio
 from quorate_agent.client import ClientConnection
 from quorate_agent.resp.session import Connection
 from quorate_agent.resp.transaction import Transaction
-from quorate_agent.turn_share import COMMANDS_PER_TURN, OVERLOADED, WAITING_MAX, TurnShare
+from quorate_agent.turn_share import COMMANDS_PER_TURN, OVERLOADED, QUANTUM, WAITING_MAX, TurnShare
 
 
 class _Socket(asyncio.Transport):
@@ -78,14 +78,16 @@ def test_those_that_waited_come_before_those_that_were_answered() -> None:
 def test_commands_are_refused_when_too_many_wait_but_never_inside_a_transaction() -> None:
     share = TurnShare()
     share.keep(_client(), [PING] * (WAITING_MAX - 1), 0)
-    refused, inside = _client(), _client()
+    refused, inside, few = _client(), _client(), _client()
     inside.state.transaction = Transaction()
 
-    assert not share.keep(refused, [PING, PING], 0)
-    assert refused.out == [OVERLOADED, OVERLOADED]
+    pipeline = [PING] * (QUANTUM + 1)
+    assert not share.keep(refused, pipeline, 0)
+    assert refused.out == [OVERLOADED] * len(pipeline)
     assert _reads(refused)
-    assert share.keep(inside, [PING, PING], 0)
-    assert len(inside.backlog) == 2
+    assert share.keep(inside, pipeline, 0)
+    assert len(inside.backlog) == len(pipeline)
+    assert share.keep(few, [PING] * QUANTUM, 0)
 
 
 def test_who_went_away_waits_no_more() -> None:
