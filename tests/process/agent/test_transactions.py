@@ -123,10 +123,13 @@ def test_money_moved_by_transactions_stays_the_same_whatever_happens(
         " outcome",
     )
     assert bank.sums == {ACCOUNTS * MONEY}
+    # redis-py sends a transaction again when its connection broke before the reply came, and tells
+    # its caller of the second attempt only: each thread may have had one on its way to the killed.
+    repeated = THREADS if change is _lose else 0
     client = cluster.client("z")
     for tag in TAGS:
         assert sum(map(int, client.mget(_names(tag)))) == ACCOUNTS * MONEY
         counted = int(client.get(f"{{{tag}}}moves"))
-        assert bank.moved[tag] <= counted <= bank.moved[tag] + bank.unknown
+        assert bank.moved[tag] <= counted <= bank.moved[tag] + bank.unknown + repeated
     if change is _grow:
         assert bank.failed == []
