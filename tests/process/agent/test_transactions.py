@@ -123,8 +123,8 @@ def test_money_moved_by_transactions_stays_the_same_whatever_happens(
         " outcome",
     )
     assert bank.sums == {ACCOUNTS * MONEY}
-    # redis-py sends a transaction again when its connection broke before the reply came, and tells
-    # its caller of the second attempt only: each thread may have had one on its way to the killed.
+    # A connection broke before the reply came: redis-py then repeats the transaction, or says that
+    # watched keys have changed.  Each thread may have had one on its way to the agent killed.
     repeated = THREADS if change is _lose else 0
     client = cluster.client("z")
     for tag in TAGS:
