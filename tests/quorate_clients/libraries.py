@@ -1,4 +1,4 @@
-"""Which client libraries are tried, in which versions, and what the machine must have for each."""
+"""Which client libraries are tried, in which versions, and what is known of each."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +9,7 @@ JAVA_PROGRAM = PROGRAMS / "java" / "Counters.java"
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """`pins` is the file or folder under `tests/clients` that pins it and all it needs; `part` what
-    the machine must have (`machine_parts`), None: Python alone.
+    """`pins` is the file or folder under `tests/clients` that pins it and all it needs.
 
     `shares_client`: one client serves all four workers; not where the library closes connections
     that other threads are using.  `failed_by_a_kill_max`: how many commands it may fail because an
@@ -22,11 +21,15 @@ class Library:
     name: str
     language: str
     pins: str
-    part: str | None = None
     shares_client: bool = True
     failed_by_a_kill_max: int = 8
     finds_no_other: bool = False
     drops: str = ""
+
+    @property
+    def part(self) -> str:
+        """Its name among the parts that a machine may lack (`machine_parts`)."""
+        return f"client library {self.name}"
 
     @property
     def pinned_by(self) -> Path:
@@ -40,20 +43,18 @@ class Library:
         return [*found, JAVA_PROGRAM] if self.language == "java" else found
 
 
-GO_CLIENT = Library("go-redis-9", "go", "go", "go-client", finds_no_other=True)
 LIBRARIES = (
     Library("redis-py-5", "python", "python/redis-5.txt", shares_client=False),
     Library("redis-py-6", "python", "python/redis-6.txt", shares_client=False),
     Library("redis-py-7", "python", "python/redis-7.txt"),
     Library("redis-py-8", "python", "python/redis-8.txt"),
     Library("valkey-py-6", "python", "python/valkey-6.txt"),
-    Library("ioredis-5", "node", "node/ioredis-5", "node"),
-    Library("ioredis-6", "node", "node/ioredis-6", "node"),
+    Library("ioredis-5", "node", "node/ioredis-5"),
+    Library("ioredis-6", "node", "node/ioredis-6"),
     Library(
         "node-redis-5",
         "node",
         "node/node-redis-5",
-        "node",
         finds_no_other=True,
         drops="Disconnects client",
     ),
@@ -61,11 +62,10 @@ LIBRARIES = (
         "node-redis-6",
         "node",
         "node/node-redis-6",
-        "node",
         failed_by_a_kill_max=16,
         drops="Disconnects client",
     ),
-    GO_CLIENT,
-    Library("jedis-8", "java", "java/jedis-8", "maven"),
-    Library("lettuce-7", "java", "java/lettuce-7", "maven"),
+    Library("go-redis-9", "go", "go", finds_no_other=True),
+    Library("jedis-8", "java", "java/jedis-8"),
+    Library("lettuce-7", "java", "java/lettuce-7"),
 )

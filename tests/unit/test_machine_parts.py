@@ -13,6 +13,9 @@ import pytest
 @pytest.mark.needs("strace", "redis-server")
 def test_marked(): raise AssertionError("ran")
 
+@pytest.mark.needs("client library ioredis-6")
+def test_of_a_library(): raise AssertionError("ran")
+
 @pytest.mark.integration
 def test_with_a_level_that_implies_a_part(): raise AssertionError("ran")
 
@@ -87,3 +90,10 @@ def test_a_run_that_lacks_nothing_says_nothing(tmp_path: Path) -> None:
 
     assert "1 passed" in output.splitlines()[-1]
     assert "did not run" not in output
+
+
+def test_a_client_library_may_be_lacking_under_ci_too_and_is_named(tmp_path: Path) -> None:
+    output = run_on_a_bare_machine(tmp_path, "test_of_a_library", CI="true")
+
+    assert "1 skipped" in output
+    assert "1 for want of client library ioredis-6 (make client-libraries):" in output

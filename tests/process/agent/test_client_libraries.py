@@ -104,7 +104,7 @@ def _tell(story: Story) -> Told:
         _fill(cluster)
         clients = []
         for library in LIBRARIES:
-            if library.part is not None and not PARTS[library.part].find():
+            if not PARTS[library.part].find():
                 continue
             try:
                 client = RunningClient(library, cluster.endpoints(ZONE))
@@ -139,8 +139,7 @@ def told(request: pytest.FixtureRequest) -> Told:
 
 
 def _marked(library: Library) -> object:
-    marks = [pytest.mark.needs(library.part)] if library.part is not None else []
-    return pytest.param(library, marks=marks, id=library.name)
+    return pytest.param(library, marks=pytest.mark.needs(library.part), id=library.name)
 
 
 @pytest.mark.parametrize("library", [_marked(each) for each in LIBRARIES])
