@@ -1,6 +1,8 @@
 """Clients that know nothing of a change: the agent that was primary asks the new one for them."""
 
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 
 import pytest
@@ -70,7 +72,11 @@ def _moved_keys(cluster: Cluster, counting: _Counting) -> list[bytes]:
 
 def _wait_moved(cluster: Cluster, counting: _Counting) -> list[bytes]:
     wait_until(lambda: "agent-4" in cluster.zone("z")["status"]["ports"], "clients' port")
-    return wait_until(lambda: _moved_keys(cluster, counting), "a partition moved to agent-4")
+    # All keys of at least one partition: it may become primary between two questions.
+    return wait_until(
+        lambda: len(found := _moved_keys(cluster, counting)) >= PER_PARTITION and found,
+        "a partition moved to agent-4",
+    )
 
 
 def _wait_redirected(counting: _Counting, keys: list[bytes]) -> None:
@@ -100,8 +106,8 @@ def test_an_agent_that_lost_a_primary_asks_the_new_one_before_it_redirects(
         took = min(counting.redirected_at[key] - began for key in moved)
 
     measured("forwarded after a hand-over", f"for {took:.2f} s")
-    assert all(_consecutive(replies) for replies in counting.replies.values())
-    assert all(len(counting.replies[key]) > before[key] + 50 for key in moved)
+    assert {key: r[-3:] for key, r in counting.replies.items() if not _consecutive(r)} == {}
+    assert sum(len(counting.replies[key]) - before[key] for key in moved) > 50
     client = cluster.client("z")
     for key, replies in counting.replies.items():
         assert int(client.get(key)) == len(replies)
@@ -133,9 +139,16 @@ def test_a_forwarded_command_is_executed_once_when_its_new_primary_dies(
     }
 
 
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """Ends what a test has opened, however it ends."""
+    with ExitStack() as opened:
+        yield opened
+
+
 @pytest.mark.parametrize("resp", [b"2", b"3"])
 def test_all_kinds_of_commands_are_forwarded_with_their_own_replies(
-    start_cluster: StartCluster, resp: bytes
+    start_cluster: StartCluster, resp: bytes, stack: ExitStack
 ) -> None:
     cluster = start_cluster(agents=3)
     cluster.apply_zone("z", partitions=PARTITIONS)
@@ -146,7 +159,8 @@ def test_all_kinds_of_commands_are_forwarded_with_their_own_replies(
         client.set(key, b"0")
     connections = {}
     for key in keys:
-        connections[key] = RawConnection("127.0.0.1", cluster.port("z", counting.home[key]))
+        home = cluster.port("z", counting.home[key])
+        connections[key] = stack.enter_context(RawConnection("127.0.0.1", home))
         connections[key].ask([b"HELLO", resp])
         assert connections[key].ask([b"WATCH", key]) == b"+OK\r\n"
     cluster.add_agent()
@@ -179,5 +193,3 @@ def test_all_kinds_of_commands_are_forwarded_with_their_own_replies(
     # Behind each other in one write, in their order.
     replies = connection.ask_all([[b"SET", key, b"%d" % n] for n in range(20)] + [[b"GET", key]])
     assert replies[-1] == b"$2\r\n19\r\n"
-    for each in connections.values():
-        each.__exit__()

