@@ -111,16 +111,25 @@ def check_row(row: PartitionRow) -> None:
         raise InvariantError(f"partition {row.partition}: {row.primary} is not at index 0")
 
 
+def is_committed(before: PartitionRow, after: PartitionRow) -> bool:
+    """Whether `after` is what the active migration of `before` was to make of it."""
+    active = before.active
+    return (
+        active is not None
+        and after.version == before.version + 1
+        and after.replicas == active.replicas
+    )
+
+
 def is_hand_over(before: PartitionRow, after: PartitionRow) -> bool:
     """Whether `after` commits the migration of `before` and with it changes the primary.
 
     The master prepares such a row only when the old primary, which was serving, has reported
     Frozen: no lease of its term, or of an earlier one, is used any more.
     """
-    migration = before.active
     return (
-        migration is not None
-        and after.term == after.version == before.version + 1
-        and after.primary == migration.destination
-        and after.replicas == migration.replicas
+        before.active is not None
+        and is_committed(before, after)
+        and after.term == after.version
+        and after.primary == before.active.destination
     )

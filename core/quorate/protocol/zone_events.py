@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from quorate.facts.partition_row import Migration, PartitionRow
+from quorate.facts.partition_row import Migration, PartitionRow, is_committed
 from quorate.protocol.events import Reason
 from quorate.protocol.migration_commit import Part
 from quorate.protocol.rebalance import Rebalance
@@ -103,14 +103,6 @@ class ZoneEvents:
 
     def _tell(self, partition: int, reason: Reason, message: str, kind: str = "Normal") -> None:
         self._master.event(self._uid, partition, reason, message, kind)
-
-
-def is_committed(before: PartitionRow, row: PartitionRow) -> bool:
-    """Whether `row` is what the active migration of `before` was to make of it."""
-    active = before.active
-    return (
-        active is not None and row.version == before.version + 1 and row.replicas == active.replicas
-    )
 
 
 def _named(migration: Migration) -> str:

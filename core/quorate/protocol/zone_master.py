@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from quorate.facts.partition_row import PartitionRow, check_row
+from quorate.facts.partition_row import PartitionRow, check_row, is_committed
 from quorate.facts.time import Now
 from quorate.facts.topology import Voter
 from quorate.facts.zone import ZoneRecord
@@ -37,7 +37,7 @@ from quorate.protocol.publish_rows import RowPublisher
 from quorate.protocol.rebalance import Rebalance
 from quorate.protocol.status import ZoneStatus
 from quorate.protocol.zone_deletion import ZoneDeletion
-from quorate.protocol.zone_events import ZoneEvents, is_committed
+from quorate.protocol.zone_events import ZoneEvents
 from quorate.protocol.zone_preview import zone_preview
 from quorate.protocol.zone_status import Moved, zone_status
 
