@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from quorate.facts.keyspace import key_slot, slot_shift
 from quorate.protocol.copy import Copy
-from quorate.protocol.events import ToldEvent
 from quorate.protocol.messages import Message
 from quorate.protocol.primary import Waiter
 from quorate.protocol.replicas import Replicas
@@ -48,7 +47,6 @@ class ZoneEndpoint:
         turn: Callable[[], None],
         nodes: Callable[[], dict[str, tuple[str, int]]],
         is_up: Callable[[str], bool],
-        info: Callable[[], dict[str, dict[str, str | int]]],
         metrics: AgentMetrics,
         storage_full: Callable[[], bool],
         process: str,
@@ -57,7 +55,8 @@ class ZoneEndpoint:
         self.replicas = replicas
         self.node = node
         self._turn = turn
-        self.overview = ZoneOverview(replicas, node, nodes, info)
+        self._clients: dict[int, ClientConnection] = {}
+        self.overview = ZoneOverview(replicas, node, nodes, self._clients.values)
         self.forwards = Forwards(self, process, send)
         self._nodes = nodes
         self._is_up = is_up
@@ -65,7 +64,6 @@ class ZoneEndpoint:
         self._storage_full = storage_full
         self._shift = slot_shift(replicas.zone.partitions)
         self._view = View()
-        self._clients: dict[int, ClientConnection] = {}
         self._next_id = 1
         self.parking = Parking(replicas.settings.park_bound_ms, metrics)
         self.hand_overs = HandOvers(replicas, self._clients.values, nodes)
@@ -477,20 +475,6 @@ class ZoneEndpoint:
 
     def _give_up(self, slot: Slot) -> None:
         self.fulfil(slot.connection, slot, self.forwards.given_up(slot))
-
-    # --- clients that subscribed -----------------------------------------------------------------
-
-    def tell(self, events: Sequence[ToldEvent]) -> None:
-        """The master told these."""
-        self.overview.events.tell(self._clients.values(), events)
-
-    def master_found(self) -> None:
-        """A master reaches this agent again and has told all rows."""
-        self.overview.events.master_found(self._clients.values())
-
-    def master_lost(self) -> None:
-        """No master reaches this agent."""
-        self.overview.events.master_lost(self._clients.values())
 
     @property
     def has_waiting(self) -> bool:

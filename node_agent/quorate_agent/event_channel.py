@@ -29,11 +29,17 @@ STATE_S = 0.1
 
 
 class EventChannel:
-    """One zone's channel on this agent."""
+    """One zone's channel on this agent.  `clients()`: who may have subscribed."""
 
-    def __init__(self, replicas: Replicas, node: str) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        node: str,
+        clients: Callable[[], Iterable[ClientConnection]],
+    ) -> None:
         self._replicas = replicas
         self._node = node
+        self._clients = clients
         self._sequence = 0
         self._has_master = True
         self._state = b""
@@ -57,7 +63,7 @@ class EventChannel:
         kind = "Warning" if found.unavailable else "Normal"
         return self._encoded(kind, STATE, message, found)
 
-    def tell(self, clients: Iterable[ClientConnection], events: Sequence[ToldEvent]) -> None:
+    def tell(self, events: Sequence[ToldEvent]) -> None:
         """The master told these, in order; those of other zones are left out."""
         name = self._replicas.zone.name
         ours = [event for event in events if event.zone in (name, "")]
@@ -65,21 +71,29 @@ class EventChannel:
             self._sequence = events[-1].sequence
         if ours:
             self._state = b""
-            _send(clients, lambda: [msgspec.json.encode(event) for event in ours])
+            self._send(lambda: [msgspec.json.encode(event) for event in ours])
 
-    def master_found(self, clients: Iterable[ClientConnection]) -> None:
+    def master_found(self) -> None:
         """A master has told all rows; what it, or another, told while it was away was missed."""
         self._has_master = True
         self._state = b""
-        _send(clients, lambda: [self.state()])
+        self._send(lambda: [self.state()])
 
-    def master_lost(self, clients: Iterable[ClientConnection]) -> None:
+    def master_lost(self) -> None:
         """From now on nobody tells what happens."""
         if self._has_master:
             self._has_master = False
             self._state = b""
             message = f"no master reaches {self._node}: when one does, the state is told"
-            _send(clients, lambda: [self._encoded("Warning", MASTER_LOST, message, None)])
+            self._send(lambda: [self._encoded("Warning", MASTER_LOST, message, None)])
+
+    def _send(self, make: Callable[[], Sequence[bytes]]) -> None:
+        """Most of the time nobody has subscribed: then nothing is made."""
+        listening = [client for client in self._clients() if client.state.subscribed]
+        payloads = make() if listening else ()
+        for client in listening:
+            frames = [messages(client.state, EVENTS, payload) for payload in payloads]
+            push_in_order(client, b"".join(frames))
 
     def _encoded(self, kind: str, reason: str, message: str, state: ZoneState | None) -> bytes:
         zone, now = self._replicas.zone.name, time_text(time.time_ns() // 1_000_000)
@@ -124,12 +138,3 @@ def zone_state(replicas: Replicas) -> ZoneState:
 def _is_lost(row: PartitionRow, stores: dict[str, str]) -> bool:
     """Whether each of its voters is registered with another store than the one that votes."""
     return all(stores.get(voter.node, voter.store) != voter.store for voter in row.voters)
-
-
-def _send(clients: Iterable[ClientConnection], make: Callable[[], Sequence[bytes]]) -> None:
-    """Most of the time nobody has subscribed: then nothing is made."""
-    listening = [client for client in clients if client.state.subscribed]
-    payloads = make() if listening else ()
-    for client in listening:
-        frames = [messages(client.state, EVENTS, payload) for payload in payloads]
-        push_in_order(client, b"".join(frames))

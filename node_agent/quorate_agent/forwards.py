@@ -10,6 +10,7 @@ section 8.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from quorate.protocol.client_messages import Forward, Forwarded
@@ -192,10 +193,10 @@ class Forwards:
 
     def given_up(self, slot: Slot) -> bytes:
         """The reply when time is over: nobody served, or nobody knows."""
-        request = self._requests.pop(slot, None)
+        request = self._requests.get(slot)
         if request is None:
             return replies.CLUSTERDOWN
-        self._by_number.pop(request.message.number, None)
+        self._forget(request)
         return replies.UNKNOWN_OUTCOME if request.uncertain else replies.CLUSTERDOWN
 
     def client_gone(self, client: ClientConnection) -> None:
@@ -266,8 +267,5 @@ def _call(message: Forward, session: Session) -> Call | bytes:
     if not message.transaction:
         return Call(*found[0])
 
-    def run_plain(command: Command, args: list[bytes]) -> bytes:
-        return run_inside(command, session, args)
-
     watched = {key: (term, counter) if term else None for key, term, counter in message.watched}
-    return Execution(found, watched, run_plain).call()
+    return Execution(found, watched, partial(run_inside, session)).call()

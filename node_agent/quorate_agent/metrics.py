@@ -1,6 +1,11 @@
 """What an agent counts: the only place its metric names are spelled."""
 
+from collections.abc import Iterable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from quorate.protocol.replicas import Replicas
+from quorate_link import LinkCounters
 
 PARKED_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -65,3 +70,20 @@ class AgentMetrics:
         self.peer_bytes_out = Gauge(
             "quorate_peer_sent_bytes", "Bytes to peers", registry=self.registry
         )
+
+    def measure(self, zones: Iterable[Replicas], counters: LinkCounters) -> None:
+        """Take down what is read from time to time."""
+        for replicas in zones:
+            name = replicas.zone.name
+            self.primaries.labels(name).set(len(replicas.roles))
+            self.copies.labels(name).set(copy_count(replicas))
+            self.delta_copies.labels(name).set(replicas.delta_copies)
+            for reason, count in replicas.full_reasons.items():
+                self.full_copies.labels(name, reason).set(count)
+        self.peer_bytes_in.set(counters.bytes_in)
+        self.peer_bytes_out.set(counters.bytes_out)
+
+
+def copy_count(replicas: Replicas) -> int:
+    """Copies with data; of one that was moved away the promise is kept."""
+    return sum(copy.present for copy in replicas.copies.values())

@@ -6,14 +6,15 @@ The agent that sessions ask (resp.session.Agent): everything here is read from t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from quorate.facts.keyspace import key_slot, slot_shift
 from quorate.protocol.copy import Copy
 from quorate.protocol.primary import Primary, Stage
 from quorate.protocol.replicas import Replicas
-from quorate_agent.client import boot_ms
+from quorate_agent.client import ClientConnection, boot_ms
 from quorate_agent.event_channel import EventChannel
+from quorate_agent.metrics import copy_count
 from quorate_agent.resp.cluster_view import ClusterNode, ClusterView
 from quorate_agent.resp.remembered import KEPT_MS, PREFIX
 from quorate_agent.resp.scan import ScanPositions
@@ -28,16 +29,15 @@ class ZoneOverview:
         replicas: Replicas,
         node: str,
         nodes: Callable[[], dict[str, tuple[str, int]]],
-        info: Callable[[], dict[str, dict[str, str | int]]],
+        connected: Callable[[], Iterable[ClientConnection]],
     ) -> None:
         self.replicas = replicas
         self.node = node
         self.address = ("", 0)
         self.clients: dict[int, Connection] = {}
         self.scan_positions = ScanPositions()
-        self.events = EventChannel(replicas, node)
+        self.events = EventChannel(replicas, node, connected)
         self._nodes = nodes
-        self._info = info
         self._shift = slot_shift(replicas.zone.partitions)
         self._cluster: ClusterView | None = None
         self._named: list[int] | None = None  # partitions whose rows name this node as primary
@@ -123,7 +123,16 @@ class ZoneOverview:
 
     def info(self) -> dict[str, dict[str, str | int]]:
         """Sections of INFO."""
-        return self._info()
+        replicas = self.replicas
+        return {
+            "Server": {"quorate_node": self.node, "quorate_zone": replicas.zone.name},
+            "Replication": {
+                "quorate_primaries": len(replicas.roles),
+                "quorate_copies": copy_count(replicas),
+                "quorate_full_copies": replicas.full_copies,
+                "quorate_delta_copies": replicas.delta_copies,
+            },
+        }
 
     def primaries(self) -> Sequence[int]:
         """Partitions this agent serves."""

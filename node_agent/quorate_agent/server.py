@@ -26,7 +26,7 @@ from quorate.protocol.messages import (
     ZoneTable,
 )
 from quorate.protocol.outbox import MASTER
-from quorate.protocol.replicas import Replicas, Turn
+from quorate.protocol.replicas import Turn
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage
 from quorate.wire.frames import encode_frame
@@ -261,7 +261,7 @@ class Agent(BaseHandler):
         if link is self._master:
             self._master = None
             for runtime in self._runtimes.values():
-                runtime.endpoint.master_lost()
+                runtime.endpoint.overview.events.master_lost()
         if refused is not None and refused.code == "older-image":
             self._set_aside(refused.reason)
         if link.peer_hello is not None and link.peer_hello.role == "agent":
@@ -285,11 +285,9 @@ class Agent(BaseHandler):
                     link.close(f"master term {hello.master_term} is over", "stale-master")
                 else:
                     self._master = link
-                    self._rows_came(message)
                     self._table_changed()
-                    if isinstance(message, ZoneTable) and message.zone.uid in self._uninformed:
-                        self._uninformed.discard(message.zone.uid)
-                        self._runtimes[message.zone.uid].endpoint.master_found()
+                    if isinstance(message, ZoneTable):
+                        self._table_came(message)
         else:
             answer = answer_tool(
                 message,
@@ -303,11 +301,15 @@ class Agent(BaseHandler):
                 link.send(answer)
         self._turn()
 
-    def _rows_came(self, message: Message) -> None:
-        if isinstance(message, ZoneTable):
-            runtime = self._runtimes.get(message.zone.uid)
-            if runtime is not None:
-                runtime.endpoint.hand_overs.rows_came(message.rows, boot_ms())
+    def _table_came(self, message: ZoneTable) -> None:
+        uid = message.zone.uid
+        runtime = self._runtimes.get(uid)
+        if runtime is None:
+            return
+        runtime.endpoint.hand_overs.rows_came(message.rows, boot_ms())
+        if uid in self._uninformed:
+            self._uninformed.discard(uid)
+            runtime.endpoint.overview.events.master_found()
 
     def _receive(self, node: str, message: Message) -> None:
         if not isinstance(message, Forward | Forwarded):
@@ -350,7 +352,7 @@ class Agent(BaseHandler):
                     self._open(event.record)
                 case EventsTold():
                     for each in self._runtimes.values():
-                        each.endpoint.tell(event.events)
+                        each.endpoint.overview.events.tell(event.events)
                 case ZoneClosed():
                     pass  # its clients were ended with its storage
                 case MembersChanged():
@@ -404,23 +406,11 @@ class Agent(BaseHandler):
         while True:
             if self._loop.time() - measured >= MEASURE_S:
                 measured = self._loop.time()
-                self._measure()
+                self.metrics.measure(self.core.zones.values(), self.links.counters)
             waiting = any(r.endpoint.has_waiting for r in self._runtimes.values())
             await asyncio.sleep(PARKED_TICK_S if waiting else TICK_S)
             self.core.tick(now())
             self._turn()
-
-    def _measure(self) -> None:
-        metrics = self.metrics
-        for replicas in self.core.zones.values():
-            name = replicas.zone.name
-            metrics.primaries.labels(name).set(len(replicas.roles))
-            metrics.copies.labels(name).set(_copy_count(replicas))
-            metrics.delta_copies.labels(name).set(replicas.delta_copies)
-            for reason, count in replicas.full_reasons.items():
-                metrics.full_copies.labels(name, reason).set(count)
-        metrics.peer_bytes_in.set(self.links.counters.bytes_in)
-        metrics.peer_bytes_out.set(self.links.counters.bytes_out)
 
     # --- zones and members -----------------------------------------------------------------------
 
@@ -435,7 +425,6 @@ class Agent(BaseHandler):
             self._turn,
             lambda: self._client_addresses(record.uid),
             self._is_up,
-            lambda: self._info(record.uid),
             self.metrics,
             lambda: engine.full,
             self._process,
@@ -494,22 +483,3 @@ class Agent(BaseHandler):
             for name, port in zone.ports.items()
             if name in members and members[name].left_since_ms is None
         }
-
-    def _info(self, uid: str) -> dict[str, dict[str, str | int]]:
-        replicas = self.core.zones.get(uid)
-        if replicas is None:
-            return {}
-        return {
-            "Server": {"quorate_node": self.settings.name, "quorate_zone": replicas.zone.name},
-            "Replication": {
-                "quorate_primaries": len(replicas.roles),
-                "quorate_copies": _copy_count(replicas),
-                "quorate_full_copies": replicas.full_copies,
-                "quorate_delta_copies": replicas.delta_copies,
-            },
-        }
-
-
-def _copy_count(replicas: Replicas) -> int:
-    """Copies with data; of one that was moved away the promise is kept."""
-    return sum(copy.present for copy in replicas.copies.values())

@@ -62,12 +62,14 @@ class TurnShare:
 
     def begin(self, touched: dict[ClientConnection, None]) -> None:
         """A new turn begins: those that wait come first, in the order in which they came."""
+        self._executed = self._waiting = 0
+        if not self._late:
+            return
         late, self._late = self._late, {}
         for client in touched:
             late.setdefault(client, None)
         touched.clear()
         touched.update(late)
-        self._executed = self._waiting = 0
 
     @property
     def is_over(self) -> bool:

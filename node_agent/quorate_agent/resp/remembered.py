@@ -8,6 +8,7 @@ import dataclasses
 
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.replies import error
+from quorate_agent.resp.transaction import Gathered
 from quorate_agent.resp.view import KeyView
 
 PREFIX = b"\x00quorate\x00"
@@ -35,34 +36,12 @@ def remembering(command: Command, key: bytes) -> Command:
         first = view.get(key)
         if first is not None and first.value is not None:
             return first.value
-        noted = _Noted(view)
-        reply: bytes = handler(noted, args)
-        if noted.wrote:
+        gathered = Gathered(view)
+        reply: bytes = handler(gathered, args)
+        if gathered.written:
+            gathered.hand_over()
             kept = reply if len(reply) <= REPLY_BYTES_MAX else REPLY_NOT_KEPT
             view.put(key, kept, view.now_ms + KEPT_MS)
         return reply
 
     return dataclasses.replace(command, handler=run)
-
-
-class _Noted:
-    """A KeyView that notices whether anything is written."""
-
-    __slots__ = ("_view", "get", "now_ms", "resp3", "wrote")
-
-    def __init__(self, view: KeyView) -> None:
-        self._view = view
-        self.get = view.get
-        self.now_ms = view.now_ms
-        self.resp3 = view.resp3
-        self.wrote = False
-
-    def put(self, key: bytes, value: bytes, expires_at_ms: int) -> None:
-        """Write."""
-        self.wrote = True
-        self._view.put(key, value, expires_at_ms)
-
-    def delete(self, key: bytes) -> None:
-        """Remove."""
-        self.wrote = True
-        self._view.delete(key)

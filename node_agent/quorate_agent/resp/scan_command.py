@@ -74,7 +74,7 @@ class PartOfScan:
         )  # fmt: skip
 
 
-def run_inside(command: Command, session: Session, args: list[bytes]) -> bytes:
+def run_inside(session: Session, command: Command, args: list[bytes]) -> bytes:
     """The reply to a command without keys inside a transaction, where nothing is waited for."""
     answer: bytes | Call = command.handler(session, args)
     if isinstance(answer, bytes):

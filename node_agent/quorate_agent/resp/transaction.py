@@ -59,7 +59,8 @@ class Transaction:
 
 
 class Gathered:
-    """A KeyView for commands that follow each other: each sees what those before it wrote."""
+    """A KeyView that keeps what is written: commands that follow each other see what those before
+    them wrote, and it is handed over in the end."""
 
     __slots__ = ("_view", "get", "now_ms", "resp3", "written")
 

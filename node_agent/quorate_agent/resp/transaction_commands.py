@@ -1,6 +1,7 @@
 """What MULTI, EXEC, DISCARD, WATCH and UNWATCH do."""
 
-from quorate_agent.resp.command import Command
+from functools import partial
+
 from quorate_agent.resp.replies import OK, array, error
 from quorate_agent.resp.scan_command import run_inside
 from quorate_agent.resp.session import Session
@@ -33,9 +34,7 @@ def execute(session: Session, args: list[bytes]) -> bytes | Call:
     if transaction.refused:
         return _ABORTED
 
-    def run_plain(command: Command, words: list[bytes]) -> bytes:
-        return run_inside(command, session, words)
-
+    run_plain = partial(run_inside, session)
     call = Execution(transaction.commands, watched, run_plain).call()
     if len(call.args) > 1:
         return call

@@ -54,7 +54,6 @@ class Agent:
             lambda: None,
             dict,
             lambda node: False,
-            dict,
             AgentMetrics(),
             lambda: False,
             "process",
@@ -110,7 +109,7 @@ def test_who_subscribes_is_confirmed_then_told_the_state_then_each_event(
     assert state[:2] == [b"message", EVENTS]
     assert _json(state).state == ZoneState("Available", 4, 4, 0, 0, 0, 0)
     assert isinstance(state, hiredis.PushNotification) is resp3
-    agent.endpoint.tell([SWITCHED, msgspec.structs.replace(SWITCHED, sequence=8)])
+    agent.endpoint.overview.events.tell([SWITCHED, msgspec.structs.replace(SWITCHED, sequence=8)])
     told = client.told()
     assert [_json(frame).sequence for frame in told] == [7, 8]
     assert _json(told[0]) == SWITCHED
@@ -123,12 +122,12 @@ def test_a_pattern_is_told_by_its_name_and_both_subscriptions_count(agent: Agent
     assert confirmed == [b"psubscribe", b"__quorate__:*", 1]
     assert state[:3] == [b"pmessage", b"__quorate__:*", EVENTS]
     assert client.ask(b"subscribe", EVENTS)[0] == [b"subscribe", EVENTS, 2]
-    agent.endpoint.tell([SWITCHED])
+    agent.endpoint.overview.events.tell([SWITCHED])
     assert [frame[0] for frame in client.told()] == [b"pmessage", b"message"]
     assert client.ask(b"UNSUBSCRIBE") == [[b"unsubscribe", EVENTS, 1]]
     assert client.ask(b"PUNSUBSCRIBE", b"__quorate__:*") == [[b"punsubscribe", b"__quorate__:*", 0]]
     assert client.ask(b"UNSUBSCRIBE") == [[b"unsubscribe", None, 0]]
-    agent.endpoint.tell([SWITCHED])
+    agent.endpoint.overview.events.tell([SWITCHED])
     assert client.told() == []
 
 
@@ -141,7 +140,7 @@ def test_a_channel_that_nobody_publishes_to_is_refused_and_nothing_is_subscribed
     assert isinstance(refused, hiredis.ReplyError)
     assert "'news" in str(refused)
     assert "there is: __quorate__:events" in str(refused)
-    agent.endpoint.tell([SWITCHED])
+    agent.endpoint.overview.events.tell([SWITCHED])
     assert client.told() == []
 
 
@@ -191,21 +190,21 @@ def test_events_of_other_zones_are_not_told_and_those_of_agents_are(agent: Agent
     client.ask(b"SUBSCRIBE", EVENTS)
     other = msgspec.structs.replace(SWITCHED, zone="carts")
     left = ToldEvent(9, "T", "Warning", "NodeLeft", "a left")
-    agent.endpoint.tell([other, left])
+    agent.endpoint.overview.events.tell([other, left])
     assert [_json(frame).reason for frame in client.told()] == ["NodeLeft"]
 
 
 def test_the_loss_of_the_master_is_told_and_the_state_when_one_is_back(agent: Agent) -> None:
     client = agent.client()
     client.ask(b"SUBSCRIBE", EVENTS)
-    agent.endpoint.master_lost()
-    agent.endpoint.master_lost()
+    agent.endpoint.overview.events.master_lost()
+    agent.endpoint.overview.events.master_lost()
     [lost] = client.told()
     assert _json(lost).reason == "MasterLost"
     late = agent.client().ask(b"SUBSCRIBE", EVENTS)[1]
     assert "no master reaches" in _json(late).message
     agent.replicas.table[0] = _row(0, None, "b")
-    agent.endpoint.master_found()
+    agent.endpoint.overview.events.master_found()
     [found] = client.told()
     assert _json(found).reason == "State"
     assert "no master" not in _json(found).message
@@ -215,7 +214,7 @@ def test_the_loss_of_the_master_is_told_and_the_state_when_one_is_back(agent: Ag
 def test_a_state_is_never_older_than_what_was_told_before_it(agent: Agent) -> None:
     agent.client().ask(b"SUBSCRIBE", EVENTS)
     agent.replicas.table[1] = _row(1, None, "b")
-    agent.endpoint.tell([SWITCHED])
+    agent.endpoint.overview.events.tell([SWITCHED])
     told = _json(agent.client().ask(b"SUBSCRIBE", EVENTS)[1])
     assert told.state is not None
     assert told.state.unavailable == 1
