@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 
-from quorate.protocol.messages import Hello, Refused
+from quorate.protocol.messages import Hello, RefusalCode, Refused
 from quorate_link.handler import Handler, LinkCounters, LinkSettings
 from quorate_link.link import Link
 
@@ -50,7 +50,7 @@ class Peer:
         return Refused(
             f"node {hello.node!r} answers at {self.address[0]}:{self.address[1]},"
             f" {self.node!r} was expected there",
-            "node",
+            RefusalCode.NODE,
         )
 
     def link_up(self, link: Link) -> None:
@@ -194,7 +194,7 @@ class Endpoint:
         peer.stop()
         for link in list(self._connections):
             if link.peer is peer:
-                link.close("not needed any more", "bye")
+                link.close("not needed any more", RefusalCode.GOODBYE)
 
     @property
     def links(self) -> list[Link]:
@@ -210,7 +210,7 @@ class Endpoint:
         for peer in self._peers:
             peer.stop()
         for link in list(self._connections):
-            link.close("this process is stopping", "bye")
+            link.close("this process is stopping", RefusalCode.GOODBYE)
         await self._all_ended(patience_ms)
         for link in list(self._connections):
             link.kill()
@@ -234,6 +234,10 @@ class Endpoint:
         dirty, self._dirty = self._dirty, []
         for link in dirty:
             link.flush()
+
+    def gather(self) -> None:
+        """What is sent from here on leaves with the `flush` that the owner calls."""
+        self._flush_scheduled = True
 
     def flush_later(self, link: Link) -> None:
         """Write this link's buffer at the end of the turn."""

@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
 from quorate.facts.errors import WireError
-from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
+from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, RefusalCode, Refused
 from quorate.wire.frames import FrameReader, encode_frame
 
 if TYPE_CHECKING:
@@ -298,14 +298,14 @@ class Link(asyncio.Protocol):
             return Refused(
                 f"format version {hello.format_version} of {hello.node or hello.role} is not"
                 f" {FORMAT_VERSION}: run the same version of Quorate on both sides",
-                "format",
+                RefusalCode.FORMAT,
             )
         mine = self._endpoint.hello()
         if hello.cluster != mine.cluster:
             return Refused(
                 f"cluster {hello.cluster!r} of {hello.node or hello.role} is not {mine.cluster!r}:"
                 f" check the address and the cluster's name",
-                "cluster",
+                RefusalCode.CLUSTER,
             )
         if self.peer is not None:
             return self.peer.judge(hello)

@@ -19,7 +19,14 @@ from quorate.planning.preview import Preview
 from quorate.protocol.events import ROUTINE, Event, ToldEvent
 from quorate.protocol.master import Master
 from quorate.protocol.membership import is_same_process
-from quorate.protocol.messages import FORMAT_VERSION, EventsTold, Hello, Message, Refused
+from quorate.protocol.messages import (
+    FORMAT_VERSION,
+    EventsTold,
+    Hello,
+    Message,
+    RefusalCode,
+    Refused,
+)
 from quorate.protocol.metastore import (
     Key,
     Metastore,
@@ -31,10 +38,10 @@ from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
 from quorate.wire.frames import encode_frame
 from quorate.wire.resource import is_short_name
-from quorate.wire.storage_cluster import split_address
-from quorate_link import BaseHandler, Endpoint, Link, Peer
+from quorate_link import BaseHandler, Endpoint, Link
 from quorate_operator.clock import Clock
 from quorate_operator.decisions import gather, summary
+from quorate_operator.dialing import Dialing, address_of
 from quorate_operator.event_log import EventLog, states
 from quorate_operator.metrics import Metrics
 from quorate_operator.removals import Removals
@@ -42,9 +49,9 @@ from quorate_operator.writer import RETRY_MAX_S, RETRY_S, Writer
 
 _log = logging.getLogger("quorate.runner")
 
-GOODBYE = "bye"
 """The code with which an endpoint refuses its peers when its process ends."""
 TELL_AGENTS_MS = 100
+LOOK_AT_DIALED_MS = 500
 
 
 class Mandate(Protocol):
@@ -89,8 +96,9 @@ class Runner(BaseHandler):
         self._master: Master | None = None
         self._endpoint: Endpoint | None = None
         self._addresses: tuple[str, ...] = ()
-        self._peers: dict[str, Peer] = {}
         self._links: dict[str, Link] = {}
+        self._dialing = Dialing(cluster, self._links)
+        self._dialing_looked_ms = 0
         self._heard_ms: dict[str, int] = {}
         self._ticked_ms = 0
         self._refusals: dict[str, str] = {}
@@ -122,16 +130,13 @@ class Runner(BaseHandler):
             await self._endpoint.close()
 
     def set_addresses(self, addresses: Sequence[str]) -> None:
-        """Whom to dial.  Agents whose address is gone are not forgotten, only not dialed."""
+        """Whom to dial.  Agents whose address is gone are drained (dialing.py)."""
         self._addresses = tuple(addresses)
         if self._endpoint is None or self._stopped:
             return
-        for address in sorted(set(self._peers) - set(addresses)):
-            self._endpoint.undial(self._peers.pop(address))
-            self._refusals.pop(address, None)
-        for address in addresses:
-            if address not in self._peers:
-                self._peers[address] = self._endpoint.dial(*split_address(address))
+        for address in [each for each in self._refusals if each not in addresses]:
+            del self._refusals[address]
+        self._dialing.declare(addresses, self._endpoint)
 
     def set_zone(self, record: ZoneRecord) -> None:
         """A zone is wanted as `record` says, `deleting` included.  Idempotent."""
@@ -194,8 +199,8 @@ class Runner(BaseHandler):
         """Address -> why no agent is registered from there now."""
         return {
             address: self._refusals.get(address, "nobody answers there")
-            for address, peer in sorted(self._peers.items())
-            if peer.link is None
+            for address, peer in sorted(self._dialing.peers.items())
+            if peer.link is None and address in self._dialing.declared
         }
 
     # --- beginning and end ------------------------------------------------------------------------
@@ -358,6 +363,10 @@ class Runner(BaseHandler):
                 self._heard_ms[node] = now.boot_ms
                 link.abort(f"silent for {silent_ms} ms")
         self._step(lambda master: master.tick(now))
+        endpoint = self._endpoint
+        if endpoint is not None and now.boot_ms - self._dialing_looked_ms >= LOOK_AT_DIALED_MS:
+            self._dialing_looked_ms = now.boot_ms
+            self._step(lambda master: self._dialing.look(master, endpoint, now))
 
     def may_act(self) -> bool:
         """Whether this process may write and publish, as of this very moment."""
@@ -397,7 +406,8 @@ class Runner(BaseHandler):
             link.close(refused.reason, refused.code)
             return
         if link.peer is not None:
-            self._refusals.pop(_address(link.peer), None)
+            self._refusals.pop(address_of(link.peer), None)
+        self._dialing.reached(link, hello.node)
         link.data = hello.node
         self._links[hello.node] = link
         self._heard_ms[hello.node] = self._clock.now().boot_ms
@@ -405,15 +415,16 @@ class Runner(BaseHandler):
 
     def _judge(self, link: Link, hello: Hello) -> Refused | None:
         if hello.role != "agent":
-            return Refused(f"a {hello.role} answers where an agent was expected", "role")
+            return Refused(f"a {hello.role} answers where an agent was expected", RefusalCode.ROLE)
         if not is_short_name(hello.node):
             return Refused(
-                f"node {hello.node!r}: --name takes lower-case letters, digits and '-' only", "name"
+                f"node {hello.node!r}: --name takes lower-case letters, digits and '-' only",
+                RefusalCode.NAME,
             )
         present = self._links.get(hello.node)
         known = present.peer_hello if present is not None else None
         if known is not None and is_same_process(known, hello):
-            return Refused(f"node {hello.node} is connected already", "connected")
+            return Refused(f"node {hello.node} is connected already", RefusalCode.CONNECTED)
         refused = self._master.refusal(hello) if self._master is not None else None
         if refused is None and present is not None:
             present.abort("replaced by a newer process")
@@ -435,7 +446,7 @@ class Runner(BaseHandler):
         if node is not None and self._links.get(node) is link:
             del self._links[node]
             # An agent that says goodbye is as gone as one whose host refuses connections.
-            gone = refused is not None and refused.code == GOODBYE
+            gone = refused is not None and refused.code == RefusalCode.GOODBYE
             self._step(lambda master: master.agent_disconnected(node, gone, self._clock.now()))
 
     def on_gone(self, link: Link) -> None:
@@ -451,12 +462,7 @@ class Runner(BaseHandler):
     def _note_refusal(self, link: Link, reason: str) -> None:
         if link.peer is None:
             return
-        address = _address(link.peer)
+        address = address_of(link.peer)
         if self._refusals.get(address) != reason:
             self._refusals[address] = reason
             _log.warning("cluster %s: agent at %s: %s", self.cluster, address, reason)
-
-
-def _address(peer: Peer) -> str:
-    host, port = peer.address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -67,12 +67,10 @@ class IntervalSet:
     def __bool__(self) -> bool:
         raise TypeError("ask is_empty(): the truth of an interval set is ambiguous")
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: object) -> bool:  # and so it is nobody's key: it may change
         if not isinstance(other, IntervalSet):
             return NotImplemented
         return self._firsts == other._firsts and self._lasts == other._lasts
-
-    __hash__ = None  # type: ignore[assignment]  # mutable: must not be a key
 
     def __repr__(self) -> str:
         return f"IntervalSet({list(self)})"

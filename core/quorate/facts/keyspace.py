@@ -9,18 +9,27 @@ from binascii import crc_hqx
 
 SLOT_COUNT = 16384
 
+TAG = ord("{")
+"""A key without it is hashed whole.  Looked for as a number: for bytes Python raises and drops a
+TypeError first, 0.2 µs each time."""
+
+RESERVED = b"\x00quorate\x00"
+"""No client's keys begin so: commands that name one are refused, those that list or count keys pass
+these rows over."""
+
+
+def is_reserved(key: bytes) -> bool:
+    """Whether the key is none that clients may name."""
+    return key.startswith(RESERVED)
+
 
 def key_slot(key: bytes) -> int:
     """Slot of `key`, 0..16383.
 
     The hash tag is what stands between the first `{` and the next `}`, when that is not empty.
     """
-    start = key.find(b"{")
-    if start >= 0:
-        end = key.find(b"}", start + 1)
-        if end > start + 1:
-            key = key[start + 1 : end]
-    return crc_hqx(key, 0) & 16383
+    tag, end, _ = key.partition(b"{")[2].partition(b"}")
+    return crc_hqx(tag if tag and end else key, 0) & 16383
 
 
 def is_partition_count(count: int) -> bool:

@@ -66,6 +66,11 @@ class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
         """Names of the quorum's members, offline ones included."""
         return tuple(voter.node for voter in self.voters)
 
+    @property
+    def destination(self) -> Holder | None:
+        """The newcomer of the active migration, when there is one."""
+        return self.active.destination if self.active is not None else None
+
 
 def majority(count: int) -> int:
     """How many of `count` voters are a majority."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from quorate.facts.lineage import Lineage
 from quorate.facts.time import Now
 from quorate.protocol.messages import (
     Activated,
@@ -16,17 +17,16 @@ from quorate.protocol.messages import (
     CaughtUp,
     CopyReady,
     Fence,
-    FetchKeys,
-    FetchUpdates,
     Frozen,
-    KeyRows,
     Message,
     Sync,
     Trouble,
+    TroubleKind,
 )
 from quorate.protocol.outbox import MASTER
-from quorate.protocol.primary import Primary, Stage
+from quorate.protocol.primary import GatherPlan, Primary, Stage
 from quorate.protocol.storage import Row
+from quorate.protocol.transfer_messages import FetchKeys, FetchUpdates, KeyRows
 
 if TYPE_CHECKING:
     from quorate.protocol.replicas import Replicas
@@ -38,6 +38,8 @@ JOINT_LAG_MAX = 1000
 
 def step(replicas: Replicas, role: Primary, now: Now) -> None:
     """Do everything the role can do now."""
+    if role.hand_over and role.stage is Stage.FENCING:
+        _take_over(replicas, role)
     _fence(replicas, role, now)
     if role.stage <= Stage.GATHERING:
         # Again and again: a voter whose new process has still to answer takes its report with it.
@@ -54,6 +56,7 @@ def step(replicas: Replicas, role: Primary, now: Now) -> None:
         role.stage = Stage.SERVING
         role.renew({n: replicas.leases.held_until(n) for n in role.peers})
         replicas.upkeep.survey(role.copy)
+        replicas.transactions.parts.load(role, now.boot_ms)
         replicas.finished.answered.extend(role.advance())
     if role.stage is Stage.SERVING:
         _report_activated(replicas, role, now)
@@ -82,6 +85,10 @@ def _fence(replicas: Replicas, role: Primary, now: Now) -> None:
         if now.boot_ms - peer.asked_ms >= replicas.settings.retry_ms or peer.asked_ms < 0:
             peer.asked_ms = now.boot_ms
             replicas.out.send(node, fence)
+            lineage = None if role.persisted else role.lineage
+            peer.told = lineage is not None
+            if lineage is not None:  # after a hand-over: one write of theirs for both
+                _send_sync(replicas, role, lineage, node)
 
 
 def _gather(replicas: Replicas, role: Primary, now: Now) -> None:
@@ -102,12 +109,27 @@ def _gather(replicas: Replicas, role: Primary, now: Now) -> None:
         if _due(replicas, role, "updates " + node, now):
             wanted = FetchUpdates(replicas.uid, copy.partition, role.term, tuple(ranges[:200]))
             replicas.out.send(node, wanted)
-    if keys or plan.wanted:
-        return
+    if not keys and not plan.wanted:
+        _adopt_own(replicas, role, plan)
+
+
+def _take_over(replicas: Replicas, role: Primary) -> None:
+    """After a hand-over nothing is to be gathered.
+
+    The old primary froze when all it had given out was held here, and no term lies between its and
+    ours: nobody holds an update that we lack, or one that is to be undone.  That the others promise
+    and adopt is still waited for.
+    """
+    copy = role.copy
+    if not copy.held():
+        _adopt_own(replicas, role, GatherPlan(copy.lineage, copy.lwm, copy.lwm, set(), "", {}))
+
+
+def _adopt_own(replicas: Replicas, role: Primary, plan: GatherPlan) -> None:
     role.adopt_own(plan)
     role.stage = Stage.ADOPTING
     replicas.give_up(role.take_undone(plan.prefix))
-    replicas.touch(copy)
+    replicas.touch(role.copy)
     replicas.adopting.append(role)
 
 
@@ -142,8 +164,12 @@ def _sync(replicas: Replicas, role: Primary, now: Now) -> None:
         if now.boot_ms - peer.asked_ms < replicas.settings.retry_ms and peer.asked_ms >= 0:
             continue
         peer.asked_ms = now.boot_ms
-        message = Sync(replicas.uid, role.copy.partition, role.term, lineage, role.copy.lwm)
-        replicas.out.send(node, message)
+        _send_sync(replicas, role, lineage, node)
+
+
+def _send_sync(replicas: Replicas, role: Primary, lineage: Lineage, node: str) -> None:
+    copy = role.copy
+    replicas.out.send(node, Sync(replicas.uid, copy.partition, role.term, lineage, copy.lwm))
 
 
 def _report_activated(replicas: Replicas, role: Primary, now: Now) -> None:
@@ -192,7 +218,8 @@ def _migrate(replicas: Replicas, role: Primary, now: Now) -> None:
         _to_master(replicas, role, message, now)
     if role.frozen == migration.migration_id and role.acknowledged() == copy.lwm:
         frozen = Frozen(replicas.uid, copy.partition, migration.migration_id, role.term, copy.lwm)
-        _to_master(replicas, role, frozen, now)
+        if _due(replicas, role, "Frozen", now):
+            replicas.out.send(MASTER, frozen)  # what it says is durable already, and clients wait
 
 
 def freeze(replicas: Replicas, role: Primary, migration_id: str, now: Now) -> None:
@@ -218,13 +245,16 @@ def refused(replicas: Replicas, role: Primary, node: str, promised: int) -> None
     if peer is not None:
         # It lost its promise with its store, or the copy with a row that came between: fence again.
         peer.promised = peer.adopted = False
+        peer.lwm = -1
 
 
 def peer_restarted(role: Primary, node: str) -> None:
-    """A new process of `node`: it has forgotten leases and what it was sent."""
+    """A new process of `node`: it has forgotten leases and what it was sent; with the power of its
+    machine it may have lost updates that were not synced."""
     peer = role.peers.get(node)
     if peer is not None:
         peer.promised = peer.adopted = peer.ready = False
+        peer.lwm = -1
         peer.asked_ms = -1
         if not role.persisted:
             peer.answer = None
@@ -234,7 +264,9 @@ def tick(replicas: Replicas, role: Primary, now: Now) -> None:
     """Repeat what was not answered; tell copies that are behind where we stand."""
     settings = replicas.settings
     if role.serving_until > now.boot_ms:
-        role.served_ms = now.boot_ms
+        role.lapsed_ms = 0
+    elif not role.lapsed_ms:
+        role.lapsed_ms = now.boot_ms  # as seen: a process that stood still had no chance to ask
     if not role.is_quiet():
         step(replicas, role, now)
     if not role.persisted:
@@ -261,11 +293,11 @@ def tick(replicas: Replicas, role: Primary, now: Now) -> None:
 def trouble(replicas: Replicas, role: Primary, now: Now) -> Trouble | None:
     """What the role is stuck in, for the master's heartbeat."""
     if role.stage is not Stage.SERVING:
-        kind, since = "activating", role.since_ms
+        kind, since = TroubleKind.ACTIVATING, role.since_ms
     elif role.frozen:
-        kind, since = "frozen", role.since_ms
-    elif role.serving_until <= now.boot_ms:
-        kind, since = "no-quorum", max(role.served_ms, role.since_ms)
+        kind, since = TroubleKind.FROZEN, role.since_ms
+    elif role.serving_until <= now.boot_ms and role.lapsed_ms:
+        kind, since = TroubleKind.NO_QUORUM, max(role.lapsed_ms, role.since_ms)
     else:
         return None
     if now.boot_ms - since < TROUBLE_AFTER_MS:

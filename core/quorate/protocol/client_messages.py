@@ -11,8 +11,8 @@ Words = tuple[bytes, ...]
 
 class Forward(msgspec.Struct, frozen=True, array_like=True, tag=56):
     """Execute this for a client of mine: a command, or with `transaction` the commands of one, none
-    of which may happen unless the rows of `watched` (key, term, counter; 0, 0: none) are still
-    the same.
+    of which may happen unless the rows of `watched` (key, term, counter) are still the same; with
+    term 0 there must be none, and have been none since that counter.
 
     (process, number) names the request: asked again, it gets the answer that it got first."""
 

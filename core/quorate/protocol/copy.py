@@ -30,15 +30,15 @@ from quorate.protocol.copy_record import (
     write_copy,
     write_promise,
 )
-from quorate.protocol.messages import CopyReport, Operation, Update
-from quorate.protocol.storage import Row, Storage
-from quorate.protocol.tool_messages import CopyDigest, CopyState
-from quorate.protocol.totals import DIGEST_BYTES
+from quorate.protocol.messages import Update
+from quorate.protocol.storage import Operation, Row, Storage
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_update = msgspec.msgpack.Decoder(Update).decode
 
 LOG_READ_BYTES = 4 * 1024 * 1024
+LOOK_BACK_MAX = 10_000
+"""So many updates are looked through for one key."""
 
 
 class Copy(UpdateCounter):
@@ -66,6 +66,7 @@ class Copy(UpdateCounter):
         "present",
         "promise_holder",
         "promise_term",
+        "put",
         "row",
         "settled",
         "space",
@@ -103,7 +104,7 @@ class Copy(UpdateCounter):
 
     def _use_space(self) -> None:
         self.space = self.storage.space(self.partition, self.generation)
-        self.get = self.space.get
+        self.get, self.put = self.space.get, self.space.put
 
     # --- durable state ---------------------------------------------------------------------------
 
@@ -288,7 +289,7 @@ class Copy(UpdateCounter):
                 present = self.get(key)
                 if present is not None and present.counter >= counter:
                     continue
-            self.space.put(key, Row(counter, term, expires_at, value))
+            self.put(key, Row(counter, term, expires_at, value))
             if value is None:
                 self.tombstones.append((counter, key))
 
@@ -312,7 +313,7 @@ class Copy(UpdateCounter):
             if key is None:
                 self._delete_below(counter, compare=False)
                 continue
-            self.space.put(key, Row(counter, term, expires_at, value))
+            self.put(key, Row(counter, term, expires_at, value))
             if value is None:
                 self.tombstones.append((counter, key))
             elif expires_at:
@@ -348,6 +349,18 @@ class Copy(UpdateCounter):
                     keys.add(key)
             at = entries[-1][0] + 1
         return keys
+
+    def written_since(self, key: bytes, counter: int) -> bool:
+        """Whether an update above `counter` touched `key`; also when the log cannot tell soon."""
+        row = self.get(key)
+        if row is not None:
+            return row.counter > counter
+        if self.settled <= counter:
+            return False  # its tombstone would still be here
+        if self.hwm - counter > LOOK_BACK_MAX:
+            return True
+        keys = self.touched_keys(counter + 1, self.hwm)
+        return keys is None or key in keys
 
     def adopt(
         self,
@@ -449,51 +462,3 @@ class Copy(UpdateCounter):
         for term, ranges in self.above.items():
             if ranges.is_empty():
                 raise InvariantError(f"partition {self.partition}: nothing held of term {term}")
-
-    def report(self) -> CopyReport:
-        """The copy as the master asks for it."""
-        return CopyReport(
-            self.partition,
-            self.version,
-            self.prepared,
-            self.prepared_migration,
-            self.last_term,
-            self.lwm,
-            self.highest_held(),
-            self.adopted,
-            self.space.byte_count(),
-        )
-
-    def digest(self, mark: int) -> CopyDigest:
-        """The digest as a validator asks for it; `mark`: tell it once more at this counter."""
-        if mark > self.lwm:
-            self.mark_at = mark
-        return CopyDigest(
-            self.partition,
-            self.promise_term,
-            self.adopted,
-            self.lwm,
-            self.space.row_count(),
-            self.space.digest().to_bytes(DIGEST_BYTES),
-            self.mark[0],
-            self.mark[1].to_bytes(DIGEST_BYTES),
-        )
-
-    def describe(self, node: str) -> CopyState:
-        """The copy as a validator asks for it."""
-        replicas = self.row.replicas if self.row else ()
-        return CopyState(
-            self.partition,
-            replicas.index(node) if node in replicas else -1,
-            self.version,
-            self.promise_term,
-            self.adopted,
-            self.lwm,
-            max(self.hwm, self.lwm),
-            tuple(sorted(pair for ranges in self.above.values() for pair in ranges)),
-            self.lineage,
-            self.space.row_count(),
-            self.space.byte_count(),
-            self.settled,
-            self.state.value,
-        )

@@ -14,19 +14,18 @@ from collections.abc import Sequence
 
 from quorate.facts.lineage import Lineage
 from quorate.protocol.copy import Copy
-from quorate.protocol.messages import (
+from quorate.protocol.messages import Message, TransferProgress
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.storage import Row, Space
+from quorate.protocol.supply import TOO_MUCH
+from quorate.protocol.transfer_messages import (
     FetchKeys,
     FetchSnapshot,
     FetchUpdates,
     KeyRows,
-    Message,
     SnapshotChunk,
-    TransferProgress,
     Updates,
 )
-from quorate.protocol.settings import ProtocolSettings
-from quorate.protocol.storage import Row, Space
-from quorate.protocol.supply import TOO_MUCH
 
 RANGES_PER_ASK = 200
 PATIENCE_MS_MAX = 8_000
@@ -138,7 +137,7 @@ class Fill:
         return self._at != 0
 
     def unavailable(self, node: str) -> None:
-        """`node` cannot supply in this term: it has not adopted it, or knows another."""
+        """`node` cannot supply: it has not adopted the term, knows another, or lacks the same."""
         self._unable.add(node)
         if not self.is_full and self._nobody_reaches():
             self._go_full(FullReason.NO_HISTORY)
@@ -242,7 +241,7 @@ class Fill:
             # An answer that came twice brings nothing: asked on after each one, both sides would
             # soon send nothing else.
             self.answered()
-            self.bytes_done += sum(len(bytes(raw)) for raw in answer.updates)
+            self.bytes_done += sum(map(len, answer.updates))
         if answer.reaches_from == TOO_MUCH:
             self._go_full(FullReason.TOO_MUCH)
         elif missing and missing[0][0] <= answer.reaches_from:
@@ -253,6 +252,9 @@ class Fill:
                 while self.supplier in self._short:
                     self._next_supplier()
                 self.answered()
+        elif missing and not answer.updates and node == self.supplier:
+            # It lacks them as we do, and may be waiting for us.
+            self.unavailable(node)
 
     def take_keys(self, answer: KeyRows) -> None:
         """Rows that replace what divergent updates touched."""

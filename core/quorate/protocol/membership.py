@@ -11,7 +11,7 @@ import msgspec
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord
-from quorate.protocol.messages import CopyReport, Hello, Refused
+from quorate.protocol.messages import CopyReport, Hello, RefusalCode, Refused
 
 
 class Agent:
@@ -97,13 +97,13 @@ def refusal(agent: Agent | None, hello: Hello) -> Refused | None:
         return Refused(
             f"node {hello.node}: its data folder is an older image of itself (incarnation "
             f"{hello.incarnation}, registered is {known.incarnation}); it must be set aside",
-            "older-image",
+            RefusalCode.OLDER_IMAGE,
         )
     if agent.online and agent.connected and known.store != hello.store:
         return Refused(
             f"node {hello.node}: another process of that name is online with store {known.store}; "
             "start this one under another --name",
-            "name-in-use",
+            RefusalCode.NAME_IN_USE,
         )
     return None
 
@@ -131,7 +131,7 @@ def _copied_folder(hello: Hello) -> Refused:
         f"node {hello.node}: incarnation {hello.incarnation} of store {hello.store} is registered "
         "for another process, so the data folder of this one is a copy; stop it, then start it "
         "with another --name and an empty --data folder",
-        "copied-folder",
+        RefusalCode.COPIED_FOLDER,
     )
 
 
@@ -141,7 +141,7 @@ def _still_there(known: NodeRecord, hello: Hello) -> Refused:
         f"node {hello.node}: incarnation {known.incarnation} of store {hello.store} is still there "
         f"at {known.host}:{known.peer_port}; this one is taken in when that one has left, if its "
         "data folder is no copy: two processes must not have one name and store",
-        "name-in-use",
+        RefusalCode.NAME_IN_USE,
     )
 
 
@@ -150,7 +150,7 @@ def _older_twin(hello: Hello) -> Refused:
     return Refused(
         f"node {hello.node}: incarnation {hello.incarnation} of store {hello.store} was another "
         "process, so this data folder is a copy or an older image of its own; it must be set aside",
-        "older-image",
+        RefusalCode.OLDER_IMAGE,
     )
 
 

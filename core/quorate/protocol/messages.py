@@ -5,6 +5,8 @@ as an array whose first element is the tag.  Core, agents and simulator use the 
 `zone` is the zone's uid; `term`, `version`, counters as in docs/protocol.md; `*_ms` milliseconds.
 """
 
+import enum
+
 import msgspec
 
 from quorate.facts.lineage import Lineage
@@ -13,6 +15,7 @@ from quorate.facts.topology import Holder, NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.client_messages import Forward, Forwarded
 from quorate.protocol.events import ToldEvent
+from quorate.protocol.storage import Operation
 from quorate.protocol.tool_messages import (
     AskBuckets,
     AskCopies,
@@ -25,12 +28,19 @@ from quorate.protocol.tool_messages import (
     Damaged,
     Digests,
 )
+from quorate.protocol.transaction_messages import TransactionMessage
+from quorate.protocol.transfer_messages import (
+    FetchKeys,
+    FetchSnapshot,
+    FetchUpdates,
+    KeyRows,
+    SnapshotChunk,
+    Unavailable,
+    Updates,
+)
 
 FORMAT_VERSION = 1
 FRAME_BYTES_MAX = 80 * 1024 * 1024
-
-Operation = tuple[bytes | None, bytes | None, int]
-"""(key, value, expires_at): value None deletes; key None deletes every key below the counter."""
 
 
 class Update(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -64,8 +74,31 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     process: str = ""
 
 
+class RefusalCode(enum.StrEnum):
+    """Why a connection is refused, as far as the other side may act on it."""
+
+    FORMAT = "format"
+    CLUSTER = "cluster"
+    ROLE = "role"
+    NODE = "node"
+    """Another node answers where one was expected."""
+    NAME = "name"
+    """No node may have this name."""
+    NAME_IN_USE = "name-in-use"
+    CONNECTED = "connected"
+    """This very process is connected already."""
+    COPIED_FOLDER = "copied-folder"
+    OLDER_IMAGE = "older-image"
+    """The agent's folder must be set aside: it does so and starts anew."""
+    OLDER_PROCESS = "older-process"
+    STALE_MASTER = "stale-master"
+    GOODBYE = "bye"
+    """The process is ending, or has no use for the link: nothing is wrong."""
+
+
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """The other side will not talk; the connection closes.  `reason` is a sentence for people."""
+    """The other side will not talk; the connection closes.  `reason` is a sentence for people,
+    `code` a RefusalCode, or one of a version that knows more of them."""
 
     reason: str
     code: str = ""
@@ -186,15 +219,25 @@ class RowsStored(msgspec.Struct, frozen=True, array_like=True, tag=22):
     versions: tuple[tuple[int, int], ...]
 
 
+class TroubleKind(enum.StrEnum):
+    """What a partition is stuck in at its primary."""
+
+    ACTIVATING = "activating"
+    FROZEN = "frozen"
+    NO_QUORUM = "no-quorum"
+    """No majority grants it leases."""
+    NO_ROLE = "no-role"
+    """The row names it, and it can serve in that term no more."""
+
+
 class Trouble(msgspec.Struct, frozen=True, array_like=True):
-    """A partition that is stuck at its primary: no-quorum, activating, frozen, owner-silent."""
+    """A partition that is stuck at its primary, for `since_ms` by now."""
 
     zone: str
     partition: int
     term: int
-    kind: str
+    kind: TroubleKind
     since_ms: int
-    node: str = ""
 
 
 class AgentReport(msgspec.Struct, frozen=True, array_like=True, tag=23):
@@ -355,7 +398,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     hwm: int
     majority: int
     settled: int
-    updates: tuple[msgspec.Raw, ...]
+    updates: tuple[bytes, ...]
 
 
 class Append(msgspec.Struct, frozen=True, array_like=True, tag=46):
@@ -379,82 +422,6 @@ class Rejected(msgspec.Struct, frozen=True, array_like=True, tag=48):
     partition: int
     term: int
     promised: int
-
-
-class FetchUpdates(msgspec.Struct, frozen=True, array_like=True, tag=49):
-    """Send the updates of these inclusive counter ranges (answered by Updates)."""
-
-    zone: str
-    partition: int
-    term: int
-    ranges: tuple[tuple[int, int], ...]
-
-
-class Updates(msgspec.Struct, frozen=True, array_like=True, tag=50):
-    """Encoded updates asked for.  `reaches_from`: this log has everything above it up to its LWM;
-    a counter asked for that is at or below it can only come with a full copy."""
-
-    zone: str
-    partition: int
-    term: int
-    updates: tuple[msgspec.Raw, ...]
-    reaches_from: int
-
-
-class FetchKeys(msgspec.Struct, frozen=True, array_like=True, tag=51):
-    """Send the present rows of these keys (they were touched by divergent updates); with `adopted`
-    only if you have adopted the term (an activation asks a voter that has only promised it)."""
-
-    zone: str
-    partition: int
-    term: int
-    keys: tuple[bytes, ...]
-    adopted: bool = False
-
-
-class KeyRows(msgspec.Struct, frozen=True, array_like=True, tag=52):
-    """Rows asked for as (key, counter, term, expires_at, value); counter 0: there is none.
-
-    `lwm` is the counter the supplier's rows stand at."""
-
-    zone: str
-    partition: int
-    term: int
-    lwm: int
-    rows: tuple[tuple[bytes, int, int, int, bytes | None], ...]
-
-
-class FetchSnapshot(msgspec.Struct, frozen=True, array_like=True, tag=53):
-    """Send rows with key > after (None: from the start)."""
-
-    zone: str
-    partition: int
-    term: int
-    after: bytes | None
-    bytes_max: int
-
-
-class SnapshotChunk(msgspec.Struct, frozen=True, array_like=True, tag=54):
-    """Rows of (after, next]; `lwm` is where the supplier's rows stood when they were read,
-    `flushed` its last whole-partition delete.  `next` None: that was the last chunk."""
-
-    zone: str
-    partition: int
-    term: int
-    after: bytes | None
-    next: bytes | None
-    lwm: int
-    flushed: int
-    rows: tuple[tuple[bytes, int, int, int, bytes | None], ...]
-    bytes_total: int
-
-
-class Unavailable(msgspec.Struct, frozen=True, array_like=True, tag=55):
-    """The copy asked cannot supply (not adopted in that term): ask another."""
-
-    zone: str
-    partition: int
-    term: int
 
 
 Message = (
@@ -497,6 +464,7 @@ Message = (
     | Unavailable
     | Forward
     | Forwarded
+    | TransactionMessage
     | AskCopies
     | Copies
     | AskRows

@@ -21,7 +21,7 @@ from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord, Voter
 from quorate.protocol.events import Reason
 from quorate.protocol.membership import Agent, left, record_of, refusal
-from quorate.protocol.messages import AskInventory, Hello, Refused
+from quorate.protocol.messages import AskInventory, Hello, RefusalCode, Refused
 from quorate.protocol.status import NodeStatus
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class NodeRegistry:
                 f"node {hello.node}: store {hello.store} was taken for gone for good, and others "
                 "serve without its votes; it is taken in when these are given up: start the agents "
                 "that hold the other copies",
-                "name-in-use",
+                RefusalCode.NAME_IN_USE,
             )
         return refused
 

@@ -7,11 +7,12 @@ Source: docs/protocol.md, sections 4 to 6.  A role is one (term, process incarna
 when a higher term is promised or a row says so, and never serves again after that.
 """
 
+from __future__ import annotations
+
 import enum
 from collections import deque
-from collections.abc import Mapping
-
-import msgspec
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.intervals import IntervalSet
@@ -20,8 +21,11 @@ from quorate.facts.partition_row import Migration, PartitionRow, quorum
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.update_counter import check_primary_counter, kept_under
 from quorate.protocol.copy import Copy
-from quorate.protocol.messages import Batch, FenceAck, Operation
-from quorate.protocol.storage import Row
+from quorate.protocol.messages import Batch, FenceAck
+from quorate.protocol.storage import Operation, Row
+
+if TYPE_CHECKING:
+    from quorate.protocol.parts import OpenPart
 
 
 class Stage(enum.IntEnum):
@@ -48,9 +52,10 @@ class Waiter:
 
 
 class Peer:
-    """Another copy as the primary sees it.  `lwm` counts only once it has adopted the term."""
+    """Another copy as the primary sees it.  `lwm` counts only once it has adopted the term; `told`:
+    it was told to adopt beside the Fence."""
 
-    __slots__ = ("adopted", "answer", "asked_ms", "lwm", "progress_ms", "promised", "ready")
+    __slots__ = ("adopted", "answer", "asked_ms", "lwm", "progress_ms", "promised", "ready", "told")
 
     def __init__(self) -> None:
         self.promised = False
@@ -60,6 +65,7 @@ class Peer:
         self.answer: FenceAck | None = None
         self.asked_ms = -1
         self.progress_ms = 0
+        self.told = False
 
 
 class Primary:
@@ -71,6 +77,7 @@ class Primary:
         "announced",
         "asked",
         "blocked",
+        "changed",
         "copy",
         "fetched_rows",
         "flushed",
@@ -79,15 +86,17 @@ class Primary:
         "holder",
         "joint",
         "joint_hwm",
+        "lapsed_ms",
         "lease_wait_until",
         "lineage",
+        "locks",
+        "parts",
         "peers",
         "pending",
         "persisted",
         "plan",
         "quorum_index",
         "row",
-        "served_ms",
         "serving_until",
         "since_ms",
         "stage",
@@ -119,13 +128,19 @@ class Primary:
         self.waiters: deque[Waiter] = deque()
         self.pending: dict[bytes, int] = {}
         self.flushed = 0
+        # Of transactions across partitions (protocol/parts.py): the keys that wait for a decision,
+        # each with its transaction, and all that has a row.
+        self.locks: dict[bytes, bytes] = {}
+        self.parts: dict[bytes, OpenPart] = {}
         self.turn: list[bytes] = []
+        # Told of every update as it is written; None: nobody asks.
+        self.changed: Callable[[tuple[Operation, ...]], None] | None = None
         self.joint: Migration | None = None
         self.joint_hwm = 0
         self.frozen = ""
         self.hand_over = False
         self.serving_until = 0
-        self.served_ms = 0
+        self.lapsed_ms = 0  # when it was first seen not to serve any more; 0: it serves
         self.since_ms = now_ms
         self.lease_wait_until = 0
         self.plan: GatherPlan | None = None
@@ -242,6 +257,8 @@ class Primary:
 
     def write(self, operations: tuple[Operation, ...]) -> int:
         """Reserve a counter for these rows and apply them; the counter."""
+        if self.changed is not None:
+            self.changed(operations)
         self.turn.append(self.copy.write(operations))
         return self.copy.lwm
 
@@ -254,7 +271,7 @@ class Primary:
             copy.lwm,
             copy.majority,
             copy.settled,
-            tuple([msgspec.Raw(update) for update in updates]),
+            tuple(updates),
         )
 
     def wait(self, waiter: Waiter) -> None:
@@ -273,12 +290,17 @@ class Primary:
         return key in self.pending or self.flushed > self.acked
 
     def take_undone(self, prefix: int) -> list[Waiter]:
-        """Waiters carried over from an earlier term whose updates above `prefix` another term has
-        replaced meanwhile, or that saw such an update: nobody may be told that they happened."""
+        """Waiters whose updates above `prefix` are not there any more, or that saw such an update:
+        nobody may be told that they happened.  Keys wait for what was written before."""
         undone = [waiter for waiter in self.waiters if waiter.counter > prefix]
         if undone:
             self.waiters = deque(w for w in self.waiters if w.counter <= prefix)
-            self.pending = {key: at for key, at in self.pending.items() if at <= prefix}
+            self.pending = {
+                key: waiter.counter
+                for waiter in self.waiters
+                for key in waiter.keys
+                if key is not None
+            }
         return undone
 
     def advance(self) -> list[Waiter]:
@@ -286,17 +308,23 @@ class Primary:
         acked = self.acknowledged()
         if acked <= self.acked:
             return []
-        self.acked = acked
+        self.acked = self.copy.majority = acked
         waiters = self.waiters
-        answered: list[Waiter] = []
+        if not waiters:
+            return []
         pending = self.pending
-        while waiters and waiters[0].counter <= acked:
+        if waiters[-1].counter <= acked:  # nobody waits any more
+            pending.clear()
+            answered = list(waiters)
+            waiters.clear()
+            return answered
+        answered = []
+        while waiters[0].counter <= acked:
             waiter = waiters.popleft()
             for key in waiter.keys:
                 if key is not None and pending.get(key, 0) <= waiter.counter:
                     pending.pop(key, None)
             answered.append(waiter)
-        self.copy.majority = acked
         return answered
 
     def check(self) -> None:
@@ -323,7 +351,8 @@ class Primary:
         if peer is None or ack.term != self.term or ack.store != self.stores.get(node):
             return
         peer.promised = True
-        peer.asked_ms = -1
+        if not peer.told:
+            peer.asked_ms = -1
         peer.answer = ack
         peer.progress_ms = now_ms
         if not self.persisted:
@@ -341,7 +370,7 @@ class Primary:
         value[self.holder.node] = 1 if self.persisted else 0
         return self._count(self.row.voters, value) == 1
 
-    def gather(self) -> "GatherPlan":
+    def gather(self) -> GatherPlan:
         """What we lack to hold the union of the answers (protocol.md, section 5, steps 3 and 4)."""
         copy = self.copy
         voters = {voter.node for voter in self.row.voters}
@@ -386,7 +415,7 @@ class Primary:
             raise InvariantError(f"partition {self.copy.partition}: nobody holds {at}")
         return best, min(end, last)
 
-    def adopt_own(self, plan: "GatherPlan") -> None:
+    def adopt_own(self, plan: GatherPlan) -> None:
         """Store the lineage entry of this term: once, never recomputed."""
         entry = Entry(self.term, plan.top + 1)
         self.copy.adopt(plan.lineage.appended(entry), plan.prefix, dict(self.fetched_rows))

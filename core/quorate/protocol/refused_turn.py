@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from quorate.protocol.messages import Inventory
 from quorate.protocol.outbox import MASTER, Outbox
+from quorate.protocol.primary import Stage
 
 if TYPE_CHECKING:
     from quorate.protocol.replicas import Replicas
@@ -34,9 +35,9 @@ def go_back(replicas: Replicas) -> None:
         role.turn = []
         role.flushed = min(role.flushed, copy.lwm)
         role.joint_hwm = min(role.joint_hwm, copy.lwm)
-        while role.waiters and role.waiters[-1].counter > copy.lwm:
-            replicas.finished.refused.append(role.waiters.pop())
-        role.pending = {k: c for k, c in role.pending.items() if c <= copy.lwm}
+        replicas.finished.refused.extend(role.take_undone(copy.lwm))
+        if role.stage is Stage.SERVING:
+            replicas.transactions.parts.load(role, replicas.now.boot_ms)
         if lwm != copy.lwm and not role.persisted:
             replicas.end_role(role)
     for partition in list(replicas.fills):

@@ -5,18 +5,18 @@ the batch and answers what to send now and what to send once the batch is durabl
 Nothing here knows sockets, clocks or threads; the simulator runs this very object.
 """
 
-from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from quorate.facts.errors import InvariantError
-from quorate.facts.partition_row import PartitionRow, is_hand_over
+from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol import activation, refused_turn, transfer, upkeep, voter
+from quorate.protocol import activation, committed_rows, refused_turn, transfer, upkeep, voter
 from quorate.protocol.copy import Copy
 from quorate.protocol.copy_record import promised_partitions
+from quorate.protocol.copy_reports import report
 from quorate.protocol.fill import Fill
 from quorate.protocol.leases import Leases
 from quorate.protocol.messages import (
@@ -27,25 +27,30 @@ from quorate.protocol.messages import (
     Fence,
     FenceAck,
     FenceRefused,
-    FetchKeys,
-    FetchSnapshot,
-    FetchUpdates,
     Freeze,
-    KeyRows,
     Message,
     PreparedRow,
     Rejected,
     RowsStored,
-    SnapshotChunk,
     Sync,
     Trouble,
-    Unavailable,
-    Updates,
+    TroubleKind,
 )
 from quorate.protocol.outbox import MASTER, Outbox
 from quorate.protocol.primary import Primary, Stage, Waiter
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage, StorageFull
+from quorate.protocol.transaction_messages import TransactionMessage
+from quorate.protocol.transactions import Transactions
+from quorate.protocol.transfer_messages import (
+    FetchKeys,
+    FetchSnapshot,
+    FetchUpdates,
+    KeyRows,
+    SnapshotChunk,
+    Unavailable,
+    Updates,
+)
 
 
 class Turn(NamedTuple):
@@ -98,6 +103,8 @@ class Replicas:
         self.stores: dict[str, str] = {}
         self.domains: dict[str, str] = {}
         self.incarnations: dict[str, int] = {}
+        self.registered: dict[str, int] = {}  # incarnations of those who are now
+        self.online: frozenset[str] = frozenset()
         self.dirty: dict[int, Primary] = {}
         self.announcements: dict[str, list[Batch]] = {}
         self.refused_rows: dict[int, PartitionRow] = {}
@@ -107,6 +114,7 @@ class Replicas:
         self.ack_due: dict[int, tuple[str, Copy, int]] = {}
         self.finished = Finished([], [], [], [])
         self.upkeep = upkeep.Upkeep(self)
+        self.transactions = Transactions(self)
         self.wrote = False
         self.full_copies = 0
         self.delta_copies = 0
@@ -134,6 +142,9 @@ class Replicas:
 
     def set_members(self, nodes: Iterable[NodeRecord]) -> None:
         """Who is registered with which store; a new incarnation has forgotten us."""
+        nodes = tuple(nodes)
+        self.registered = {node.name: node.incarnation for node in nodes}
+        self.online = frozenset([node.name for node in nodes if node.left_since_ms is None])
         for node in nodes:
             store = node.zone_store(self.zone.persistent)
             known = (self.stores.get(node.name), self.incarnations.get(node.name))
@@ -155,12 +166,17 @@ class Replicas:
             activation.peer_restarted(role, node)
         self.renew_leases()
 
+    def primary_of(self, partition: int) -> str:
+        """The node of the partition's primary, as the newest row known says; empty: none."""
+        row = self.table[partition]
+        return row.primary.node if row is not None and row.primary is not None else ""
+
     def set_rows(self, rows: Iterable[PartitionRow], now: Now) -> None:
         """Take committed rows; answered by RowsStored once they are durable here."""
         self.now = now
         stored: list[tuple[int, int]] = []
         for row in rows:
-            self._set_row(row, now)
+            committed_rows.take(self, row, now)
             known = self.table[row.partition]
             stored.append((row.partition, known.version if known else row.version))
         if stored:
@@ -170,73 +186,10 @@ class Replicas:
         """Whether we vote in the row, or are its newcomer, with the store that we have."""
         if any(v.node == self.me.node and v.store == self.me.store for v in row.voters):
             return True
-        destination = row.active.destination if row.active else None
-        return destination is not None and (
-            (destination.node, destination.store) == (self.me.node, self.me.store)
+        newcomer = row.destination
+        return newcomer is not None and (
+            (newcomer.node, newcomer.store) == (self.me.node, self.me.store)
         )
-
-    def _set_row(self, row: PartitionRow, now: Now) -> None:
-        known = self.table[row.partition]
-        if known is not None and row.version <= known.version:
-            return
-        self.table[row.partition] = row
-        copy = self.copies.get(row.partition)
-        role = self.roles.get(row.partition)
-        carried: Primary | None = None
-        if role is not None and (row.primary != self.me or row.term != role.term):
-            if row.primary == self.me and role.persisted:
-                carried = role
-            else:
-                self.end_role(role)
-            role = None
-        if not self.names_me(row):
-            if copy is not None and copy.present and row.version > copy.version:
-                self.drop_fill(row.partition)
-                earlier = copy.promise_holder
-                copy.evict(row)
-                if copy.promise_holder is not None:
-                    self.promise_moved(copy, earlier, copy.promise_holder)
-                self.touch(copy)
-            return
-        copy = self.copy_of(row.partition)
-        handed_over = copy.row is not None and is_hand_over(copy.row, row)
-        if row.version > copy.version:
-            copy.set_row(row)
-            self.touch(copy)
-        if role is not None:
-            role.follow(row)
-            activation.step(self, role, now)
-        elif row.primary == self.me and row.term >= copy.promise_term:
-            self._begin_role(copy, row, carried, now)
-            role = self.roles.get(row.partition)
-            if handed_over and role is not None:
-                role.hand_over = True
-                activation.step(self, role, now)
-        elif carried is not None:
-            self.end_role(carried)
-
-    def _begin_role(self, copy: Copy, row: PartitionRow, carried: Primary | None, now: Now) -> None:
-        earlier = copy.promise_holder
-        activated = row.term == copy.promise_term and copy.last_term >= row.term
-        if activated or not copy.promise(row.term, self.me):
-            if carried is not None:
-                self.end_role(carried)
-            return  # a term is activated once: it takes a new one to serve again
-        self.touch(copy)
-        self.promise_moved(copy, earlier, self.me)
-        self.drop_fill(row.partition)
-        role = Primary(copy, row, self.me, self.stores, now.boot_ms)
-        role.lease_wait_until = copy.lease_until
-        if carried is not None:
-            # The same process again, in a new term: it holds everything it has reserved, so the new
-            # term keeps it, and what waits for acknowledgement waits on.
-            role.waiters, role.pending = carried.waiters, carried.pending
-            role.turn = []
-            carried.waiters, carried.pending, carried.serving_until = deque(), {}, 0
-            self.dirty.pop(row.partition, None)
-        self.roles[row.partition] = role
-        self.primaries[row.partition] = role
-        activation.step(self, role, now)
 
     def end_role(self, role: Primary) -> None:
         """The role will never serve again: what waits for acknowledgements is unknown."""
@@ -313,6 +266,8 @@ class Replicas:
                 role = self.roles.get(message.partition)
                 if role is not None and role.term == message.term:
                     activation.freeze(self, role, message.migration_id, now)
+            case _ if isinstance(message, TransactionMessage):
+                self.transactions.receive(node, message)
             case _:
                 raise TypeError(f"not a message about a zone's copies: {type(message).__name__}")
 
@@ -335,6 +290,8 @@ class Replicas:
             or not peer.ready
         ):
             activation.step(self, role, self.now)
+        elif lwm <= role.acked:
+            return  # what it has was answered before
         self.finished.answered.extend(role.advance())
 
     # --- time ------------------------------------------------------------------------------------
@@ -361,6 +318,7 @@ class Replicas:
             rows, self.refused_rows = list(self.refused_rows.values()), {}
             self.set_rows(rows, now)
         self.upkeep.tick(now)
+        self.transactions.tick(now)
         for role in list(self.roles.values()):
             activation.tick(self, role, now)
         for fill in list(self.fills.values()):
@@ -470,7 +428,7 @@ class Replicas:
         for role in self.roles.values():
             role.asked.clear()
         return tuple(
-            self.copies[partition].report()
+            report(self.copies[partition])
             for partition in sorted(self.copies)
             if self.copies[partition].present
         )
@@ -479,7 +437,9 @@ class Replicas:
         """Roles that are stuck, and rows that name us primary though no role can serve them."""
         stuck = [activation.trouble(self, role, now) for role in self.roles.values()]
         idle = [
-            Trouble(self.uid, row.partition, row.term, "no-role", activation.TROUBLE_AFTER_MS)
+            Trouble(
+                self.uid, row.partition, row.term, TroubleKind.NO_ROLE, activation.TROUBLE_AFTER_MS
+            )
             for row in self.table
             if row is not None and row.primary == self.me and row.partition not in self.roles
         ]

@@ -50,6 +50,13 @@ class ProtocolSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long an agent whose primary went elsewhere forwards commands for it before it redirects:
     clients that are told of changes, or ask for them, have learnt of this one by then."""
 
+    step_retry_ms: int = 100
+    """When a step of a transaction that was not answered is asked for again: locks are held."""
+
+    transaction_bound_ms: int = 12_000
+    """After this long a transaction that was not decided is aborted; one whose coordinator is gone
+    is at once.  Longer than any client waits for it."""
+
     log_bytes_max: int = 64 * 1024 * 1024
     """Update log of one zone on one agent, shared evenly by its copies."""
 
@@ -70,9 +77,9 @@ class ProtocolSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of transfers under way per node: half-filled copies need room beside the old ones.  A
     partition larger than this moves alone."""
 
-    role_changes_per_node: int = 64
+    role_changes_per_node: int = 8
     """Changes of roles under way per node: they move no data, yet each parks a partition's clients
-    for a moment."""
+    until all that begin with it are through: few at a time are short."""
 
     migrations_per_zone: int = 1024
     """Transfers under way per zone: so many writes of rows may follow each other."""

@@ -13,6 +13,9 @@ import msgspec
 
 COUNTER_MAX: Final = (1 << 63) - 1
 
+Operation = tuple[bytes | None, bytes | None, int]
+"""(key, value, expires_at): value None deletes; key None deletes every key below the counter."""
+
 
 class Row(msgspec.Struct, frozen=True, gc=False):
     """The stored form of one key.  `value` None is a tombstone; `expires_at` wall ms, 0 never.
@@ -53,6 +56,13 @@ class Space(Protocol):
 
     def digest(self) -> int:
         """128 bits that copies with equal live rows share (protocol.totals)."""
+
+    def count_digest(self, rows_max: int) -> int:
+        """Where the digest is only followed while it is asked for: follow it, and count at most so
+        many rows that it lacks; how many they were.  Fewer than `rows_max`: it lacks none."""
+
+    def forget_digest(self) -> None:
+        """Nobody asks for the digest any more."""
 
 
 class Storage(Protocol):

@@ -5,10 +5,8 @@ promised it and whose lineage is the asker's choice: it has stopped changing).  
 (term, counter), so any copy that promised the term may supply them from its log.
 """
 
-import msgspec
-
 from quorate.protocol.copy import Copy
-from quorate.protocol.messages import (
+from quorate.protocol.transfer_messages import (
     FetchKeys,
     FetchSnapshot,
     FetchUpdates,
@@ -35,13 +33,13 @@ def supply_updates(
     span = (ask.ranges[0][0], ask.ranges[-1][1]) if ask.ranges else (0, 0)
     if copy.adopted and copy.storage.log_bytes(ask.partition, *span) > rows_bytes:
         return Updates(zone, ask.partition, ask.term, (), TOO_MUCH)
-    updates: list[msgspec.Raw] = []
+    updates: list[bytes] = []
     room = bytes_max
     for first, last in ask.ranges:
         if room <= 0:
             break
         for _, _, raw in copy.storage.log_read(ask.partition, first, last, room):
-            updates.append(msgspec.Raw(raw))
+            updates.append(raw)
             room -= len(raw)
     return Updates(zone, ask.partition, ask.term, tuple(updates), copy.log_from)
 

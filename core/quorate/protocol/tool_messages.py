@@ -105,7 +105,8 @@ class CopyDigest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Digests(msgspec.Struct, frozen=True, array_like=True, tag=67):
-    """Answer to AskDigests: of the copies that are here."""
+    """Answer to AskDigests: of the copies that are here and need not be counted for longer than an
+    agent may; who asks again hears of more."""
 
     zone_name: str
     node: str

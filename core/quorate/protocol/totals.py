@@ -2,8 +2,9 @@
 
 The digest is a multiset hash: the sum, modulo 2^128, of a 128-bit hash of every live row (key,
 counter, expiry, value).  It does not depend on the order in which rows came, changes with every
-row that changes, and follows each write at the price of two hashes.  Tombstones do not count:
-copies purge them at different times.  Source: docs/protocol.md, section 2.
+row that changes, and follows each write at the price of two hashes.  Where that is much beside a
+write it is followed only while somebody asks, and its rows are counted when the first one does.
+Tombstones do not count: copies purge them at different times.  Source: docs/protocol.md, section 2.
 """
 
 from collections.abc import Callable, Iterable
@@ -52,57 +53,84 @@ class Totals:
     """Live rows; bytes of keys and values, tombstones included; digest of the live rows.
 
     The digest is brought up to date when it is asked for, or when many keys have changed: a key
-    that is written often is hashed once.  `get`: the row a key has now.
+    that is written often is hashed once.  `get`: the row a key has now.  `keys`: all of them, where
+    the digest is only followed while it is asked for; None: it is followed all the time.
     """
 
-    __slots__ = ("_changed", "_digest", "_get", "bytes", "rows")
+    __slots__ = ("_changed", "_digest", "_get", "_keys", "_uncounted", "bytes", "rows")
 
-    def __init__(self, get: Callable[[bytes], Row | None]) -> None:
+    def __init__(
+        self, get: Callable[[bytes], Row | None], keys: Callable[[], Iterable[bytes]] | None = None
+    ) -> None:
         self.rows = 0
         self.bytes = 0
         self._digest = 0
         self._get = get
-        self._changed: dict[bytes, Row | None] = {}  # what the digest still counts of a key
+        self._keys = keys
+        # What the digest still counts of a key; None: it is not followed.
+        self._changed: dict[bytes, Row | None] | None = {} if keys is None else None
+        self._uncounted: set[bytes] = set()
 
     def replace(self, key: bytes, old: Row | None, row: Row | None) -> None:
         """`key` had the row `old` and has `row` by now; None: none."""
-        if key not in self._changed:
-            self._note(key, old)
-        if old is not None:
-            value = old.value
-            if value is not None:
-                self.rows -= 1
-                self.bytes -= len(value)
-        else:
-            self.bytes += len(key)
-        if row is not None:
-            value = row.value
-            if value is not None:
-                self.rows += 1
-                self.bytes += len(value)
-        else:
-            self.bytes -= len(key)
+        if self._changed is not None:
+            self._note(self._changed, key, old)
+        had = None if old is None else old.value
+        has = None if row is None else row.value
+        if had is not None and has is not None:  # as most writes do
+            self.bytes += len(has) - len(had)
+            return
+        self.rows += (has is not None) - (had is not None)
+        self.bytes += len(has or b"") - len(had or b"")
+        self.bytes += len(key) * ((row is not None) - (old is not None))
 
-    def _note(self, key: bytes, old: Row | None) -> None:
-        changed = self._changed
+    def _note(self, changed: dict[bytes, Row | None], key: bytes, old: Row | None) -> None:
+        if key in changed or key in self._uncounted:
+            return
         if len(changed) >= CHANGED_MAX:
-            self.digest()
+            self._count_changed(changed)
         if old is not None and old.value is not None and len(old.value) > KEPT_BYTES_MAX:
             self._digest -= row_digest(key, old)
             changed[key] = None
         else:
             changed[key] = old
 
+    def _count_changed(self, changed: dict[bytes, Row | None]) -> None:
+        get = self._get
+        shares = [row_digest(key, row) for key in changed if (row := get(key)) is not None]
+        lost = [row_digest(key, old) for key, old in changed.items() if old is not None]
+        self._digest = (self._digest + sum(shares) - sum(lost)) & _MASK
+        changed.clear()
+
+    def count(self, rows_max: int) -> int:
+        """Follow the digest from now on, and count at most so many of the rows that it lacks.  How
+        many they were: fewer than `rows_max` when it lacks none."""
+        if self._changed is None and self._keys is not None:
+            self._changed = {}
+            self._digest = 0
+            self._uncounted = set(self._keys())
+        get, uncounted = self._get, self._uncounted
+        found = min(rows_max, len(uncounted))
+        for _ in range(found):
+            key = uncounted.pop()
+            row = get(key)
+            if row is not None:
+                self._digest += row_digest(key, row)
+        return found
+
+    def forget(self) -> None:
+        """Nobody asks for the digest any more."""
+        if self._keys is not None:
+            self._changed = None
+            self._uncounted = set()
+
     def digest(self) -> int:
         """128 bits."""
-        changed = self._changed
-        if changed:
-            get = self._get
-            shares = [row_digest(key, row) for key in changed if (row := get(key)) is not None]
-            lost = [row_digest(key, old) for key, old in changed.items() if old is not None]
-            self._digest = (self._digest + sum(shares) - sum(lost)) & _MASK
-            changed.clear()
-        return self._digest
+        while self.count(CHANGED_MAX) == CHANGED_MAX:
+            pass
+        if self._changed:
+            self._count_changed(self._changed)
+        return self._digest & _MASK
 
     def clear(self) -> None:
         """No row is left."""
@@ -115,4 +143,6 @@ class Totals:
     def restore(self, state: tuple[int, int, int]) -> None:
         """Come back to what `state` told."""
         self.rows, self.bytes, self._digest = state
-        self._changed.clear()
+        self._uncounted = set()
+        if self._changed is not None:
+            self._changed.clear()

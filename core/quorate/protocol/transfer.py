@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 from quorate.protocol import activation
 from quorate.protocol.copy import Copy, decode_update
 from quorate.protocol.fill import Fill
-from quorate.protocol.messages import (
+from quorate.protocol.messages import Rejected, Sync
+from quorate.protocol.outbox import MASTER
+from quorate.protocol.primary import Stage
+from quorate.protocol.supply import supply_keys, supply_snapshot, supply_updates
+from quorate.protocol.transfer_messages import (
     FetchKeys,
     FetchSnapshot,
     FetchUpdates,
     KeyRows,
-    Rejected,
     SnapshotChunk,
-    Sync,
     Unavailable,
     Updates,
 )
-from quorate.protocol.outbox import MASTER
-from quorate.protocol.supply import supply_keys, supply_snapshot, supply_updates
 
 if TYPE_CHECKING:
     from quorate.protocol.replicas import Replicas
@@ -142,14 +142,13 @@ def take_updates(replicas: Replicas, node: str, answer: Updates) -> None:
     lineage = copy.lineage
     if fill is not None:
         lineage = fill.lineage
-    elif role is not None and role.plan is not None:
+    elif role is not None and role.plan is not None and role.stage is Stage.GATHERING:
         lineage = role.plan.lineage
     changed = False
     for raw in answer.updates:
-        data = bytes(raw)
-        update = decode_update(data)
+        update = decode_update(raw)
         if not lineage.is_divergent(update.term, update.counter):
-            changed |= copy.keep(update, data)
+            changed |= copy.keep(update, raw)
     if changed:
         replicas.touch(copy)
     if fill is not None:

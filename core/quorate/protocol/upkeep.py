@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from quorate.facts.time import Now
 from quorate.protocol import transfer
 from quorate.protocol.copy import Copy
-from quorate.protocol.messages import FetchSnapshot
+from quorate.protocol.transfer_messages import FetchSnapshot
 
 if TYPE_CHECKING:
     from quorate.protocol.replicas import Replicas
@@ -21,6 +21,8 @@ EXPIRE_PER_TICK = 200
 SURVEY_ROWS = 2000
 LOG_CHECK_MS = 1000
 AGE_MARK_MS = 60_000
+DIGEST_KEPT_MS = 60_000
+"""So long a digest is followed after it was asked for: many times as long as validators pause."""
 
 
 class Upkeep:
@@ -35,6 +37,7 @@ class Upkeep:
         self._log_check_ms = 0
         self._marks: deque[tuple[int, dict[int, int]]] = deque()
         self._stalled: dict[int, tuple[int, int]] = {}
+        self._digests_asked: dict[int, int] = {}
 
     def tick(self, now: Now) -> None:
         """One round; cheap when nothing is due."""
@@ -45,6 +48,7 @@ class Upkeep:
         if now.boot_ms - self._log_check_ms >= LOG_CHECK_MS:
             self._log_check_ms = now.boot_ms
             self._bound_log(now)
+            self._forget_digests(now)
 
     def _repair(self, now: Now) -> None:
         """Copies that were told of updates they lack, for longer than a message is on its way."""
@@ -116,6 +120,19 @@ class Upkeep:
         while self._snapshots and self._budget > 0:
             node, copy, ask = self._snapshots.popleft()
             self._budget -= transfer.send_snapshot(self._replicas, node, copy, ask)
+
+    def count_digest(self, copy: Copy, rows_max: int) -> int:
+        """Before a copy is asked for its digest: count rows that it lacks, as Space does."""
+        self._digests_asked[copy.partition] = self._replicas.now.boot_ms
+        return copy.space.count_digest(rows_max)
+
+    def _forget_digests(self, now: Now) -> None:
+        for partition, asked_ms in list(self._digests_asked.items()):
+            if now.boot_ms - asked_ms >= DIGEST_KEPT_MS:
+                del self._digests_asked[partition]
+                copy = self._replicas.copies[partition]
+                copy.mark_at = 0
+                copy.space.forget_digest()
 
     def _bound_log(self, now: Now) -> None:
         replicas = self._replicas

@@ -31,9 +31,10 @@ def append(replicas: Replicas, node: str, batch: Batch) -> None:
         replicas.out.send(node, Rejected(replicas.uid, batch.partition, batch.term, promised))
         return
     changed = False
+    keep = copy.keep
     for raw in batch.updates:
-        data = bytes(raw)
-        changed |= copy.keep(decode_update(data), data)
+        if keep(decode_update(raw), raw):
+            changed = True
     if batch.hwm > copy.hwm:
         copy.hwm = batch.hwm
     if batch.majority > copy.majority:

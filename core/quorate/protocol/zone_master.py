@@ -28,6 +28,7 @@ from quorate.protocol.messages import (
     RowsStored,
     TransferProgress,
     Trouble,
+    TroubleKind,
     ZoneReady,
     ZoneTable,
 )
@@ -90,10 +91,8 @@ class ZoneMaster:
     def names(self, node: str) -> bool:
         """Whether any row names `node`."""
         for part in self.parts.values():
-            active = part.row.active
-            if node in part.row.voter_nodes or (
-                active is not None and active.destination and active.destination.node == node
-            ):
+            newcomer = part.row.destination
+            if node in part.row.voter_nodes or (newcomer is not None and newcomer.node == node):
                 return True
         return False
 
@@ -169,15 +168,15 @@ class ZoneMaster:
         if part is None or trouble.since_ms < self._master.settings.lease_ms:
             return
         # Frozen for a migration that was given up: only a new term lets it serve again.
-        forgotten = trouble.kind == "frozen" and part.freeze_ms < 0
-        no_quorum = part.activated and trouble.kind == "no-quorum"
-        if trouble.kind == "no-role" or forgotten or no_quorum:
+        forgotten = trouble.kind is TroubleKind.FROZEN and part.freeze_ms < 0
+        no_quorum = part.activated and trouble.kind is TroubleKind.NO_QUORUM
+        if trouble.kind is TroubleKind.NO_ROLE or forgotten or no_quorum:
             self._note(trouble.partition, stuck=trouble.kind, activated=True)
 
     def progress(self, node: str, message: TransferProgress, now: Now) -> None:
         """How far a filling copy is."""
         part = self.parts.get(message.partition)
-        destination = part.row.active.destination if part and part.row.active else None
+        destination = part.row.destination if part is not None else None
         is_newcomer = destination is not None and destination.node == node
         has_more = self._moved.note(node, message, is_newcomer)
         if message.full_reason and message.bytes_total and message.partition in self.parts:
@@ -381,14 +380,12 @@ class ZoneMaster:
 
     def rows_written(self, key: ShardKey, rows: tuple[PartitionRow, ...], now: Now) -> None:
         """The shard is stored: its changed rows are the rows now; publish them."""
-        changed = self._writing.pop(key.shard, {})
-        self._take_changed(rows, changed, now)
+        self._take_changed(rows, self._writing.pop(key.shard, {}), now)
 
     def rows_reloaded(self, key: ShardKey, rows: tuple[PartitionRow, ...], now: Now) -> None:
         """Another wrote, or the outcome was unknown: what is stored is the truth."""
         self._all_placed = False
-        changed = self._writing.pop(key.shard, {})
-        self._take_changed(rows, changed, now)
+        self._take_changed(rows, self._writing.pop(key.shard, {}), now)
 
     def _take_changed(
         self,
@@ -419,6 +416,9 @@ class ZoneMaster:
                 self._judge_active(row.partition)
             self._dirty.add(row.partition)
             news.append(row)
+        for row in rows:
+            if row.active is not None and self._decided.pop(row.partition, None) is not None:
+                self._dirty.add(row.partition)  # it waited: whom it relied on may be gone by now
         if news:
             self._publisher.publish(self.record, news)
         for reason, partitions in reasons.items():

@@ -39,25 +39,30 @@ class FrameReader:
     def feed(self, data: bytes) -> list[Message]:
         """The messages that `data` completes."""
         buffer = self._buffer
-        buffer += data
+        source: bytes | bytearray = data  # most often whole frames
+        if buffer:
+            buffer += data
+            source = buffer
         messages: list[Message] = []
         at = 0
-        end = len(buffer)
+        end = len(source)
         while end - at >= HEADER_BYTES:
-            length = int.from_bytes(buffer[at : at + HEADER_BYTES], "big")
+            start = at + HEADER_BYTES
+            length = int.from_bytes(source[at:start], "big")
             if length > self._bytes_max:
                 raise WireError(f"frame of {length} bytes: limit {self._bytes_max}")
-            if end - at - HEADER_BYTES < length:
+            if end - start < length:
                 break
-            body = bytes(memoryview(buffer)[at + HEADER_BYTES : at + HEADER_BYTES + length])
-            at += HEADER_BYTES + length
-            messages.append(decode_message(body))
-        if at:
+            at = start + length
+            messages.append(decode_message(source[start:at]))
+        if source is buffer:
             del buffer[:at]
+        elif at < end:
+            buffer += data[at:]
         return messages
 
 
-def decode_message(body: bytes) -> Message:
+def decode_message(body: bytes | bytearray) -> Message:
     """One message from its msgpack form."""
     try:
         message: Message = _decoder.decode(body)

@@ -1,0 +1,105 @@
+"""Whom the master dials: the declared addresses, and agents that still hold copies without one.
+
+Who takes an address off the list wants one agent less.  That agent is drained first, as by hand,
+and dialed until no row names it; then its registration is removed.  What is to be done follows from
+the declared addresses, the links and the registry each time, so a later master goes on with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from quorate.facts.time import Now
+from quorate.facts.topology import NodeRecord
+from quorate.protocol.master import Master
+from quorate.wire.storage_cluster import split_address
+from quorate_link import Endpoint, Link, Peer
+
+_log = logging.getLogger("quorate.dialing")
+
+
+class Dialing:
+    """The dialed addresses of one cluster.  `links` are the runner's, by node."""
+
+    def __init__(self, cluster: str, links: Mapping[str, Link]) -> None:
+        self.declared: tuple[str, ...] = ()
+        self.peers: dict[str, Peer] = {}
+        self._cluster = cluster
+        self._links = links
+        self._reached: dict[str, str] = {}  # address -> the node that was last reached there
+        self._drained: set[str] = set()  # because their address was taken back
+        self._kept: dict[str, str] = {}  # node -> why it cannot be drained
+
+    def declare(self, addresses: Sequence[str], endpoint: Endpoint) -> None:
+        """These are the addresses now."""
+        self.declared = tuple(addresses)
+        for address in self.declared:
+            self._dial(address, endpoint)
+
+    def _dial(self, address: str, endpoint: Endpoint) -> None:
+        if address not in self.peers:
+            self.peers[address] = endpoint.dial(*split_address(address))
+
+    def reached(self, link: Link, node: str) -> None:
+        """An agent answered there."""
+        if link.peer is not None:
+            self._reached[address_of(link.peer)] = node
+
+    def look(self, master: Master, endpoint: Endpoint, now: Now) -> None:
+        """Drain those whose address is declared no more; dial no longer than needed."""
+        wanted = {*self.declared}
+        held = {n for n in master.agents if any(z.names(n) for z in master.zones.values())}
+        for address in sorted({*self.peers} - wanted):
+            node = self._reached.get(address, "")
+            at = self._address(node)
+            if at in (None, address) and node in held:
+                self._drain(master, node, at, now)
+            else:
+                endpoint.undial(self.peers.pop(address))
+                self._reached.pop(address, None)
+                if at in (None, address) and node in master.agents:
+                    master.forget(node, now)
+                    self._drained.discard(node)
+                    _log.info("cluster %s: %s holds nothing and is let go", self._cluster, node)
+        for node in sorted(self._drained):
+            if self._address(node) in wanted:  # it is declared again
+                self._drained.discard(node)
+                master.drain(node, False, now)
+        if all(peer.link is not None for peer in self.peers.values()):
+            # Whoever is not behind one of these was let go under an earlier master.
+            for node in sorted(held - {*self._links}):
+                record = master.agents[node].record
+                if record is not None and record.draining:
+                    self._dial(_registered_at(record), endpoint)
+                    self._drained.add(node)
+
+    def _drain(self, master: Master, node: str, at: str | None, now: Now) -> None:
+        if at is None or master.agents[node].drain_wanted:
+            return
+        refused = master.drain(node, True, now)
+        if not refused:
+            self._drained.add(node)
+            self._kept.pop(node, None)
+            _log.info("cluster %s: %s is declared no more: drained", self._cluster, node)
+        elif self._kept.get(node) != refused:
+            self._kept[node] = refused
+            _log.warning("cluster %s: stays a member: %s", self._cluster, refused)
+
+    def _address(self, node: str) -> str | None:
+        """Where the node was dialed that is connected now."""
+        link = self._links.get(node)
+        return address_of(link.peer) if link is not None and link.peer is not None else None
+
+
+def address_of(peer: Peer) -> str:
+    """HOST:PORT as users write it."""
+    return _words(*peer.address)
+
+
+def _registered_at(record: NodeRecord) -> str:
+    return _words(record.host, record.peer_port)
+
+
+def _words(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
