@@ -74,8 +74,8 @@ class DevCluster:
 
         What is None keeps the value the cluster was made with.  A second call changes nothing.
         """
-        if agents is not None and not 1 <= agents <= AGENTS_MAX:
-            raise Problem(f"--agents {agents}: write a number from 1 to {AGENTS_MAX}")
+        if agents is not None:
+            check_count("--agents", agents)
         if cluster is not None and not is_short_name(cluster):
             raise Problem(f"--name {cluster!r}: write lower-case letters, digits and '-'")
         with self.folder.locked():
@@ -290,7 +290,7 @@ class DevCluster:
         if agents is not None and agents != len(entry.agents):
             raise Problem(
                 f"cluster {entry.cluster} has {len(entry.agents)} agents, not {agents}: change that"
-                " with `quorate dev add` and `quorate dev remove NAME`"
+                f" with `quorate dev scale {agents}`"
             )
         if client_port_base is not None:
             entry = msgspec.structs.replace(entry, client_port_base=client_port_base)
@@ -490,3 +490,9 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def check_count(what: str, agents: int) -> None:
+    """Problem where a cluster cannot have so many agents."""
+    if not 1 <= agents <= AGENTS_MAX:
+        raise Problem(f"{what} {agents}: write a number from 1 to {AGENTS_MAX}")

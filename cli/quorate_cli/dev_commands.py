@@ -1,6 +1,9 @@
 """`quorate dev …`: a whole cluster of real processes on this machine, without Kubernetes."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from quorate_cli.cluster_folder import DEFAULT_FOLDER, OPERATOR, ClusterFolder
-from quorate_cli.dev_cluster import DevCluster
+from quorate_cli.dev_cluster import DevCluster, check_count
 from quorate_cli.problem import Problem
 
 app = typer.Typer(no_args_is_help=True, help="A cluster of real processes on this machine.")
@@ -21,6 +24,9 @@ console = Console(highlight=False)
 FolderOption = Annotated[
     Path,
     typer.Option("--folder", envvar="QUORATE_FOLDER", help="Folder of the development cluster."),
+]
+TimeoutOption = Annotated[
+    float, typer.Option(min=0, help="Seconds the copies of an agent have to move away.")
 ]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="agent-1, …, or operator.")]
 
@@ -114,22 +120,45 @@ def add(folder: FolderOption = DEFAULT_FOLDER) -> None:
 def remove(
     name: NameArgument,
     folder: FolderOption = DEFAULT_FOLDER,
-    timeout: Annotated[
-        float, typer.Option(min=0, help="Seconds its copies have to move away.")
-    ] = 300.0,
+    timeout: TimeoutOption = 300.0,
 ) -> None:
     """Move every copy off an agent, then stop it and delete its data; or say why not."""
+    with _moving_off() as told:
+        dev_cluster(folder).remove(name, timeout, partial(told, name))
+    console.print(f"{name}: removed with its data; every copy is elsewhere")
+
+
+@app.command()
+def scale(
+    agents: Annotated[int, typer.Argument(help="How many agents there are to be.")],
+    folder: FolderOption = DEFAULT_FOLDER,
+    timeout: TimeoutOption = 300.0,
+) -> None:
+    """Add agents, or remove the last ones as `remove` does, until there are so many."""
+    check_count("AGENTS", agents)
+    cluster = dev_cluster(folder)
+    while len(present := cluster.folder.read().agents) < agents:
+        console.print(f"{cluster.add()} is a member")
+    for agent in reversed(present[agents:]):
+        with _moving_off() as told:
+            cluster.remove(agent.name, timeout, partial(told, agent.name))
+        console.print(f"{agent.name}: removed with its data; every copy is elsewhere")
+
+
+@contextmanager
+def _moving_off() -> Iterator[Callable[[str, int, int], None]]:
+    """Shows how many copies have left an agent; is told its name, how many there were, are left."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as progress:
-        task = progress.add_task(f"moving copies off {name}", total=None)
-        dev_cluster(folder).remove(
-            name,
-            timeout,
-            lambda first, left: progress.update(task, total=first, completed=first - left),
-        )
-    console.print(f"{name}: removed with its data; every copy is elsewhere")
+        task = progress.add_task("moving copies", total=None)
+
+        def tell(name: str, first: int, left: int) -> None:
+            about = f"moving copies off {name}"
+            progress.update(task, description=about, total=first, completed=first - left)
+
+        yield tell
 
 
 @app.command()

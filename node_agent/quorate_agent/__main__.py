@@ -97,7 +97,6 @@ async def _run(settings: AgentSettings, folder: DataFolder) -> Agent:
         loop.add_signal_handler(number, leave)
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 20, 50)
     await agent.stopped.wait()
     await agent.close()
     return agent

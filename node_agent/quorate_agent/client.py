@@ -21,6 +21,9 @@ from quorate_agent.resp.session import Connection, Session, WaitRequest
 BACKLOG_MAX = 1024
 """Commands a blocked connection may pile up before its socket is no longer read."""
 
+LONG_BYTES = 2048
+"""A read that brought more may wait as it is until there is time to cut it into commands."""
+
 RECEIVE_BYTES = 64 * 1024
 """What the kernel takes in for a connection that is not read, and so about the most that one read
 brings: two thousand small commands."""
@@ -47,6 +50,9 @@ class Endpoint(Protocol):
 
     def run(self, client: ClientConnection, commands: Sequence[list[bytes]]) -> None:
         """Execute commands in order, until one blocks the connection."""
+
+    def cut(self, client: ClientConnection) -> None:
+        """Have `take_in` called for what was read, now or later."""
 
 
 class Slot(Waiter):
@@ -103,6 +109,7 @@ class ClientConnection(asyncio.Protocol):
         "session",
         "state",
         "transport",
+        "unread",
     )
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -111,6 +118,7 @@ class ClientConnection(asyncio.Protocol):
         self.queue: deque[Slot | bytes] = deque()
         self.out: list[bytes] = []
         self.backlog: deque[tuple[int, list[bytes]]] = deque()
+        self.unread = b""  # read and not yet cut into commands; later than the backlog
         self.blocked = 0  # how many of its slots later commands wait for
         self.paused = False
         self.ended = False
@@ -126,7 +134,12 @@ class ClientConnection(asyncio.Protocol):
         raw = transport.get_extra_info("socket")
         if raw is not None:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+        self.transport.set_write_buffer_limits(high=OUTPUT_BYTES_MAX)
         self.endpoint.connected(self)
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone, however it went."""
@@ -136,6 +149,19 @@ class ClientConnection(asyncio.Protocol):
         """Execute the commands that are whole now, or keep them while the connection is blocked."""
         if self.state.closing or self.ended:
             return
+        if len(data) > LONG_BYTES or self.unread:
+            self.unread += data
+            self.endpoint.cut(self)
+        else:
+            self._take_in(data)
+
+    def take_in(self) -> None:
+        """Go on with what was read and had to wait."""
+        data, self.unread = self.unread, b""
+        if not self.state.closing:
+            self._take_in(data)
+
+    def _take_in(self, data: bytes) -> None:
         commands = self.parser.feed(data)
         if self.blocked or self.backlog:  # what came before is executed before, at the turn's end
             now = boot_ms()
@@ -164,7 +190,7 @@ class ClientConnection(asyncio.Protocol):
 
     def end_when_done(self) -> None:
         """Close behind the last reply, once nothing is left to execute."""
-        if self.blocked or self.backlog:
+        if self.blocked or self.backlog or self.unread:
             return
         if self.parser.error is not None and not self.state.closing:
             self.answer(self.parser.error)
@@ -200,8 +226,6 @@ class ClientConnection(asyncio.Protocol):
         out = self.out
         if not self.transport.is_closing():
             self.transport.write(out[0] if len(out) == 1 else b"".join(out))
-            if self.transport.get_write_buffer_size() > OUTPUT_BYTES_MAX:
-                self.transport.abort()
         out.clear()
         if self.state.closing and not self.queue:
             self.transport.close()

@@ -10,26 +10,28 @@ from __future__ import annotations
 import asyncio
 import time
 from binascii import crc_hqx
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from quorate.facts.keyspace import key_slot, slot_shift
-from quorate.protocol.copy import Copy
+from quorate.facts.keyspace import TAG, is_reserved, key_slot, slot_shift
 from quorate.protocol.messages import Message
-from quorate.protocol.primary import Waiter
+from quorate.protocol.parts import Telling
+from quorate.protocol.primary import Primary, Waiter
 from quorate.protocol.replicas import Replicas
+from quorate_agent.across import Across
 from quorate_agent.client import ClientConnection, PartOfFlush, Slot, boot_ms
 from quorate_agent.forwards import Forwards
 from quorate_agent.hand_overs import HandOvers
 from quorate_agent.overview import ZoneOverview
 from quorate_agent.parking import Parking
+from quorate_agent.redirects import Redirects
 from quorate_agent.resp import replies
-from quorate_agent.resp.command import Command, Scope, command_slot
+from quorate_agent.resp.command import Command, command_slot
 from quorate_agent.resp.pubsub_commands import refused_while_subscribed
 from quorate_agent.resp.session import Connection, Session, WaitRequest
 from quorate_agent.resp.table import DISPATCH, resolve
 from quorate_agent.resp.transaction import Call
-from quorate_agent.resp.view import View, never_pending
+from quorate_agent.resp.view import View
 from quorate_agent.turn_share import QUANTUM, TurnShare
 from quorate_agent.waits import Waits
 
@@ -53,19 +55,20 @@ class ZoneEndpoint:
         send: Callable[[str, Message], None],
     ) -> None:
         self.replicas = replicas
-        self.node = node
         self._turn = turn
         self._clients: dict[int, ClientConnection] = {}
-        self.overview = ZoneOverview(replicas, node, nodes, self._clients.values)
+        self.overview = ZoneOverview(replicas, node, nodes, self._clients)
+        self._tracking = self.overview.tracking
         self.forwards = Forwards(self, process, send)
-        self._nodes = nodes
-        self._is_up = is_up
         self._metrics = metrics
         self._storage_full = storage_full
         self._shift = slot_shift(replicas.zone.partitions)
+        self._primaries = replicas.primaries
         self._view = View()
         self._next_id = 1
         self.parking = Parking(replicas.settings.park_bound_ms, metrics)
+        self.across = Across(self, turn, metrics)
+        self._redirects = Redirects(self, nodes, is_up, metrics)
         self.hand_overs = HandOvers(replicas, self._clients.values, nodes)
         self._waits = Waits(replicas, self.fulfil)
         self._share = TurnShare()
@@ -120,6 +123,7 @@ class ZoneEndpoint:
         if self._clients.pop(client.state.id, None) is not None:
             self._metrics.connections.dec()
         client.backlog.clear()
+        client.unread = b""
         self._share.client_gone(client)
         self.forwards.client_gone(client)
         self.parking.client_gone(client)
@@ -137,16 +141,23 @@ class ZoneEndpoint:
         self.parking.arrived_ms = now
         rest = iter(commands)
         state = client.state
-        for args in rest:
-            if state.transaction is None and not state.subscribed:
-                self._execute(client, args, now, None)
-            else:
-                self._execute_in_mode(client, args, now)
-            if client.blocked:
-                client.backlog.extend([(now, later) for later in rest])
+        while not client.blocked and not state.closing:
+            if not state.in_mode:
+                self._execute_each(client, rest, now)
+                if client.blocked or state.closing:
+                    break
+            if (args := next(rest, None)) is None:
                 return
-            if client.state.closing:
-                return
+            self._execute_in_mode(client, args, now)
+        if client.blocked:
+            client.backlog.extend([(now, later) for later in rest])
+
+    def cut(self, client: ClientConnection) -> None:
+        """Cut what was read into commands and execute them, in this turn or when there is time."""
+        if self._share.cuts(client):
+            client.take_in()
+        else:
+            self._turn()
 
     def _run_backlog(self, client: ClientConnection) -> None:
         """Execute what came while the connection was blocked, until a command blocks it again.
@@ -165,16 +176,22 @@ class ZoneEndpoint:
             self._execute_in_mode(client, args, now)
 
     def _execute_in_mode(self, client: ClientConnection, args: list[bytes], now: int) -> None:
-        """Execute, as a connection may that has subscribed, or has said MULTI."""
+        """Execute, as a connection may that has subscribed, tracks, or has said MULTI."""
         state, refused = client.state, b""
         if state.subscribed and not isinstance(command := resolve(args), bytes):
             refused = refused_while_subscribed(state, command)
         if refused:
             client.answer(refused)
-        elif state.transaction is None:
+            return
+        tracks = state.tracking is not None or state.transaction is not None
+        if tracks:
+            self._tracking.before(client, args, now)
+        if state.transaction is None:
             self._execute(client, args, now, None)
         else:
             self._queue(client, args, now)
+        if tracks:
+            self._tracking.after(client, args)
 
     def _begin_run(self, client: ClientConnection) -> int:
         view = self._view
@@ -192,69 +209,108 @@ class ZoneEndpoint:
         command: Command | None = None,
     ) -> None:
         """Execute one command; `slot` is its place when it waited before."""
-        if command is not None:
-            pass  # known already
-        elif (
-            (command := DISPATCH.get(args[0])) is None
-            or command.has_subcommands
-            or not command.arguments_min <= len(args) <= command.arguments_max
-        ):
-            resolved = resolve(args)
-            if isinstance(resolved, bytes):
-                client.answer(resolved)
+        self._execute_each(client, iter((args,)), now, slot, command)
+
+    def _execute_each(
+        self,
+        client: ClientConnection,
+        commands: Iterator[list[bytes]],
+        now: int,
+        slot: Slot | None = None,
+        known: Command | None = None,
+    ) -> None:
+        """Execute commands until one blocks or ends the connection or changes its mode.
+
+        Of one alone `slot` and `known` may be given: its place, and which command it is."""
+        view, primaries, shift = self._view, self._primaries, self._shift
+        queue, out = client.queue, client.out
+        keys: tuple[bytes | None, ...]
+        for args in commands:
+            command = known or DISPATCH.get(args[0])
+            if command is None or (command.usual_words != len(args) and command is not known):
+                resolved = resolve(args)
+                if isinstance(resolved, bytes):
+                    client.answer(resolved)
+                    continue
+                command = resolved
+            if command.single_key:
+                key = args[1]
+                number = key_slot(key) if TAG in key else crc_hqx(key, 0) & 16383
+                if key < b"\1" and is_reserved(key):
+                    self.fulfil(client, slot, replies.RESERVED_KEY)
+                    continue
+            elif not command.is_keyed:
+                self._execute_other(client, command, args, now, slot)
+                if client.blocked or client.state.closing or client.state.in_mode:
+                    return
+                continue
+            else:
+                if any(map(is_reserved, command.keys(args))):
+                    self.fulfil(client, slot, replies.RESERVED_KEY)
+                    continue
+                number = command_slot(command, args)
+                if number < 0:
+                    number = self.across.take_on(client, command, args, now, slot)
+                    if number < 0:
+                        if client.blocked:
+                            return
+                        continue
+            role = primaries[number >> shift]
+            if role is None or role.serving_until <= now or role.frozen:
+                copy = self._redirects.readable(client, command, number >> shift)
+                if copy is None:
+                    self._redirects.send_on(client, command, args, number, now, slot)
+                    if client.blocked:
+                        return
+                    continue
+                view.is_pending = None
+                view.copy = copy
+                self.fulfil(client, slot, command.handler(view, args))
+                view.operations.clear()
+                continue
+            if role.locks and not role.locks.keys().isdisjoint(command.keys(args)):
+                # Until a transaction is decided.
+                self.parking.park(client, command, args, now, slot)
                 return
-            command = resolved
-        if command.scope is not Scope.KEYED:
-            self._execute_other(client, command, args, now, slot)
-            return
-        if command.single_key:
-            key = args[1]
-            number = key_slot(key) if b"{" in key else crc_hqx(key, 0) & 16383
-        else:
-            number = command_slot(command, args)
-            if number < 0:
-                self.fulfil(client, slot, replies.CROSSSLOT)
-                return
-        partition = number >> self._shift
-        role = self.replicas.primaries[partition]
-        view = self._view
-        if role is None or role.serving_until <= now or role.frozen:
-            copy = self._readable(client, command, partition)
-            if copy is None:
-                self._not_serving(client, command, args, number, now, slot)
-                return
-            view.is_pending = never_pending
-            view.waits = False
-            view.get_row = copy.get
-            self.fulfil(client, slot, command.handler(view, args))
-            view.operations.clear()
-            return
-        if command.grows and self._storage_full():
-            self.fulfil(client, slot, self._full())
-            return
-        view.is_pending = role.is_pending
-        view.waits = False
-        view.get_row = role.copy.get
-        reply = command.handler(view, args)
-        if view.operations:
-            operations = tuple(view.operations)
-            view.operations.clear()
-            client.last_write = (role, role.write(operations))
+            if command.grows and (problem := self.no_room()):
+                self.fulfil(client, slot, problem)
+                continue
+            view.is_pending = role.is_pending if role.waiters else None
+            view.copy = role.copy
+            reply = command.handler(view, args)
+            if view.operations:
+                view.waits = False
+                keys = self._write(client, role)
+            elif view.waits:
+                view.waits = False
+                keys = ()
+                self._turn()
+            elif slot is None:
+                (queue or out).append(reply)  # `client.answer`, of which there are many
+                continue
+            else:
+                self.fulfil(client, slot, reply)
+                continue
+            if slot is None:
+                waiter = Slot(client, command, args, reply, keys, now)
+                queue.append(waiter)
+            else:
+                waiter = slot
+                slot.keys, slot.reply = keys, reply
+                self._unblock(slot)
+            role.wait(waiter)
+
+    def _write(self, client: ClientConnection, role: Primary) -> tuple[bytes | None, ...]:
+        """Make what the view has gathered one update; the keys whose acknowledgement is due."""
+        operations = tuple(self._view.operations)
+        self._view.operations.clear()
+        if not role.turn:
             self.replicas.commands_wrote(role)
-            keys = tuple([operation[0] for operation in operations])
-        elif view.waits:
-            keys = ()
-        else:
-            self.fulfil(client, slot, reply)
-            return
-        if slot is None:
-            slot = Slot(client, command, args, reply, keys, now)
-            client.queue.append(slot)
-        else:
-            slot.keys, slot.reply = keys, reply
-            self._unblock(slot)
-        role.wait(slot)
-        self._turn()
+            self._turn()
+        client.last_write = (role, role.write(operations))
+        if len(operations) == 1:
+            return (operations[0][0],)
+        return tuple([key for key, _, _ in operations])
 
     def _queue(self, client: ClientConnection, args: list[bytes], now: int) -> None:
         """A command after MULTI: kept for EXEC, unless it is wrong or another node's."""
@@ -265,28 +321,14 @@ class ZoneEndpoint:
             client.answer(transaction.refuse(command))
         elif command.ends_queueing:
             self._execute(client, args, now, None, command)
-        elif problem := self._refusal(client, command, args):
+        elif problem := self._redirects.refusal(client, transaction, command, args):
             client.answer(transaction.refuse(problem))
         else:
             client.answer(transaction.queue(command, args))
 
-    def _refusal(self, client: ClientConnection, command: Command, args: list[bytes]) -> bytes:
-        """Why the command cannot be queued here; empty: it can."""
-        if command.scope is not Scope.KEYED:
-            return b""
-        number = command_slot(command, args)
-        if number < 0:
-            return replies.CROSSSLOT
-        if command.grows and self._storage_full():
-            return self._full()
-        partition = number >> self._shift
-        if (
-            self._readable(client, command, partition) is not None
-            or not self._elsewhere(partition)
-            or (not client.state.watch_moved and self.forwards.covers(partition, boot_ms()))
-        ):
-            return b""
-        return self._moved(number)
+    def no_room(self) -> bytes:
+        """Why nothing may grow now; empty: it may."""
+        return self._full() if self._storage_full() else b""
 
     def _full(self) -> bytes:
         return replies.MISCONF if self.replicas.zone.persistent else replies.OOM
@@ -307,51 +349,6 @@ class ZoneEndpoint:
             slot.deadline_ms = 0
             client.blocked -= 1
             self._touched[client] = None
-
-    def _readable(self, client: ClientConnection, command: Command, partition: int) -> Copy | None:
-        """The copy a READONLY connection may read here: one that has adopted its term."""
-        if not client.state.readonly or command.is_write:
-            return None
-        copy = self.replicas.copies.get(partition)
-        return copy if copy is not None and copy.adopted else None
-
-    def _not_serving(
-        self,
-        client: ClientConnection,
-        command: Command,
-        args: list[bytes],
-        number: int,
-        now: int,
-        slot: Slot | None,
-    ) -> None:
-        """Forward or redirect to the primary when it is another node that is there; else park."""
-        partition = number >> self._shift
-        elsewhere = self._elsewhere(partition)
-        if not elsewhere:
-            self.parking.park(client, command, args, now, slot)
-        elif self.forwards.is_known(slot) or self.forwards.may(
-            client, command, args, partition, now
-        ):
-            slot = self.parking.place(client, command, args, now, slot)
-            if slot is not None:
-                self._metrics.forwarded.inc()
-                self.forwards.take_on(slot, partition, elsewhere)
-        else:
-            if command.name == b"watch":
-                client.state.watch_moved = True
-            self.fulfil(client, slot, self._moved(number))
-
-    def _moved(self, number: int) -> bytes:
-        self._metrics.moved.inc()
-        return self.overview.cluster().moved(number)
-
-    def _elsewhere(self, partition: int) -> str:
-        """The node that is primary when it is another that is there; empty: it is not."""
-        row = self.replicas.table[partition]
-        primary = row.primary.node if row is not None and row.primary is not None else self.node
-        if primary == self.node or not self._is_up(primary) or primary not in self._nodes():
-            return ""
-        return primary
 
     def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
         """Execute for a client of another agent."""
@@ -377,8 +374,8 @@ class ZoneEndpoint:
             client.answer(answer)
             return
         roles = list(self.replicas.roles.values())
-        if answer is None and not all(role.serves(now) for role in roles):
-            # All of this agent's keys, or an error.
+        if answer is None and not all(role.serves(now) and not role.parts for role in roles):
+            # All of this agent's keys, or an error; never what a transaction is about to write.
             self.parking.park(client, command, args, now, slot)
             return
         if slot is None:
@@ -405,12 +402,16 @@ class ZoneEndpoint:
 
     def settle(self) -> None:
         """Take what the replicas finished, retry what is parked, write what is ready."""
+        if self._tracking.trackers:
+            self._tracking.tell(boot_ms())
         finished = self.replicas.take_finished()
         touched = self._touched
         for waiter in finished.answered:
             if type(waiter) is Slot:
                 waiter.done = True
                 touched[waiter.connection] = None
+            elif isinstance(waiter, Telling):
+                self.replicas.transactions.told(waiter)
             elif isinstance(waiter, PartOfFlush):
                 self._flush_part(waiter, b"")
         for waiter in finished.unknown:
@@ -428,6 +429,8 @@ class ZoneEndpoint:
         if self.parking:
             self._view.now_ms = time.time_ns() // 1_000_000
             self.parking.retry(now, lambda slot: self._execute_again(slot, now), self._give_up)
+        if self.across.has_news:
+            self.across.settle()
         if self._waits:
             self._waits.check(now)
         if self.hand_overs.has_news:
@@ -443,13 +446,16 @@ class ZoneEndpoint:
                         self._run_backlog(client)
                     else:
                         self._share.keep(client, (), now)
-                if client.paused and not client.blocked and not client.backlog:
+                if client.unread and not client.blocked and not client.backlog:
+                    self.cut(client)
+                is_idle = not client.blocked and not client.backlog and not client.unread
+                if client.paused and is_idle:
                     client.paused = False
                     client.transport.resume_reading()
                 client.drain()
                 if client.ended and not client.state.closing:
                     client.end_when_done()
-        if self._share.is_over:
+        if self._share.is_over or self.replicas.wrote or self.replicas.out.at_once:
             self._turn()
 
     def _end(self, waiter: Waiter, reply: bytes) -> None:

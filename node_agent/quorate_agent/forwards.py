@@ -23,7 +23,7 @@ from quorate_agent.resp.command import Command
 from quorate_agent.resp.remembered import remembering, request_key
 from quorate_agent.resp.scan_command import PartOfScan, run_inside
 from quorate_agent.resp.session import Agent, Connection, Session
-from quorate_agent.resp.table import resolve
+from quorate_agent.resp.table import resolve_all
 from quorate_agent.resp.transaction import Call, Execution
 
 WORDS_BYTES_MAX = 1024 * 1024
@@ -136,7 +136,7 @@ class Forwards:
             resp3,
             tuple([tuple(words) for _, words in handler.queued]),
             True,
-            tuple([(key, *(seen or (0, 0))) for key, seen in handler.watched.items()]),
+            tuple([(key, *seen) for key, seen in handler.watched.items()]),
         )
 
     def is_known(self, slot: Slot | None) -> bool:
@@ -176,8 +176,7 @@ class Forwards:
     def table_changed(self) -> None:
         """Rows changed: whom we wait for may be primary no more."""
         for request in list(self._requests.values()):
-            row = self._replicas.table[request.partition]
-            primary = row.primary.node if row is not None and row.primary is not None else ""
+            primary = self._replicas.primary_of(request.partition)
             if request.node and primary and request.node != primary:
                 self._ask_again(request, executed=True)
 
@@ -257,15 +256,11 @@ class ForwardedClient(ClientConnection):
 
 def _call(message: Forward, session: Session) -> Call | bytes:
     """What a Forward asks for, or the error that it is no command here."""
-    found: list[tuple[Command, list[bytes]]] = []
-    for words in message.commands:
-        args = list(words)
-        command = resolve(args)
-        if isinstance(command, bytes):
-            return command
-        found.append((command, args))
+    found = resolve_all(message.commands)
+    if isinstance(found, bytes):
+        return found
     if not message.transaction:
         return Call(*found[0])
 
-    watched = {key: (term, counter) if term else None for key, term, counter in message.watched}
+    watched = {key: (term, counter) for key, term, counter in message.watched}
     return Execution(found, watched, partial(run_inside, session)).call()

@@ -45,6 +45,12 @@ class AgentMetrics:
             "Writes whose outcome could not be told",
             registry=self.registry,
         )
+        self.transactions = Counter(
+            "quorate_transactions",
+            "Transactions over several partitions, by how they ended",
+            ["outcome"],
+            registry=self.registry,
+        )
         self.primaries = Gauge(
             "quorate_primaries", "Partitions this agent serves", ["zone"], registry=self.registry
         )
@@ -63,7 +69,8 @@ class AgentMetrics:
             ["zone"],
             registry=self.registry,
         )
-        self.syncs = Counter("quorate_syncs", "Durable writes of a turn", registry=self.registry)
+        self.durable_turns = 0  # a counter of the library takes as long as a command
+        self._syncs = Counter("quorate_syncs", "Durable writes of a turn", registry=self.registry)
         self.peer_bytes_in = Gauge(
             "quorate_peer_received_bytes", "Bytes from peers", registry=self.registry
         )
@@ -80,6 +87,8 @@ class AgentMetrics:
             self.delta_copies.labels(name).set(replicas.delta_copies)
             for reason, count in replicas.full_reasons.items():
                 self.full_copies.labels(name, reason).set(count)
+        self._syncs.inc(self.durable_turns)
+        self.durable_turns = 0
         self.peer_bytes_in.set(counters.bytes_in)
         self.peer_bytes_out.set(counters.bytes_out)
 

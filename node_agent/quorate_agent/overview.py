@@ -6,9 +6,9 @@ The agent that sessions ask (resp.session.Agent): everything here is read from t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from quorate.facts.keyspace import key_slot, slot_shift
+from quorate.facts.keyspace import is_reserved, key_slot, slot_shift
 from quorate.protocol.copy import Copy
 from quorate.protocol.primary import Primary, Stage
 from quorate.protocol.replicas import Replicas
@@ -16,27 +16,33 @@ from quorate_agent.client import ClientConnection, boot_ms
 from quorate_agent.event_channel import EventChannel
 from quorate_agent.metrics import copy_count
 from quorate_agent.resp.cluster_view import ClusterNode, ClusterView
-from quorate_agent.resp.remembered import KEPT_MS, PREFIX
-from quorate_agent.resp.scan import ScanPositions
+from quorate_agent.resp.remembered import KEPT_MS
+from quorate_agent.resp.scan import ScanPositions, origin_of
 from quorate_agent.resp.session import Connection
+from quorate_agent.resp.view import is_live
+from quorate_agent.tracking import Tracking
 
 
 class ZoneOverview:
-    """One zone as its clients on this agent see it.  `nodes()`: client addresses by node name."""
+    """One zone as its clients on this agent see it.  `nodes()`: client addresses by node name;
+    `connected`: clients by id."""
 
     def __init__(
         self,
         replicas: Replicas,
         node: str,
         nodes: Callable[[], dict[str, tuple[str, int]]],
-        connected: Callable[[], Iterable[ClientConnection]],
+        connected: Mapping[int, ClientConnection],
     ) -> None:
         self.replicas = replicas
         self.node = node
         self.address = ("", 0)
         self.clients: dict[int, Connection] = {}
         self.scan_positions = ScanPositions()
-        self.events = EventChannel(replicas, node, connected)
+        self.scan_origin = origin_of(node, replicas.me.store, replicas.me.incarnation)
+        self.events = EventChannel(replicas, node, connected.values)
+        self.tracking = Tracking(replicas, connected)
+        self._connected = connected
         self._nodes = nodes
         self._shift = slot_shift(replicas.zone.partitions)
         self._cluster: ClusterView | None = None
@@ -88,20 +94,30 @@ class ZoneOverview:
         """All clients of this zone here."""
         return list(self.clients.values())
 
+    def tracks(self, connection: Connection) -> None:
+        """The connection is told from now on when what it may have cached changes."""
+        client = self._connected.get(connection.id)
+        if client is not None:  # another agent's connection is nobody who caches
+            self.tracking.began(client)
+
     def _serving(self) -> list[Primary]:
         return [r for r in self.replicas.roles.values() if r.stage is Stage.SERVING]
 
     def key_count(self) -> int:
         """Live rows of this agent's primaries."""
         return sum(
-            role.copy.space.row_count() - self._remembered_count(role) for role in self._serving()
+            role.copy.space.row_count()
+            - self._remembered_count(role)
+            - len(role.parts)
+            - bool(role.parts)  # the list of them
+            for role in self._serving()
         )
 
     def _remembered_count(self, role: Primary) -> int:
         """Rows that no client wrote; there are none some time after a change of primaries."""
         if boot_ms() - role.since_ms > KEPT_MS + self.replicas.settings.park_bound_ms:
             return 0
-        keys = {key for _, key in role.copy.expiring if key.startswith(PREFIX)}
+        keys = {key for _, key in role.copy.expiring if is_reserved(key)}
         rows = [role.copy.get(key) for key in keys]
         return sum(row is not None and row.value is not None for row in rows)
 
@@ -116,7 +132,7 @@ class ZoneOverview:
             count += sum(
                 1
                 for key, row in chunk
-                if row.value is not None and key_slot(key) == slot and not key.startswith(PREFIX)
+                if row.value is not None and key_slot(key) == slot and not is_reserved(key)
             )
             after = chunk[-1][0]
         return count
@@ -126,6 +142,8 @@ class ZoneOverview:
         replicas = self.replicas
         return {
             "Server": {"quorate_node": self.node, "quorate_zone": replicas.zone.name},
+            "Clients": {"tracking_clients": len(self.tracking.trackers)},
+            "Stats": {"tracking_total_items": self.tracking.note_count},
             "Replication": {
                 "quorate_primaries": len(replicas.roles),
                 "quorate_copies": copy_count(replicas),
@@ -173,22 +191,16 @@ class ZoneOverview:
         copy = self._copy(partition)
         if copy is None:
             return [], None
-        now = time.time_ns() // 1_000_000
+        now_ms = time.time_ns() // 1_000_000
         chunk = copy.space.scan(after, rows_max, 1 << 22)
-        keys = [
-            key
-            for key, row in chunk
-            if row.value is not None
-            and not (row.expires_at and row.expires_at < now)
-            and not key.startswith(PREFIX)
-        ]
+        keys = [key for key, row in chunk if is_live(row, now_ms) and not is_reserved(key)]
         return keys, chunk[-1][0] if chunk else None
 
     def value(self, key: bytes) -> bytes | None:
         """The value of a live key."""
         copy = self._copy(key_slot(key) >> self._shift)
         row = None if copy is None else copy.get(key)
-        if row is None or 0 < row.expires_at < time.time_ns() // 1_000_000:
+        if row is None or not is_live(row, time.time_ns() // 1_000_000):
             return None
         return row.value
 

@@ -22,6 +22,7 @@ from quorate.protocol.messages import (
     EventsTold,
     Hello,
     Message,
+    RefusalCode,
     Refused,
     ZoneTable,
 )
@@ -29,30 +30,41 @@ from quorate.protocol.outbox import MASTER
 from quorate.protocol.replicas import Turn
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage
+from quorate.protocol.transfer_messages import is_bulk
 from quorate.wire.frames import encode_frame
 from quorate_agent.admin import AdminServer, start_admin
 from quorate_agent.client import boot_ms
 from quorate_agent.data_folder import DataFolder
 from quorate_agent.durable_file import write_durably
 from quorate_agent.endpoint import ZoneEndpoint
+from quorate_agent.farewell import hand_over, say_farewell, see_transactions_end
+from quorate_agent.garbage import Garbage
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.settings import AgentSettings
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_agent.tools import answer_tool
-from quorate_agent.zone_runtime import Engine, ZoneRuntime, is_bulk
+from quorate_agent.turn_end import TurnEnd
+from quorate_agent.zone_runtime import Engine, ZoneRuntime
 from quorate_link import BaseHandler, Endpoint, Link, Peer
 
 _log = logging.getLogger("quorate.agent")
 
 TICK_S = 0.05
+"""Half of the shortest time that the core repeats something after (ProtocolSettings)."""
+
 PARKED_TICK_S = 0.01
+"""While clients wait for something that no message announces: they wait so much longer at most."""
+
 MEASURE_S = 1.0
-LEAVE_POLL_S = 0.02
-NEWS_S = 0.3
-FAREWELL_S = 1.3
+"""Measuring looks at every copy; nobody reads metrics more often."""
+
 PORTS_TRIED = 2000
+"""More zones than a machine holds, and other programs' ports between them; not so many that a
+machine without free ports is noticed late."""
+
 _FROM_MASTER = get_args(FromMaster)
+_OF_CLIENTS = (Forward, Forwarded)
 
 
 def now() -> Now:
@@ -81,8 +93,8 @@ class Agent(BaseHandler):
         self._master: Link | None = None
         self._uninformed: set[str] = set()
         """Zones of which this link's master has not told the rows yet."""
-        self._scheduled = False
         self._loop = asyncio.get_running_loop()
+        self._turn = TurnEnd(self._loop.call_soon, self._end_turn).ask
         self._admin: AdminServer | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._protocol = protocol
@@ -114,31 +126,11 @@ class Agent(BaseHandler):
         """Hand primaries over (bounded), tell clients where they are now, then stop."""
         self.core.leave(now())
         self._turn()
-        for _ in range(int(self.settings.stop_bound_s / LEAVE_POLL_S)):
-            if self._master is None or not self._hands_over():
-                break
-            await asyncio.sleep(LEAVE_POLL_S)
-        # Some clients look for another primary when they hear MOVED, and not when a connection
-        # ends: then they wait for this very agent.  Not at once: the others may hear of the
-        # hand-over a little later, and would send them back.
-        for spent in range(int(FAREWELL_S / LEAVE_POLL_S)):
-            if self._hands_over() or not self._has_clients():
-                break
-            for runtime in self._runtimes.values():
-                runtime.endpoint.forwards.is_leaving = spent * LEAVE_POLL_S >= NEWS_S
-            await asyncio.sleep(LEAVE_POLL_S)
+        zones = self.core.zones
+        await hand_over(zones, self.settings.stop_bound_s, lambda: self._master is not None)
+        await say_farewell(zones, self._runtimes)
+        await see_transactions_end(zones)
         self.stopped.set()
-
-    def _has_clients(self) -> bool:
-        return any(runtime.endpoint.overview.clients for runtime in self._runtimes.values())
-
-    def _hands_over(self) -> bool:
-        """Whether any primary here has another owner that could take over."""
-        return any(
-            len(role.row.owners) > 1
-            for zone in self.core.zones.values()
-            for role in zone.roles.values()
-        )
 
     async def close(self) -> None:
         """Make durable what was written, end every connection, release the folder."""
@@ -224,19 +216,19 @@ class Agent(BaseHandler):
     def _hello(self) -> Hello:
         settings = self.settings
         return Hello(
-            FORMAT_VERSION,
-            "agent",
-            settings.cluster,
-            settings.name,
-            self.folder.store,
-            self.folder.incarnation,
-            self.folder.master_term,
-            settings.peer_host,
-            self.peer_port,
-            settings.client_host,
-            settings.failure_domain,
-            settings.weight,
-            self._process,
+            format_version=FORMAT_VERSION,
+            role="agent",
+            cluster=settings.cluster,
+            node=settings.name,
+            store=self.folder.store,
+            incarnation=self.folder.incarnation,
+            master_term=self.folder.master_term,
+            host=settings.peer_host,
+            peer_port=self.peer_port,
+            client_host=settings.client_host,
+            failure_domain=settings.failure_domain,
+            weight=settings.weight,
+            process=self._process,
         )
 
     def _accept(self, hello: Hello) -> Refused | None:
@@ -244,14 +236,16 @@ class Agent(BaseHandler):
             return Refused(
                 f"agent {self.settings.name}: master term {hello.master_term} is over, "
                 f"{self.folder.master_term} was seen",
-                "stale-master",
+                RefusalCode.STALE_MASTER,
             )
         return None
 
     def on_up(self, link: Link, hello: Hello) -> None:
         if hello.role == "agent":
             if not self.core.peer_up(hello, now()) and not link.dialed:
-                link.close(f"node {hello.node}: a newer process of it was seen", "older-process")
+                link.close(
+                    f"node {hello.node}: a newer process of it was seen", RefusalCode.OLDER_PROCESS
+                )
         elif hello.role == "master" and self.core.master_up(hello):
             self._master = link
             self._uninformed = set(self._runtimes)
@@ -262,7 +256,7 @@ class Agent(BaseHandler):
             self._master = None
             for runtime in self._runtimes.values():
                 runtime.endpoint.overview.events.master_lost()
-        if refused is not None and refused.code == "older-image":
+        if refused is not None and refused.code == RefusalCode.OLDER_IMAGE:
             self._set_aside(refused.reason)
         if link.peer_hello is not None and link.peer_hello.role == "agent":
             for runtime in self._runtimes.values():
@@ -282,7 +276,7 @@ class Agent(BaseHandler):
         elif hello.role == "master":
             if isinstance(message, _FROM_MASTER):
                 if not self.core.receive_from_master(message, now()):
-                    link.close(f"master term {hello.master_term} is over", "stale-master")
+                    link.close(f"master term {hello.master_term} is over", RefusalCode.STALE_MASTER)
                 else:
                     self._master = link
                     self._table_changed()
@@ -296,7 +290,7 @@ class Agent(BaseHandler):
                 self.settings.debug_commands,
             )
             if answer is None:
-                link.close(f"{type(message).__name__} is not a tool's question", "role")
+                link.close(f"{type(message).__name__} is not a tool's question", RefusalCode.ROLE)
             else:
                 link.send(answer)
         self._turn()
@@ -312,7 +306,7 @@ class Agent(BaseHandler):
             runtime.endpoint.overview.events.master_found()
 
     def _receive(self, node: str, message: Message) -> None:
-        if not isinstance(message, Forward | Forwarded):
+        if not isinstance(message, _OF_CLIENTS):
             self.core.receive(node, message, now())
             return
         runtime = self._runtimes.get(message.zone)
@@ -331,15 +325,11 @@ class Agent(BaseHandler):
 
     # --- the turn --------------------------------------------------------------------------------
 
-    def _turn(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._end_turn)
-
     def _end_turn(self) -> None:
-        self._scheduled = False
+        self.links.gather()
         try:
             self._flush()
+            self.links.flush()
         except Exception as error:
             _log.exception("the turn failed")
             self._fail(f"{type(error).__name__}: {error}")
@@ -358,12 +348,14 @@ class Agent(BaseHandler):
                 case MembersChanged():
                     self._dial_members()
         self._send(flushed.sends)
+        settled: set[str] = set()
         for uid, turn in flushed.turns:
             runtime = self._runtimes.get(uid)
-            if runtime is not None:
-                runtime.take(turn)
-        for runtime in self._runtimes.values():
-            runtime.endpoint.settle()
+            if runtime is not None and runtime.take(turn):
+                settled.add(uid)
+        for uid, runtime in self._runtimes.items():
+            if uid not in settled:
+                runtime.endpoint.settle()
 
     def _synced(self, uid: str, turn: Turn) -> None:
         try:
@@ -373,7 +365,7 @@ class Agent(BaseHandler):
             self._fail(f"{type(error).__name__}: {error}")
 
     def _say_durable(self, uid: str, turn: Turn) -> None:
-        self.metrics.syncs.inc()
+        self.metrics.durable_turns += 1
         self._send(self.core.synced(uid, turn, now()))
         runtime = self._runtimes.get(uid)
         if runtime is None:
@@ -403,9 +395,11 @@ class Agent(BaseHandler):
 
     async def _keep_ticking(self) -> None:
         measured = 0.0
+        garbage = Garbage()
         while True:
             if self._loop.time() - measured >= MEASURE_S:
                 measured = self._loop.time()
+                garbage.look()
                 self.metrics.measure(self.core.zones.values(), self.links.counters)
             waiting = any(r.endpoint.has_waiting for r in self._runtimes.values())
             await asyncio.sleep(PARKED_TICK_S if waiting else TICK_S)
@@ -421,14 +415,14 @@ class Agent(BaseHandler):
             return
         endpoint = ZoneEndpoint(
             replicas,
-            self.settings.name,
-            self._turn,
-            lambda: self._client_addresses(record.uid),
-            self._is_up,
-            self.metrics,
-            lambda: engine.full,
-            self._process,
-            lambda node, message: self._send([(node, message)]),
+            node=self.settings.name,
+            turn=self._turn,
+            nodes=lambda: self._client_addresses(record.uid),
+            is_up=self._is_up,
+            metrics=self.metrics,
+            storage_full=lambda: engine.full,
+            process=self._process,
+            send=lambda node, message: self._send([(node, message)]),
         )
         self._runtimes[record.uid] = ZoneRuntime(
             replicas, engine, endpoint, self._synced, self._fail

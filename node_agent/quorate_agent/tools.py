@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from quorate.facts.keyspace import key_partition
 from quorate.protocol.copy import Copy
+from quorate.protocol.copy_reports import tell_digest, tell_state
 from quorate.protocol.messages import Message
 from quorate.protocol.replicas import Replicas
 from quorate.protocol.storage import Row
@@ -15,6 +16,7 @@ from quorate.protocol.tool_messages import (
     AskRows,
     Buckets,
     Copies,
+    CopyDigest,
     CopyRows,
     Damage,
     Damaged,
@@ -24,6 +26,8 @@ from quorate.protocol.totals import DIGEST_BYTES, buckets_of, key_bucket
 
 ROWS_MAX = 20_000
 CHUNK_BYTES_MAX = 8 * 1024 * 1024
+COUNTED_ROWS_MAX = 50_000
+"""Rows counted for one question about digests: some 50 ms."""
 
 
 def answer_tool(
@@ -37,7 +41,7 @@ def answer_tool(
         case AskCopies():
             copies = (
                 tuple(
-                    zone.copies[partition].describe(node)
+                    tell_state(zone.copies[partition], node)
                     for partition in sorted(zone.copies)
                     if zone.copies[partition].present and message.partition in (None, partition)
                 )
@@ -89,12 +93,17 @@ def _no_copy(partition: int, node: str) -> str:
 
 def _digests(ask: AskDigests, node: str, zone: Replicas | None, problem: str) -> Digests:
     marks = dict(zip(ask.partitions, ask.marks, strict=False))
-    copies = [
-        copy.digest(marks.get(partition, 0))
-        for partition in ask.partitions[:DIGESTS_ASKED_MAX]
-        if (copy := _copy(zone, partition)) is not None
-    ]
-    return Digests(ask.zone_name, node, tuple(copies), problem)
+    told: list[CopyDigest] = []
+    room = COUNTED_ROWS_MAX
+    for partition in ask.partitions[:DIGESTS_ASKED_MAX]:
+        copy = _copy(zone, partition)
+        if zone is None or copy is None:
+            continue
+        room -= zone.upkeep.count_digest(copy, room)
+        if room <= 0:
+            break  # the next question goes on counting
+        told.append(tell_digest(copy, marks.get(partition, 0)))
+    return Digests(ask.zone_name, node, tuple(told), problem)
 
 
 def _buckets(ask: AskBuckets, node: str, zone: Replicas | None, problem: str) -> Buckets:

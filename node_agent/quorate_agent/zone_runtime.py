@@ -13,7 +13,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from quorate.facts.zone import SyncWrites
-from quorate.protocol.messages import SnapshotChunk
 from quorate.protocol.replicas import Replicas, Turn
 from quorate.protocol.storage import StorageFull
 from quorate_agent.endpoint import ZoneEndpoint
@@ -53,14 +52,15 @@ class ZoneRuntime:
         if replicas.zone.persistent and replicas.zone.sync_writes is SyncWrites.INTERVAL:
             self._interval = asyncio.get_running_loop().create_task(self._sync_by_interval())
 
-    def take(self, turn: Turn) -> None:
-        """A turn's batch was written: report it as durable when it is."""
+    def take(self, turn: Turn) -> bool:
+        """A turn's batch was written: report it as durable when it is; whether it was at once."""
         if not self._queue and not self._syncing and not self._must_sync(turn):
             self._synced(self.replicas.uid, turn)
-            return
+            return True
         self._queue.append(turn)
         if not self._syncing:
             self._start_sync()
+        return False
 
     def _must_sync(self, turn: Turn) -> bool:
         zone = self.replicas.zone
@@ -123,8 +123,3 @@ class ZoneRuntime:
         await self.endpoint.close()
         await asyncio.get_running_loop().run_in_executor(None, self._worker.shutdown)
         self.storage.close()
-
-
-def is_bulk(message: object) -> bool:
-    """Whether a message may be overtaken by ordinary ones."""
-    return isinstance(message, SnapshotChunk)

@@ -73,7 +73,7 @@ class SparkRowScan:
 
     def __call__(self, baselines: Mapping[int, Baseline]) -> dict[int, ScannedPartition]:
         """One Spark job over the baselines' partitions."""
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         try:

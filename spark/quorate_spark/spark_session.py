@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import quorate
 import quorate_spark
@@ -69,7 +69,7 @@ def local_spark(folder: Path) -> Iterator["SparkSession"]:
 
     `folder` must exist, be this session's own, and is the caller's to remove."""
     check_spark()
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
+    from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -219,16 +219,16 @@ def _own_interrupts() -> Iterator[None]:
             signal.signal(signal.SIGINT, handler)
 
 
-def _end_java(gateway: object) -> None:
-    """End the Java process behind a gateway and wait until it is gone."""
+def _end_java(gateway: Any) -> None:
+    """End the Java process behind a gateway (py4j has no types) and wait until it is gone."""
     from pyspark import SparkContext
 
     # pyspark keeps the gateway for a next context, which must not find a dead one.
     SparkContext._gateway = None
     SparkContext._jvm = None
-    process: subprocess.Popen[bytes] = gateway.proc  # type: ignore[attr-defined]  # untyped
+    process: subprocess.Popen[bytes] = gateway.proc
     try:
-        gateway.shutdown()  # type: ignore[attr-defined]  # untyped
+        gateway.shutdown()
     finally:
         if process.stdin is not None:
             # Java ends when its input does.

@@ -55,10 +55,12 @@ class Command:
     tips: tuple[str, ...] = ()
     subcommands: Mapping[bytes, "Command"] = field(default_factory=dict)
     # Facts the endpoint asks for at every command, worked out once.
+    is_keyed: bool = field(init=False)
+    usual_words: int = field(init=False)  # with so many it is called rightly; 0: look closer
     arguments_min: int = field(init=False)
     arguments_max: int = field(init=False)
     has_subcommands: bool = field(init=False)
-    single_key: bool = field(init=False)  # the one key is args[1]
+    single_key: bool = field(init=False)  # keyed, and the one key is args[1]
     is_write: bool = field(init=False)
     grows: bool = field(init=False)  # refused while there is no room
     in_transactions: bool = field(init=False)
@@ -67,10 +69,13 @@ class Command:
 
     def __post_init__(self) -> None:
         settle = object.__setattr__
+        settle(self, "is_keyed", self.scope is Scope.KEYED)
         settle(self, "arguments_min", abs(self.arity))
         settle(self, "arguments_max", self.arity if self.arity > 0 else ARGUMENTS_MAX)
         settle(self, "has_subcommands", bool(self.subcommands))
-        settle(self, "single_key", (self.first_key, self.last_key) == (1, 1))
+        settle(self, "usual_words", 0 if self.subcommands else abs(self.arity))
+        single_key = self.is_keyed and (self.first_key, self.last_key) == (1, 1)
+        settle(self, "single_key", single_key)
         settle(self, "is_write", "write" in self.flags)
         settle(self, "grows", "denyoom" in self.flags)
         queued = (Scope.KEYED, Scope.CONNECTION, Scope.SCAN)

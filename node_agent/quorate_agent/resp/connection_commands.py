@@ -19,8 +19,9 @@ from quorate_agent.resp.replies import (
 )
 from quorate_agent.resp.session import Connection, Session
 
-# Clients look at the version to know what they may send; what we speak is Redis 7.0 for strings.
-SERVED_VERSION = b"7.0.15"
+# Clients look at the version to know what they may send.  What we speak is Redis 7.0, but
+# redis-py and Jedis cache only what a server of 7.4 or later answers.
+SERVED_VERSION = b"7.4.0"
 NAME_BYTES_MAX = 1024
 
 _BAD_NAME = error(b"ERR Client names cannot contain spaces, newlines or special characters.")
@@ -110,6 +111,7 @@ def reset(session: Session, args: list[bytes]) -> bytes:
     connection.resp3 = False
     connection.readonly = False
     connection.maintenance = False
+    connection.tracking = None
     connection.name = b""
     connection.subscribed.clear()
     connection.transaction = None
@@ -235,11 +237,14 @@ def _is_name(text: bytes) -> bool:
 
 
 def _client_line(connection: Connection, now_ms: int) -> bytes:
-    transaction = connection.transaction
+    transaction, mode = connection.transaction, connection.tracking
     flags = b"".join(
         (
             b"P" if connection.subscribed else b"",
             b"x" if transaction is not None else b"",
+            b"t" if mode is not None else b"",
+            b"R" if mode is not None and mode.is_broken else b"",
+            b"B" if mode is not None and mode.broadcast else b"",
             b"r" if connection.readonly else b"",
         )
     )
@@ -259,7 +264,7 @@ def _client_line(connection: Connection, now_ms: int) -> bytes:
         (b"multi", -1 if transaction is None else len(transaction.commands)),
         (b"cmd", connection.last_command),
         (b"user", b"default"),
-        (b"redir", -1),
+        (b"redir", -1 if mode is None else mode.redirect),
         (b"resp", 3 if connection.resp3 else 2),
         (b"lib-name", connection.lib_name),
         (b"lib-ver", connection.lib_version),

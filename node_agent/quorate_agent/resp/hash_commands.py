@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from quorate_agent.resp.collection import Collection, hash_at, put_hash
 from quorate_agent.resp.floats import add_floats, float_text, is_infinite, parse_float
 from quorate_agent.resp.integers import INTEGER_MAX, INTEGER_MIN, parse_integer
-from quorate_agent.resp.member_scan import member_page
+from quorate_agent.resp.member_scan import scan_members
 from quorate_agent.resp.replies import (
     FLOAT_OVERFLOW,
     INCREMENT_OVERFLOW,
-    INVALID_CURSOR,
     NOT_A_FLOAT,
     NOT_AN_INTEGER,
     OK,
@@ -24,7 +23,6 @@ from quorate_agent.resp.replies import (
     null,
     wrong_arity,
 )
-from quorate_agent.resp.scan_arguments import parse_cursor, parse_scan
 from quorate_agent.resp.view import KeyView
 
 _FIELD_NOT_AN_INTEGER = error(b"ERR hash value is not an integer")
@@ -168,26 +166,7 @@ def increment_by_float(view: KeyView, args: list[bytes]) -> bytes:
 
 def scan(view: KeyView, args: list[bytes]) -> bytes:
     """HSCAN key cursor [MATCH pattern] [COUNT fields]"""
-    cursor = parse_cursor(args[2])
-    if cursor is None:
-        return INVALID_CURSOR
-    found = hash_at(view, args[1])
-    if isinstance(found, bytes):
-        return found
-    if not found.exists:
-        return array((bulk(b"0"), array(())))  # whatever else the call says
-    asked = parse_scan(args[3:], with_type=False)
-    if isinstance(asked, bytes):
-        return asked
-    cursor, page = member_page(found.items, cursor, asked.count)
-    matches = asked.matcher()
-    words = [
-        bulk(word)
-        for field in page
-        if matches is None or matches(field)
-        for word in (field, found.items[field])
-    ]
-    return array((bulk(b"%d" % cursor), array(words)))
+    return scan_members(view, args, hash_at, lambda field, value: (field, value))
 
 
 def _set(view: KeyView, args: list[bytes], reply: bytes | None) -> bytes:

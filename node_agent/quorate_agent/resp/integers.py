@@ -18,6 +18,14 @@ def parse_integer(text: bytes) -> int | None:
     return number
 
 
+def parse_count(words: list[bytes]) -> int | None:
+    """How many are asked for by the optional last word: 1 without it, None when it is no count."""
+    if not words:
+        return 1
+    number = parse_integer(words[0])
+    return None if number is None or number < 0 else number
+
+
 def expiry_ms(amount: int, unit_ms: int, base_ms: int) -> int | None:
     """Absolute wall milliseconds of `amount` units after `base_ms`; None when beyond 64 bits."""
     at_ms = amount * unit_ms

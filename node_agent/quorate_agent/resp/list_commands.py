@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from quorate_agent.resp.collection import list_at, put_list
-from quorate_agent.resp.integers import parse_integer
+from quorate_agent.resp.integers import parse_count, parse_integer
 from quorate_agent.resp.replies import (
     NO_SUCH_KEY,
     NOT_AN_INTEGER,
@@ -165,12 +165,9 @@ def _push(
 def _pop(view: KeyView, args: list[bytes], name: bytes, from_end: bool) -> bytes:
     if len(args) > 3:
         return wrong_arity(name)
-    wanted = 1
-    if len(args) == 3:
-        number = parse_integer(args[2])
-        if number is None or number < 0:
-            return NOT_POSITIVE
-        wanted = number
+    wanted = parse_count(args[2:])
+    if wanted is None:
+        return NOT_POSITIVE
     key = args[1]
     found = list_at(view, key)
     if isinstance(found, bytes):

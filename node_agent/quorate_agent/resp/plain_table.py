@@ -7,6 +7,7 @@ from quorate_agent.resp import cluster_commands as cluster
 from quorate_agent.resp import connection_commands as connection
 from quorate_agent.resp import pubsub_commands as pubsub
 from quorate_agent.resp import server_commands as server
+from quorate_agent.resp import tracking_commands as tracking
 from quorate_agent.resp import transaction_commands as transaction
 from quorate_agent.resp.command import Command, Handler, Scope
 from quorate_agent.resp.introspection import Introspection
@@ -38,6 +39,7 @@ _QUICK = "loading stale fast"
 _ALWAYS = "noscript loading stale fast no_auth allow_busy"
 _QUIET = "noscript loading stale"
 _LISTENS = "pubsub noscript loading stale"
+_TELLS = "pubsub loading stale"
 _AT_ONCE = "noscript loading stale fast allow_busy"
 
 
@@ -79,6 +81,14 @@ _CONNECTION_ROWS = (
          "What is known of the connection", _VARYING),
     _Row("client|list", connection.client_list, -2, f"admin {_QUIET}", "@connection", "connection",
          "2.4.0", "What is known of all connections", _VARYING),
+    _Row("client|tracking", tracking.client_tracking, -3, _QUIET, "@connection", "connection",
+         "6.0.0", "Be told when what was read changes"),
+    _Row("client|caching", tracking.client_caching, 3, _QUIET, "@connection", "connection",
+         "6.0.0", "Whether what the next command reads is cached"),
+    _Row("client|trackinginfo", tracking.client_tracking_info, 2, _QUIET, "@connection",
+         "connection", "6.2.0", "What CLIENT TRACKING was told"),
+    _Row("client|getredir", tracking.client_get_redirection, 2, _QUIET, "@connection",
+         "connection", "6.0.0", "Which connection is told of changes"),
 )
 _TRANSACTION_ROWS = (
     _Row("multi", transaction.multi, 1, _AT_ONCE, "@transaction", "transactions", "1.2.0",
@@ -101,6 +111,17 @@ _PUBSUB_ROWS = (
          "Be told what is published to channels that match"),
     _Row("punsubscribe", pubsub.punsubscribe, -1, _LISTENS, "@pubsub", "pubsub", "2.0.0",
          "Be told of channels that match no more"),
+    _Row("pubsub", called_alone, -2, "", "", "pubsub", "2.8.0", "About subscriptions"),
+    _Row("pubsub|channels", pubsub.channels, -2, _TELLS, "@pubsub", "pubsub", "2.8.0",
+         "Channels that somebody has subscribed to here"),
+    _Row("pubsub|numsub", pubsub.subscriber_counts, -2, _TELLS, "@pubsub", "pubsub", "2.8.0",
+         "How many have subscribed to each channel here"),
+    _Row("pubsub|numpat", pubsub.pattern_count, 2, _TELLS, "@pubsub", "pubsub", "2.8.0",
+         "How many patterns are subscribed to here"),
+    _Row("pubsub|shardchannels", pubsub.shard_channels, -2, _TELLS, "@pubsub", "pubsub", "7.0.0",
+         "Shard channels with subscribers: there are none"),
+    _Row("pubsub|shardnumsub", pubsub.shard_subscriber_counts, -2, _TELLS, "@pubsub", "pubsub",
+         "7.0.0", "How many have subscribed to each shard channel: nobody"),
 )
 _SERVER_ROWS = (
     _Row("info", server.info, -1, "loading stale", "@dangerous", "server", "1.0.0",

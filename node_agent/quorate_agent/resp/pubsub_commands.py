@@ -1,17 +1,30 @@
 """Publish/subscribe as far as it goes here: agents publish, to channels whose names are known.
 
 A channel that nobody publishes to would be silent for ever, so it is refused; clients have no
-PUBLISH.  Who subscribes is told the present state at once, behind the confirmation.
+PUBLISH.  Who subscribes to events is told the present state at once, behind the confirmation.
 """
+
+from collections import Counter
+from collections.abc import Iterator
 
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.glob import glob_matcher
-from quorate_agent.resp.replies import QUOTED_BYTES_MAX, bulk, error, integer, null, until_nul
+from quorate_agent.resp.replies import (
+    QUOTED_BYTES_MAX,
+    array,
+    bulk,
+    bulks,
+    error,
+    integer,
+    null,
+    until_nul,
+)
 from quorate_agent.resp.session import Connection, Session
 
 NAMESPACE = b"__quorate__:"
 EVENTS = NAMESPACE + b"events"
-CHANNELS = (EVENTS,)
+INVALIDATIONS = b"__redis__:invalidate"  # for RESP2 clients that others redirect to
+CHANNELS = (EVENTS, INVALIDATIONS)
 
 _THERE = b", ".join(CHANNELS)
 _ALLOWED = frozenset(
@@ -45,13 +58,60 @@ def punsubscribe(session: Session, args: list[bytes]) -> bytes:
     return _unsubscribe(session.connection, args, is_pattern=True)
 
 
+def channels(session: Session, args: list[bytes]) -> bytes:
+    """PUBSUB CHANNELS [pattern]: those that somebody has subscribed to by name, on this agent"""
+    if len(args) > 3:
+        return _wrong_words(args)
+    matches = glob_matcher(args[2]) if len(args) == 3 else None
+    found = dict.fromkeys(name for is_pattern, name in _subscriptions(session) if not is_pattern)
+    return bulks([name for name in found if matches is None or matches(name)])
+
+
+def subscriber_counts(session: Session, args: list[bytes]) -> bytes:
+    """PUBSUB NUMSUB [channel …]"""
+    counts = Counter(_subscriptions(session))
+    return _counted(args[2:], [counts[False, name] for name in args[2:]])
+
+
+def pattern_count(session: Session, args: list[bytes]) -> bytes:
+    """PUBSUB NUMPAT: how many different patterns"""
+    return integer(len({name for is_pattern, name in _subscriptions(session) if is_pattern}))
+
+
+def shard_channels(session: Session, args: list[bytes]) -> bytes:
+    """PUBSUB SHARDCHANNELS [pattern]: there are none"""
+    return _wrong_words(args) if len(args) > 3 else array(())
+
+
+def shard_subscriber_counts(session: Session, args: list[bytes]) -> bytes:
+    """PUBSUB SHARDNUMSUB [channel …]: nobody, of all"""
+    return _counted(args[2:], [0] * len(args[2:]))
+
+
+def _subscriptions(session: Session) -> Iterator[tuple[bool, bytes]]:
+    for connection in session.agent.connections():
+        yield from connection.subscribed
+
+
+def _counted(names: list[bytes], counts: list[int]) -> bytes:
+    pairs = zip(map(bulk, names), map(integer, counts), strict=True)
+    return array([part for pair in pairs for part in pair])
+
+
+def _wrong_words(args: list[bytes]) -> bytes:
+    return error(
+        b"ERR unknown subcommand or wrong number of arguments for '%b'. Try PUBSUB HELP."
+        % _quoted(args[1])
+    )
+
+
 def messages(connection: Connection, channel: bytes, payload: bytes) -> bytes:
     """What the client is sent of a message to `channel`: once for each of its subscriptions that
     match, as Redis does."""
     return b"".join(
         _message(connection, is_pattern, name, channel, payload)
         for is_pattern, name in connection.subscribed
-        if (glob_matcher(name)(channel) if is_pattern else name == channel)
+        if _is_about(is_pattern, name, channel)
     )
 
 
@@ -73,9 +133,10 @@ def _subscribe(session: Session, args: list[bytes], is_pattern: bool) -> bytes:
     for name in args[1:]:
         connection.subscribed[is_pattern, name] = None
         frames.append(_confirmed(connection, args[0], bulk(name)))
-    state = session.agent.event_state()
     names = dict.fromkeys(args[1:])
-    told = [_message(connection, is_pattern, name, EVENTS, state) for name in names]
+    about = [name for name in names if _is_about(is_pattern, name, EVENTS)]
+    state = session.agent.event_state() if about else b""
+    told = [_message(connection, is_pattern, name, EVENTS, state) for name in about]
     return b"".join([*frames, *told])
 
 
@@ -88,6 +149,11 @@ def _unsubscribe(connection: Connection, args: list[bytes], is_pattern: bool) ->
         connection.subscribed.pop((is_pattern, name), None)
         frames.append(_confirmed(connection, args[0], bulk(name)))
     return b"".join(frames)
+
+
+def _is_about(is_pattern: bool, name: bytes, channel: bytes) -> bool:
+    """Whether who subscribed to `name` is told what is published to `channel`."""
+    return bool(glob_matcher(name)(channel)) if is_pattern else name == channel
 
 
 def _confirmed(connection: Connection, command: bytes, name: bytes) -> bytes:

@@ -9,10 +9,11 @@ garbage are left to the strict reader of `connection`.
 """
 
 import re
+from itertools import chain
 
 import hiredis
 
-_NEWLINE = ord("\n")
+_RETURN, _NEWLINE = b"\r\n"
 # No header of more than two digits: what hiredis reserves for one stays below a kilobyte.
 _LONG_HEADER = re.compile(rb"\*[0-9]{3}")
 _MORE = object()
@@ -28,30 +29,25 @@ def read_quickly(data: bytes) -> list[list[bytes]] | None:
     if data[:1] != b"*" or 0x25 in data or 0x3E in data or 0x7C in data or 0x7E in data:
         return None
     stars = data.count(b"*")
-    if data.find(b"\r", 1, 4) < 0 if stars == 1 else _LONG_HEADER.search(data):
+    if _RETURN not in data[1:4] if stars == 1 else _LONG_HEADER.search(data):
         return None
     global _reader
     reader = _reader
-    commands: list[list[bytes]] = []
     try:
         reader.feed(data)
-        gets = reader.gets
-        while (command := gets()) is not _MORE:
-            if not command:
-                break
-            commands.append(command)
-            for argument in command:
-                if type(argument) is not bytes:
-                    break
-            else:
-                continue
-            break
-        else:
-            # Every array consumed its own `*`; so with none left over no array was begun inside
-            # another or at the end.  With no bytes left over nothing else was begun either, but
-            # for a kind (`$`) at the very end, which hiredis consumes by itself.
-            if stars == len(commands) and data[-1] == _NEWLINE and not reader.has_data():
-                return commands
+        commands: list[list[bytes]] = list(iter(reader.gets, _MORE))
+        # Every array consumed its own `*`; so with none left over no array was begun inside another
+        # or at the end, and of what else hiredis answers only bytes have a length.  With no bytes
+        # left over nothing else was begun either, but for a kind (`$`) at the very end, which
+        # hiredis consumes by itself.
+        if (
+            stars == len(commands)
+            and data[-1] == _NEWLINE
+            and not reader.has_data()
+            and all(commands)
+            and sum(map(len, chain.from_iterable(commands))) > 0
+        ):
+            return commands
     except (hiredis.HiredisError, TypeError, ValueError, MemoryError):
         pass  # not a stream of commands, or not one that a client may send
     _reader = hiredis.Reader(notEnoughData=_MORE)

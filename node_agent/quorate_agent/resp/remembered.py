@@ -6,13 +6,11 @@ is primary then knows the first answer.  It expires by itself.  Source: docs/pro
 
 import dataclasses
 
+from quorate.facts.keyspace import RESERVED
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.replies import error
 from quorate_agent.resp.transaction import Gathered
 from quorate_agent.resp.view import KeyView
-
-PREFIX = b"\x00quorate\x00"
-"""No client's keys begin so; commands that list or count keys pass these rows over."""
 
 KEPT_MS = 30_000
 """Longer than any request is asked again, with room for clocks that differ."""
@@ -25,7 +23,7 @@ REPLY_NOT_KEPT = error(b"ERR the command was executed; its reply was too long to
 
 def request_key(process: str, number: int) -> bytes:
     """The key of the row that remembers this request."""
-    return PREFIX + process.encode() + number.to_bytes(8, "big")
+    return RESERVED + process.encode() + number.to_bytes(8, "big")
 
 
 def remembering(command: Command, key: bytes) -> Command:

@@ -32,18 +32,27 @@ CROSSSLOT = b"-CROSSSLOT Keys in request don't hash to the same slot\r\n"
 CLUSTERDOWN = b"-CLUSTERDOWN Hash slot not served\r\n"
 OOM = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 MISCONF = b"-MISCONF Errors writing to the AOF file: No space left on device\r\n"
+# Our own: what a transaction or a forwarded command leaves behind is kept under such keys.
+RESERVED_KEY = b"-ERR keys that begin with \\x00quorate\\x00 are reserved\r\n"
 # Our own: Redis has no bound for a whole collection.
 COLLECTION_TOO_LONG = b"-ERR the hash, set or list would take more than 64 MiB in one key\r\n"
 DAMAGED = b"-ERR the value is damaged: `quorate validate` compares its copies\r\n"
 # Our own: no client repeats a command by itself after an error code it does not know.
 UNKNOWN_OUTCOME = b"-UNKNOWN the command may or may not have been applied\r\n"
 
+_HEADERS_MAX = 1024
+# Of strings: one lookup instead of a conversion, half of what a short reply took.
+_HEADERS = [b"$%d\r\n" % size for size in range(_HEADERS_MAX)]
+
 _BREAKS = bytes.maketrans(b"\r\n", b"  ")
 
 
 def bulk(value: bytes) -> bytes:
     """A string of any bytes."""
-    return b"$%d\r\n%b\r\n" % (len(value), value)
+    size = len(value)
+    if size < _HEADERS_MAX:
+        return b"".join((_HEADERS[size], value, b"\r\n"))
+    return b"$%d\r\n%b\r\n" % (size, value)
 
 
 def integer(number: int) -> bytes:

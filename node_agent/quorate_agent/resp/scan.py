@@ -1,8 +1,11 @@
 """Where a SCAN stands: how a cursor, one number, names a place between the keys of an agent.
 
-A cursor is `partition << 48 | stamp << 38 | token`.  The stamp tells when the scan began, so that
-it goes on with what was this agent's then; it is never 0, so only cursor 0 starts a scan.  Token 0
-is the start of the partition; any other token is a 38-bit hash of the key after which to go on.
+A cursor is `partition << 48 | origin << 42 | stamp << 34 | token`.  The origin tells at which
+process the scan began, the stamp when, so that it goes on with what was this agent's then; a
+process that did not begin it cannot know that, and goes through all partitions from there on.  The
+stamp is never 0, so only cursor 0 starts a scan.  Token 0 is the start of the partition; any other
+token is a 34-bit hash of the key after which to go on.
+
 Rows come in key order and keys are too long for a number, so the agent remembers the keys of recent
 tokens.  If it does not know one (it was restarted, or too many scans came between), it looks for
 the key in the first rows of the partition, and failing that starts the partition again.  So a key
@@ -13,14 +16,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
+from zlib import crc32
 
 ScanRows = Callable[[int, bytes | None, int], tuple[list[bytes], bytes | None]]
 
 PLACE_BITS = 48
-TOKEN_BITS = 38
+ORIGIN_BITS = 42
+TOKEN_BITS = 34
+ORIGINS = 1 << PLACE_BITS - ORIGIN_BITS
 # Stamps count these steps of time; they begin anew after four and a half hours.
-STAMP_S = 16
-STAMPS = (1 << PLACE_BITS - TOKEN_BITS) - 1
+STAMP_S = 64
+STAMPS = (1 << ORIGIN_BITS - TOKEN_BITS) - 1
 # What was lost so long before a scan began is still returned: who scans one agent after the other
 # may have been at the new primary before the hand-over.
 OVERLAP_S = 600
@@ -38,13 +44,19 @@ class Place(NamedTuple):
     """A cursor, taken apart."""
 
     partition: int
+    origin: int
     stamp: int
     token: int = 0
 
     @property
     def cursor(self) -> int:
         """As a client knows it."""
-        return self.partition << PLACE_BITS | self.stamp << TOKEN_BITS | self.token
+        high = self.partition << PLACE_BITS | self.origin << ORIGIN_BITS
+        return high | self.stamp << TOKEN_BITS | self.token
+
+    def start_of(self, partition: int) -> "Place":
+        """The start of a partition, in the same scan."""
+        return self._replace(partition=partition, token=0)
 
     def begun_s(self, now_s: int) -> int:
         """When the scan began, or at most STAMP_S before."""
@@ -52,11 +64,19 @@ class Place(NamedTuple):
         return (steps - (steps - self.stamp + 1) % STAMPS) * STAMP_S
 
 
-def place_of(cursor: int, now_s: int) -> Place:
-    """What a cursor names; `now_s` on a clock of the agent's that never goes back."""
+def place_of(cursor: int, origin: int, now_s: int) -> Place:
+    """What a cursor names; a scan that begins gets our `origin`.  `now_s` on a clock that never
+    goes back."""
     stamp = cursor >> TOKEN_BITS & STAMPS
     token = cursor & (1 << TOKEN_BITS) - 1
-    return Place(cursor >> PLACE_BITS, stamp or now_s // STAMP_S % STAMPS + 1, token)
+    if not stamp:
+        return Place(cursor >> PLACE_BITS, origin, now_s // STAMP_S % STAMPS + 1, token)
+    return Place(cursor >> PLACE_BITS, cursor >> ORIGIN_BITS & ORIGINS - 1, stamp, token)
+
+
+def origin_of(node: str, store: str, incarnation: int) -> int:
+    """What tells a process from those before it over its store, and most others from it."""
+    return (crc32(f"{node}/{store}".encode()) + incarnation) % ORIGINS
 
 
 class ScanPositions:
@@ -106,16 +126,16 @@ def scan_page(
     found: list[bytes] = []
     ahead = [partition for partition in partitions if partition >= place.partition]
     for visited, partition in enumerate(ahead):
-        at = place if partition == place.partition else Place(partition, place.stamp)
+        at = place if partition == place.partition else place.start_of(partition)
         if visited == PARTITIONS_MAX or not is_here(partition):
             return at, found
         after = positions.key(at, rows)
         while True:
             if left <= 0:
                 if after is None:
-                    return Place(partition, place.stamp), found
+                    return place.start_of(partition), found
                 token = positions.token(partition, after)
-                return Place(partition, place.stamp, token), found
+                return place._replace(partition=partition, token=token), found
             keys, last = rows(partition, after, left)
             found += keys
             left -= len(keys)

@@ -1,10 +1,13 @@
 """What SCAN does: a page of the keys that were this agent's when the scan began.
 
+One that began before this process did goes on with all keys from there on.
+
 A partition that is another agent's since then is scanned there: its part of the scan becomes a
 command of that partition, which is forwarded, or waits for a primary, as any other does.  Source:
 docs/protocol.md, section 8.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import count
 from typing import Any
@@ -29,14 +32,17 @@ def scan(session: Session, args: list[bytes]) -> bytes | Call:
         return asked
     agent = session.agent
     now_s = agent.uptime_s()
-    place = place_of(cursor, now_s)
+    place = place_of(cursor, agent.scan_origin, now_s)
     if session.connection.is_agents:  # it asks for the one partition
         if place.partition >= agent.partition_count():
             return _page(agent, None, [], asked)
         if agent.is_here(place.partition):
             return _part(agent, place, asked)
         return PartOfScan(agent, place, asked, args).call()
-    scope = agent.scan_scope(place.begun_s(now_s) - OVERLAP_S)
+    # Which partitions an earlier process had then, nobody knows any more.
+    scope: Sequence[int] = range(agent.partition_count())
+    if place.origin == agent.scan_origin:
+        scope = agent.scan_scope(place.begun_s(now_s) - OVERLAP_S)
     to, keys = scan_page(place, asked.count, scope, agent.scan, agent.scan_positions, agent.is_here)
     if to is not None and not keys and not agent.is_here(to.partition):
         return PartOfScan(agent, to, asked, args).call()
@@ -89,7 +95,7 @@ def _part(agent: Agent, place: Place, asked: ScanArguments) -> bytes:
     only = (place.partition,)
     to, keys = scan_page(place, asked.count, only, agent.scan, agent.scan_positions)
     if to is None and place.partition + 1 < agent.partition_count():
-        to = Place(place.partition + 1, place.stamp)
+        to = place.start_of(place.partition + 1)
     return _page(agent, to, keys, asked)
 
 

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from quorate_agent.resp.cluster_view import ClusterView
 from quorate_agent.resp.scan import ScanPositions
+from quorate_agent.resp.tracking_mode import TrackingMode
 from quorate_agent.resp.transaction import Seen, Transaction
 
 
@@ -28,6 +29,7 @@ class Connection:
         "readonly",
         "resp3",
         "subscribed",
+        "tracking",
         "transaction",
         "watch_moved",
         "watched",
@@ -50,8 +52,14 @@ class Connection:
         self.closing = False  # send what is answered, then close
         self.transaction: Transaction | None = None  # between MULTI and EXEC
         self.watched: dict[bytes, Seen] = {}
+        self.tracking: TrackingMode | None = None  # it caches what it reads
         self.watch_moved = False  # a WATCH was redirected: what it guards has to follow it
         self.subscribed: dict[tuple[bool, bytes], None] = {}  # (is a pattern, name), in order
+
+    @property
+    def in_mode(self) -> bool:
+        """Whether its commands are not just executed, one after the other."""
+        return self.transaction is not None or self.tracking is not None or bool(self.subscribed)
 
 
 class Agent(Protocol):
@@ -60,6 +68,10 @@ class Agent(Protocol):
     @property
     def scan_positions(self) -> ScanPositions:
         """Where scans stand."""
+
+    @property
+    def scan_origin(self) -> int:
+        """What tells our scans from those of the processes before us (scan.origin_of)."""
 
     def now_us(self) -> int:
         """Wall microseconds."""
@@ -72,6 +84,9 @@ class Agent(Protocol):
 
     def connections(self) -> Iterable[Connection]:
         """All client connections of the zone."""
+
+    def tracks(self, connection: Connection) -> None:
+        """From now on the connection is told when what it may have cached changes."""
 
     def key_count(self) -> int:
         """Live keys of the partitions this agent is primary of."""

@@ -6,10 +6,9 @@ What SPOP takes is drawn by the primary alone: the other copies get the row that
 import random
 
 from quorate_agent.resp.collection import put_set, set_at
-from quorate_agent.resp.integers import INTEGER_MAX, parse_integer
-from quorate_agent.resp.member_scan import member_page
+from quorate_agent.resp.integers import INTEGER_MAX, parse_count, parse_integer
+from quorate_agent.resp.member_scan import scan_members
 from quorate_agent.resp.replies import (
-    INVALID_CURSOR,
     NOT_AN_INTEGER,
     NOT_POSITIVE,
     ONE,
@@ -24,7 +23,6 @@ from quorate_agent.resp.replies import (
     out_of_range,
     set_,
 )
-from quorate_agent.resp.scan_arguments import parse_cursor, parse_scan
 from quorate_agent.resp.view import KeyView
 
 DRAWN_MAX = 1_000_000
@@ -88,33 +86,16 @@ def count(view: KeyView, args: list[bytes]) -> bytes:
 
 def scan(view: KeyView, args: list[bytes]) -> bytes:
     """SSCAN key cursor [MATCH pattern] [COUNT members]"""
-    cursor = parse_cursor(args[2])
-    if cursor is None:
-        return INVALID_CURSOR
-    found = set_at(view, args[1])
-    if isinstance(found, bytes):
-        return found
-    if not found.exists:
-        return array((bulk(b"0"), array(())))  # whatever else the call says
-    asked = parse_scan(args[3:], with_type=False)
-    if isinstance(asked, bytes):
-        return asked
-    cursor, page = member_page(found.items, cursor, asked.count)
-    matches = asked.matcher()
-    shown = [member for member in page if matches is None or matches(member)]
-    return array((bulk(b"%d" % cursor), bulks(shown)))
+    return scan_members(view, args, set_at, lambda member, _: (member,))
 
 
 def pop(view: KeyView, args: list[bytes]) -> bytes:
     """SPOP key [count]: random members, which are removed"""
     if len(args) > 3:
         return SYNTAX_ERROR
-    wanted = 1
-    if len(args) == 3:
-        number = parse_integer(args[2])
-        if number is None or number < 0:
-            return NOT_POSITIVE
-        wanted = number
+    wanted = parse_count(args[2:])
+    if wanted is None:
+        return NOT_POSITIVE
     key = args[1]
     found = set_at(view, key)
     if isinstance(found, bytes):

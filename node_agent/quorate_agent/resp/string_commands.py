@@ -36,12 +36,11 @@ _OFFSET_NEGATIVE = error(b"ERR offset is out of range")
 def get(view: KeyView, args: list[bytes]) -> bytes:
     """GET key"""
     row = view.get(args[1])
-    value = None if row is None else row.value
-    if value is None:
+    if row is None or (value := row.value) is None:
         return NULL3 if view.resp3 else NULL2
     if value >= MARKER:
         return _bulk_of(value)
-    return b"$%d\r\n%b\r\n" % (len(value), value)
+    return bulk(value)
 
 
 def set_value(view: KeyView, args: list[bytes]) -> bytes:

@@ -1,5 +1,7 @@
 """Which command a client called.  Anything that is not in the table is an unknown command."""
 
+from collections.abc import Iterable
+
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.keyed_table import keyed_commands
 from quorate_agent.resp.plain_table import plain_commands
@@ -28,3 +30,15 @@ def resolve(args: list[bytes]) -> Command | bytes:
     if not command.takes(len(args)):
         return wrong_arity(command.name)
     return command
+
+
+def resolve_all(commands: Iterable[Iterable[bytes]]) -> list[tuple[Command, list[bytes]]] | bytes:
+    """Each command with its words, or the error of the first that is none."""
+    found: list[tuple[Command, list[bytes]]] = []
+    for words in commands:
+        args = list(words)
+        command = resolve(args)
+        if isinstance(command, bytes):
+            return command
+        found.append((command, args))
+    return found

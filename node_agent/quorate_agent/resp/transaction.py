@@ -1,8 +1,9 @@
-"""What MULTI gathers and EXEC runs: commands of one slot, as one update or none.
+"""What MULTI gathers and EXEC runs: all of it or nothing.
 
-EXEC becomes one keyed command over the keys of all that were queued and of those watched, so that
-it is redirected, parked, forwarded and acknowledged as any other.  Source: docs/protocol.md,
-section 8.
+EXEC becomes one keyed command over the keys of all that were queued and of those watched.  When
+they are of one partition it is one update, redirected, parked, forwarded and acknowledged as any
+other command; else its parts are prepared and decided (across.py).  Source: docs/protocol.md,
+sections 8 and 9.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from quorate.protocol.storage import Row
 from quorate_agent.resp.command import Command, Scope
 from quorate_agent.resp.replies import OK, array, error, null_array
-from quorate_agent.resp.view import KeyView
+from quorate_agent.resp.view import KeyView, is_live
 
 QUEUED = b"+QUEUED\r\n"
 BYTES_MAX = 64 * 1024 * 1024
@@ -20,8 +21,8 @@ BYTES_MAX = 64 * 1024 * 1024
 TOO_LARGE = error(b"ERR transaction of more than %d bytes: use smaller ones" % BYTES_MAX)
 NOT_INSIDE = error(b"ERR Command not allowed inside a transaction")
 
-Seen = tuple[int, int] | None
-"""(term, counter) of a live row when it was watched; None: there was none."""
+Seen = tuple[int, int]
+"""(term, counter) of a live row when it was watched; term 0, the last counter: there was none."""
 
 
 class Call(NamedTuple):
@@ -34,9 +35,10 @@ class Call(NamedTuple):
 class Transaction:
     """The commands of one connection since its MULTI."""
 
-    __slots__ = ("_bytes", "commands", "refused")
+    __slots__ = ("_bytes", "commands", "refused", "slot")
 
-    def __init__(self) -> None:
+    def __init__(self, slot: int = -1) -> None:
+        self.slot = slot  # of the first key that is watched or queued; -1: there is none yet
         self.commands: list[tuple[Command, list[bytes]]] = []
         self.refused = False  # a command was wrong: EXEC runs nothing
         self._bytes = 0
@@ -62,20 +64,20 @@ class Gathered:
     """A KeyView that keeps what is written: commands that follow each other see what those before
     them wrote, and it is handed over in the end."""
 
-    __slots__ = ("_view", "get", "now_ms", "resp3", "written")
+    __slots__ = ("_view", "now_ms", "resp3", "written")
 
     def __init__(self, view: KeyView) -> None:
         self._view = view
         self.now_ms = view.now_ms
         self.resp3 = view.resp3
         self.written: dict[bytes, Row | None] = {}
-        self.get: Callable[[bytes], Row | None] = self._get
 
-    def _get(self, key: bytes) -> Row | None:
+    def get(self, key: bytes) -> Row | None:
+        """The live row of `key`, as those before left it."""
         if key not in self.written:
             return self._view.get(key)
         row = self.written[key]
-        return None if row is not None and 0 < row.expires_at < self.now_ms else row
+        return row if row is not None and is_live(row, self.now_ms) else None
 
     def put(self, key: bytes, value: bytes, expires_at_ms: int) -> None:
         """Write, for those that follow."""
@@ -85,10 +87,19 @@ class Gathered:
         """Remove, for those that follow."""
         self.written[key] = None
 
+    def position(self) -> int:
+        """As it was before: for what is asked before anything is written."""
+        return self._view.position()
+
+    def written_since(self, key: bytes, position: int) -> bool:
+        """As it was before."""
+        return self._view.written_since(key, position)
+
     def byte_count(self) -> int:
-        """Bytes of what would be handed over."""
+        """Bytes of what would be handed over, with a little more for each row."""
+        rows = self.written.items()
         return sum(
-            len(key) + len(row.value or b"") for key, row in self.written.items() if row is not None
+            len(key) + 16 + (len(row.value or b"") if row is not None else 0) for key, row in rows
         )
 
     def hand_over(self) -> None:
@@ -100,15 +111,27 @@ class Gathered:
                 self._view.delete(key)
 
 
-def watch_call(keys: list[bytes], watched: dict[bytes, Seen]) -> Call:
-    """WATCH: note in `watched` how the rows of `keys` are now."""
+class Watching:
+    """The handler of one WATCH: note in `watched` how the rows of its keys are now."""
 
-    def watch(view: KeyView, args: list[bytes]) -> bytes:
+    __slots__ = ("watched",)
+
+    def __init__(self, watched: dict[bytes, Seen]) -> None:
+        self.watched = watched
+
+    def __call__(self, view: KeyView, args: list[bytes]) -> bytes:
+        """OK"""
         for key in args[1:]:
-            watched.setdefault(key, _seen(view.get(key)))
+            self.note(key, seen(view, key))
         return OK
 
-    return Call(_command("watch", watch, ("readonly",)), [b"watch", *keys])
+    def note(self, key: bytes, row: Seen) -> None:
+        """A key is watched from when it was named first."""
+        self.watched.setdefault(key, row)
+
+    def call(self, keys: list[bytes]) -> Call:
+        """As a command of these keys."""
+        return Call(_command("watch", self, ("readonly",)), [b"watch", *keys])
 
 
 class Execution:
@@ -128,19 +151,22 @@ class Execution:
 
     def __call__(self, view: KeyView, args: list[bytes]) -> bytes:
         """The replies, or why there are none."""
-        if any(_seen(view.get(key)) != seen for key, seen in self.watched.items()):
+        answers = self.answers(view)
+        return answers if isinstance(answers, bytes) else array(answers)
+
+    def answers(self, view: KeyView) -> list[bytes] | bytes:
+        """The reply to each command, or one that says why none was executed."""
+        if any(_has_changed(view, key, row) for key, row in self.watched.items()):
             return null_array(view.resp3)
         gathered = Gathered(view)
         answers = [
-            command.handler(gathered, words)
-            if command.scope is Scope.KEYED
-            else self.run_plain(command, words)
+            command.handler(gathered, words) if command.is_keyed else self.run_plain(command, words)
             for command, words in self.queued
         ]
-        if gathered.byte_count() > BYTES_MAX:
+        if gathered.byte_count() + sum(map(len, answers)) > BYTES_MAX:
             return TOO_LARGE
         gathered.hand_over()
-        return array(answers)
+        return answers
 
     def call(self) -> Call:
         """As a command over the keys of all that is queued and watched."""
@@ -154,8 +180,18 @@ def _keys(queued: list[tuple[Command, list[bytes]]]) -> Iterable[bytes]:
         yield from command.keys(args)
 
 
-def _seen(row: Row | None) -> Seen:
-    return None if row is None else (row.term, row.counter)
+def seen(view: KeyView, key: bytes) -> Seen:
+    """How the key's row is, for who watches it."""
+    row = view.get(key)
+    return (0, view.position()) if row is None else (row.term, row.counter)
+
+
+def _has_changed(view: KeyView, key: bytes, before: Seen) -> bool:
+    """Also where it was absent, was written and is absent again."""
+    row = view.get(key)
+    if row is not None:
+        return (row.term, row.counter) != before
+    return before[0] > 0 or view.written_since(key, before[1])
 
 
 def _command(name: str, handler: Callable[..., bytes], flags: tuple[str, ...]) -> Command:

@@ -2,11 +2,16 @@
 
 from functools import partial
 
+from quorate.facts.keyspace import key_slot
 from quorate_agent.resp.replies import OK, array, error
 from quorate_agent.resp.scan_command import run_inside
 from quorate_agent.resp.session import Session
-from quorate_agent.resp.transaction import Call, Execution, Transaction, watch_call
+from quorate_agent.resp.transaction import Call, Execution, Transaction, Watching
 
+WATCHED_BYTES_MAX = 1024 * 1024
+"""What is watched goes along with the commands to whoever executes them."""
+
+_WATCHES_TOO_MUCH = error(b"ERR watched keys of more than %d bytes" % WATCHED_BYTES_MAX)
 _NESTED = error(b"ERR MULTI calls can not be nested")
 _EXEC_ALONE = error(b"ERR EXEC without MULTI")
 _DISCARD_ALONE = error(b"ERR DISCARD without MULTI")
@@ -19,12 +24,13 @@ def multi(session: Session, args: list[bytes]) -> bytes:
     connection = session.connection
     if connection.transaction is not None:
         return _NESTED
-    connection.transaction = Transaction()
+    first = next(iter(connection.watched), None)
+    connection.transaction = Transaction(-1 if first is None else key_slot(first))
     return OK
 
 
 def execute(session: Session, args: list[bytes]) -> bytes | Call:
-    """EXEC: the queued commands of one slot as one update"""
+    """EXEC: the queued commands, all or nothing"""
     connection = session.connection
     transaction, watched = connection.transaction, connection.watched
     if transaction is None:
@@ -56,7 +62,9 @@ def watch(session: Session, args: list[bytes]) -> bytes | Call:
     connection = session.connection
     if connection.transaction is not None:
         return _WATCH_INSIDE
-    return watch_call(args[1:], connection.watched)
+    if sum(map(len, connection.watched)) + sum(map(len, args)) > WATCHED_BYTES_MAX:
+        return _WATCHES_TOO_MUCH
+    return Watching(connection.watched).call(args[1:])
 
 
 def unwatch(session: Session, args: list[bytes]) -> bytes:

@@ -9,8 +9,8 @@ gather the writes and turn them into one update after the handler has returned.
 from collections.abc import Callable
 from typing import Protocol
 
-from quorate.protocol.messages import Operation
-from quorate.protocol.storage import Row
+from quorate.protocol.copy import Copy
+from quorate.protocol.storage import Operation, Row
 
 
 class KeyView(Protocol):
@@ -19,8 +19,9 @@ class KeyView(Protocol):
     now_ms: int  # wall milliseconds; one moment for the whole command
     resp3: bool
 
-    # An attribute, not a method: an implementation may bind it straight to its engine's `get`.
-    get: Callable[[bytes], Row | None]  # live row only
+    @property
+    def get(self) -> Callable[[bytes], Row | None]:
+        """The live row of a key.  An implementation may bind it straight to its engine's `get`."""
 
     def put(self, key: bytes, value: bytes, expires_at_ms: int) -> None:
         """Write; `expires_at_ms` absolute wall milliseconds, 0 never."""
@@ -28,58 +29,36 @@ class KeyView(Protocol):
     def delete(self, key: bytes) -> None:
         """Remove a key that `get` showed as live."""
 
+    def position(self) -> int:
+        """The last counter: what is written from now on has a higher one."""
 
-class DictView:
-    """A KeyView over a dict, for tests and for measuring handlers by themselves."""
-
-    def __init__(self, now_ms: int = 0, resp3: bool = False) -> None:
-        self.rows: dict[bytes, Row] = {}
-        self.now_ms = now_ms
-        self.resp3 = resp3
-        self.changes = 0
-        self.get: Callable[[bytes], Row | None] = self._get
-
-    def _get(self, key: bytes) -> Row | None:
-        row = self.rows.get(key)
-        if row is not None and 0 < row.expires_at < self.now_ms:
-            return None
-        return row
-
-    def put(self, key: bytes, value: bytes, expires_at_ms: int) -> None:
-        self.changes += 1
-        self.rows[key] = Row(self.changes, 1, expires_at_ms, value)
-
-    def delete(self, key: bytes) -> None:
-        self.changes += 1
-        del self.rows[key]
+    def written_since(self, key: bytes, position: int) -> bool:
+        """Whether `key` was written or removed after that position; True also when in doubt."""
 
 
-def _nothing(key: bytes) -> Row | None:
-    return None
-
-
-def never_pending(key: bytes) -> bool:
-    return False
+def is_live(row: Row, now_ms: int) -> bool:
+    """The rule above.  `View.get`, which every command passes, has it without a call."""
+    return row.value is not None and not 0 < row.expires_at < now_ms
 
 
 class View:
     """The agent's KeyView: a window on one copy, whose writes are gathered."""
 
-    __slots__ = ("get_row", "is_pending", "now_ms", "operations", "resp3", "waits")
+    __slots__ = ("copy", "is_pending", "now_ms", "operations", "resp3", "waits")
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.waits = False
         self.resp3 = False
         self.now_ms = 0
-        self.is_pending: Callable[[bytes], bool] = never_pending
-        self.get_row: Callable[[bytes], Row | None] = _nothing
+        self.is_pending: Callable[[bytes], bool] | None = None  # nothing is
+        self.copy: Copy  # whose rows these are
 
     def get(self, key: bytes) -> Row | None:
         """The live row of `key`; notes when its last write is not acknowledged yet."""
-        if self.is_pending(key):
+        if self.is_pending is not None and self.is_pending(key):
             self.waits = True
-        row = self.get_row(key)
+        row = self.copy.get(key)
         if row is None or row.value is None or (row.expires_at and row.expires_at < self.now_ms):
             return None
         return row
@@ -91,3 +70,11 @@ class View:
     def delete(self, key: bytes) -> None:
         """Remove `key`."""
         self.operations.append((key, None, 0))
+
+    def position(self) -> int:
+        """The partition's last counter."""
+        return self.copy.hwm
+
+    def written_since(self, key: bytes, position: int) -> bool:
+        """Whether `key` was touched after that position."""
+        return self.copy.written_since(key, position)

@@ -5,7 +5,8 @@ commit, so that a batch that does not fit can be taken back as if it had never b
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Final
 
 from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull
@@ -25,31 +26,33 @@ _Undo = Callable[[], object]
 class MemorySpace:
     """Rows of one copy.  `get` is the dict's own method and outlives `drop_space`."""
 
-    __slots__ = ("_added", "_rows", "_sorted", "_storage", "_totals", "get")
+    __slots__ = ("_added", "_replaced", "_rows", "_sorted", "_storage", "_totals", "get")
 
     def __init__(self, storage: "MemoryStorage") -> None:
         self._storage = storage
         self._rows: dict[bytes, Row] = {}
         self.get: Callable[[bytes], Row | None] = self._rows.get
-        self._totals = Totals(self.get)
+        self._totals = Totals(self.get, self._keys)
+        self._replaced = self._totals.replace
         # Keys in order, made by the first scan and kept until a scan reaches the end; `_added`
         # are the keys put since.
         self._sorted: list[bytes] | None = None
         self._added: list[bytes] = []
 
+    def _keys(self) -> Iterable[bytes]:
+        return self._rows
+
     def put(self, key: bytes, row: Row) -> None:
         """Write a row; it is visible at once."""
-        rows, totals = self._rows, self._totals
+        rows = self._rows
         old = rows.get(key)
         rows[key] = row
-        before = totals.bytes
-        totals.replace(key, old, row)
+        self._replaced(key, old, row)
         if old is None and self._sorted is not None:
             self._added.append(key)
         storage = self._storage
         if storage.bounded:
-            overhead = ROW_OVERHEAD_BYTES if old is None else 0
-            storage.row_bytes += totals.bytes - before + overhead
+            storage.row_bytes += _row_bytes(key, row) - _row_bytes(key, old)
             storage.undo.append(lambda: self._put_back(key, old))
 
     def drop(self, key: bytes) -> None:
@@ -92,6 +95,14 @@ class MemorySpace:
     def digest(self) -> int:
         """What the live rows add up to."""
         return self._totals.digest()
+
+    def count_digest(self, rows_max: int) -> int:
+        """Follow the digest, which nobody asked for till now; count rows that it lacks."""
+        return self._totals.count(rows_max)
+
+    def forget_digest(self) -> None:
+        """Follow it no longer."""
+        self._totals.forget()
 
     def clear(self) -> None:
         """Remove all rows (MemoryStorage.drop_space)."""
@@ -177,7 +188,7 @@ class _Log:
         else:
             self.drop(entry[0], entry[1])
             entries.insert(self.index(entry[0], entry[1]), entry)
-        self._grow(_entry_bytes(entry))
+        self._grow(_bytes_of((entry,)))
 
     def drop(self, counter: int, term: int) -> _Entry | None:
         """Take one update out."""
@@ -185,7 +196,7 @@ class _Log:
         if at == len(self.entries) or self.entries[at][:2] != (counter, term):
             return None
         entry = self.entries.pop(at)
-        self._grow(-_entry_bytes(entry))
+        self._grow(-_bytes_of((entry,)))
         return entry
 
     def bytes_of(self, first: int, last: int) -> int:
@@ -193,17 +204,17 @@ class _Log:
         entries = self.entries
         if not entries or (first <= entries[0][0] and entries[-1][0] <= last):
             return self.bytes
-        return sum(map(_entry_bytes, entries[self.index(first, 0) : self.index(last + 1, 0)]))
+        return _bytes_of(entries[self.index(first, 0) : self.index(last + 1, 0)])
 
     def floor_for(self, bytes_max: int) -> int:
         """Where to cut so that no more than `bytes_max` stay."""
-        stay, counter = self.bytes, 0
-        for entry in self.entries:
+        stay, cut = self.bytes, 0
+        for _, _, update in self.entries:
             if stay <= bytes_max:
                 break
-            stay -= _entry_bytes(entry)
-            counter = entry[0]
-        return counter
+            stay -= len(update) + LOG_OVERHEAD_BYTES
+            cut += 1
+        return self.entries[cut - 1][0] if cut else 0
 
     def cut(self, upto: int) -> list[_Entry]:
         """Take out everything up to counter `upto`."""
@@ -211,21 +222,24 @@ class _Log:
         entries = self.entries[:end]
         if entries:
             del self.entries[:end]
-            self._grow(-sum(map(_entry_bytes, entries)))
+            self._grow(-_bytes_of(entries))
         return entries
 
     def uncut(self, entries: list[_Entry]) -> None:
         """Put what `cut` took out back in front."""
         self.entries[:0] = entries
-        self._grow(sum(map(_entry_bytes, entries)))
+        self._grow(_bytes_of(entries))
 
     def _grow(self, size: int) -> None:
         self.bytes += size
         self._storage.log_total += size
 
 
-def _entry_bytes(entry: _Entry) -> int:
-    return len(entry[2]) + LOG_OVERHEAD_BYTES
+_update_of = itemgetter(2)
+
+
+def _bytes_of(entries: Sequence[_Entry]) -> int:
+    return sum(map(len, map(_update_of, entries))) + LOG_OVERHEAD_BYTES * len(entries)
 
 
 class MemoryStorage:

@@ -2,7 +2,7 @@
 
     r partition generation key      -> header (counter, term, expires_at, flags), value
     n partition generation          -> live rows, bytes, digest (in the batch that changes them)
-    l partition counter term        -> one encoded update
+    l partition counter term        -> one encoded update (`rocks_log.py`)
     c name                          -> one record
 
 All numbers are big-endian, so the engine's order is the core's.  What the turn wrote stands in
@@ -20,16 +20,18 @@ from rocksdict import WriteBatch
 from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull
 from quorate.protocol.totals import DIGEST_BYTES, Totals
 from quorate_agent.storage.database import RESERVE_BYTES, Database
+from quorate_agent.storage.rocks_log import RocksLog
 
 _ROW: Final = Struct(">QQQB")
 _ROW_BYTES: Final = _ROW.size
 _SPACE: Final = Struct(">cHI")
 _TOTALS: Final = Struct(">QQ16s")
-_LOG: Final = Struct(">cHQQ")
 _TOMBSTONE: Final = 1
 
-SEGMENT_BYTES: Final = 256 * 1024
-"""The log is cut from the files in pieces of this size; smaller cuts wait for the piece to fill."""
+RECENT_ROWS_MAX: Final = 65_536
+"""A zone keeps as many rows unpacked, and again as many: some 40 MB of small ones."""
+RECENT_ROW_BYTES_MAX: Final = 512
+"""Key and value of one of them."""
 
 
 def _pack(row: Row) -> bytes:
@@ -52,7 +54,7 @@ class RocksSpace:
     """Rows of one copy."""
 
     __slots__ = (
-        "_database", "_kept", "_last_key", "_last_row", "_prefix", "_storage", "_totals",
+        "_database", "_kept", "_less_recent", "_prefix", "_recent", "_storage", "_totals",
         "_touched", "dropped", "overlay",
     )  # fmt: skip
 
@@ -64,9 +66,11 @@ class RocksSpace:
         self.overlay: dict[bytes, Row | None] = {}
         self.dropped = False
         self._touched = False
-        # The row of the database read last: a put mostly follows a get of the same key.
-        self._last_key: bytes | None = None
-        self._last_row: Row | None = None
+        # Rows as the database has them (None: it has none), of keys that were used lately: a look
+        # into the engine costs as much as all else about a row.  What is in both is newer in the
+        # first; when the zone has enough of them, the first become the second.
+        self._recent: dict[bytes, Row | None] = {}
+        self._less_recent: dict[bytes, Row | None] = {}
         self._totals = Totals(self.get)
         data = self._database.get(b"n" + self._prefix[1:])
         if data is not None:
@@ -78,14 +82,16 @@ class RocksSpace:
         """The row of `key`, tombstones included."""
         if key in self.overlay:
             return self.overlay[key]
-        if key == self._last_key:
-            return self._last_row
         if self.dropped:
             return None
-        data = self._database.get(self._prefix + key)
-        row = None if data is None else _unpack(data)
-        self._last_key = key
-        self._last_row = row
+        if key in self._recent:
+            return self._recent[key]
+        if key in self._less_recent:
+            row = self._less_recent[key]
+        else:
+            data = self._database.get(self._prefix + key)
+            row = None if data is None else _unpack(data)
+        self._remember(key, row)
         return row
 
     def put(self, key: bytes, row: Row) -> None:
@@ -131,6 +137,13 @@ class RocksSpace:
         """What the live rows add up to."""
         return self._totals.digest()
 
+    def count_digest(self, rows_max: int) -> int:
+        """It is kept with every batch: to count it anew would be to read the disk."""
+        return 0
+
+    def forget_digest(self) -> None:
+        """It is kept all the time."""
+
     def clear(self) -> None:
         """Remove all rows with the batch (RocksStorage.drop_space)."""
         if not self._touched:
@@ -138,7 +151,8 @@ class RocksSpace:
         self.overlay.clear()
         self.dropped = True
         self._totals.clear()
-        self._last_key = None
+        self._recent.clear()
+        self._less_recent.clear()
 
     def write_to(self, batch: WriteBatch) -> None:
         """Add what the turn wrote."""
@@ -161,12 +175,27 @@ class RocksSpace:
         """The batch is in the database, or gone."""
         if committed:
             self._kept = self._totals.state()
+            for key, row in self.overlay.items():
+                self._remember(key, row)
         else:
             self._totals.restore(self._kept)
         self.overlay.clear()
         self.dropped = False
         self._touched = False
-        self._last_key = None
+
+    def _remember(self, key: bytes, row: Row | None) -> None:
+        if row is not None and _size(row) + len(key) > RECENT_ROW_BYTES_MAX:
+            self._recent.pop(key, None)
+            self._less_recent.pop(key, None)
+            return
+        if key not in self._recent:
+            self._storage.count_recent()
+        self._recent[key] = row
+
+    def age(self) -> None:
+        """Forget the rows that were not used for a while (RocksStorage.count_recent)."""
+        self._less_recent = self._recent
+        self._recent = {}
 
     def _touch(self) -> None:
         self._touched = True
@@ -195,168 +224,6 @@ class RocksSpace:
                 yield key, row
 
 
-class _Log:
-    """One partition's updates: this turn's, and what is known of the others without reading."""
-
-    __slots__ = (
-        "_database", "_partition", "_storage", "_touched", "bytes", "cut_from", "cut_to", "floor",
-        "kept", "overlay", "segments",
-    )  # fmt: skip
-
-    def __init__(self, storage: "RocksStorage", partition: int) -> None:
-        self._storage = storage
-        self._database = storage.database
-        self._partition = partition
-        self._touched = False
-        self.overlay: dict[tuple[int, int], bytes | None] = {}
-        # The database's updates up to `floor` are cut and no longer read; they are removed from it
-        # up to `cut_from`, and by this turn's batch up to `cut_to`.
-        self.floor = self.cut_from = self.cut_to = 0
-        self.kept = 0  # the floor if the batch is forgotten
-        self.segments: list[list[int]] = []  # [last counter, bytes]
-        self.bytes = 0
-        self._measure()
-
-    def put(self, counter: int, term: int, update: bytes) -> None:
-        """Keep one update."""
-        self._touch()
-        self.overlay[counter, term] = update
-        self._count(counter, len(update))
-        if counter <= self.floor:
-            self.cut_to = self.floor  # or what was cut below the floor would hide it
-
-    def drop(self, counter: int, term: int) -> None:
-        """Forget one update."""
-        self._touch()
-        self.overlay[counter, term] = None
-
-    def bytes_of(self, first: int, last: int) -> int:
-        """Bytes of the segments that have some of the updates."""
-        total, begins = 0, 0
-        for ends, size in self.segments:
-            if begins <= last and ends >= first:
-                total += size
-            begins = ends + 1
-        return total
-
-    def floor_for(self, bytes_max: int) -> int:
-        """Where to cut so that no more than `bytes_max` stay."""
-        stay, counter = self.bytes, 0
-        for ends, size in self.segments:
-            if stay <= bytes_max:
-                break
-            stay -= size
-            counter = ends
-        return counter
-
-    def cut(self, upto: int) -> None:
-        """Forget everything up to counter `upto`."""
-        for key in [key for key in self.overlay if key[0] <= upto]:
-            self._touch()
-            self.overlay[key] = None
-        if upto <= self.floor:
-            return
-        self._touch()
-        self.floor = upto
-        passed = 0
-        while passed < len(self.segments) and self.segments[passed][0] <= upto:
-            self.bytes -= self.segments[passed][1]
-            passed += 1
-        if passed:
-            del self.segments[:passed]
-            self.cut_to = upto
-
-    def read(self, first: int, last: int, bytes_max: int) -> list[tuple[int, int, bytes]]:
-        """Updates with first <= counter <= last."""
-        overlay = self.overlay
-        fresh = sorted(key for key in overlay if first <= key[0] <= last)
-        found: list[tuple[int, int, bytes]] = []
-        size = 0
-        for counter, term, update in self._merged(first, last, fresh):
-            if size >= bytes_max:
-                break
-            found.append((counter, term, update))
-            size += len(update)
-        return found
-
-    def write_to(self, batch: WriteBatch) -> None:
-        """Add what the turn wrote."""
-        partition = self._partition
-        if self.cut_to:
-            start = _LOG.pack(b"l", partition, self.cut_from, 0)
-            batch.delete_range(start, _LOG.pack(b"l", partition, self.cut_to + 1, 0))
-        for (counter, term), update in self.overlay.items():
-            if update is None:
-                batch.delete(_LOG.pack(b"l", partition, counter, term))
-            else:
-                batch.put(_LOG.pack(b"l", partition, counter, term), update)
-
-    def end_turn(self, committed: bool) -> None:
-        """The batch is in the database, or gone."""
-        if committed:
-            if self.cut_to:
-                self.cut_from = self.cut_to + 1
-            if any(counter <= self.floor for counter, _ in self.overlay):
-                self.floor = self.cut_from = 0
-            self.kept = self.floor
-            self.overlay.clear()
-        else:
-            self.floor = self.kept
-            self.overlay.clear()
-            self._measure()
-        self.cut_to = 0
-        self._touched = False
-
-    def _touch(self) -> None:
-        if not self._touched:
-            self._touched = True
-            self._storage.touched_logs.append(self)
-
-    def _count(self, counter: int, size: int) -> None:
-        self.bytes += size
-        segments = self.segments
-        if segments and counter <= segments[-1][0]:
-            segments[-1][1] += size  # late: whichever piece it is in, the sum is right
-        elif segments and segments[-1][1] < SEGMENT_BYTES:
-            segments[-1][0] = counter
-            segments[-1][1] += size
-        else:
-            segments.append([counter, size])
-
-    def _measure(self) -> None:
-        self.bytes = 0
-        self.segments.clear()
-        for counter, _, update in self._stored(self.floor + 1, COUNTER_MAX):
-            self._count(counter, len(update))
-
-    def _stored(self, first: int, last: int) -> Iterator[tuple[int, int, bytes]]:
-        start = _LOG.pack(b"l", self._partition, max(first, self.floor + 1), 0)
-        end = _LOG.pack(b"l", self._partition, last + 1, 0)
-        if start >= end:
-            return
-        for key, update in self._database.items(start, end):
-            _, _, counter, term = _LOG.unpack(key)
-            yield counter, term, update
-
-    def _merged(
-        self, first: int, last: int, fresh: list[tuple[int, int]]
-    ) -> Iterator[tuple[int, int, bytes]]:
-        overlay = self.overlay
-        at = 0
-        for counter, term, update in self._stored(first, last):
-            while at < len(fresh) and fresh[at] < (counter, term):
-                waiting = overlay[fresh[at]]
-                if waiting is not None:
-                    yield *fresh[at], waiting
-                at += 1
-            if (counter, term) not in overlay:
-                yield counter, term, update
-        for key in fresh[at:]:
-            waiting = overlay[key]
-            if waiting is not None:
-                yield *key, waiting
-
-
 class RocksStorage:
     """One Persistent zone on one agent.  `path` is the zone's folder, made if it is not there.
 
@@ -365,9 +232,10 @@ class RocksStorage:
     def __init__(self, path: Path | str, *, reserve_bytes: int = RESERVE_BYTES) -> None:
         self.database = Database(Path(path), reserve_bytes)
         self.touched_spaces: list[RocksSpace] = []
-        self.touched_logs: list[_Log] = []
+        self.touched_logs: list[RocksLog] = []
         self._spaces: dict[tuple[int, int], RocksSpace] = {}
-        self._logs: dict[int, _Log] = {}
+        self._recent_count = 0
+        self._logs: dict[int, RocksLog] = {}
         self._records: dict[bytes, bytes | None] = {}
 
     # --- rows
@@ -378,6 +246,14 @@ class RocksStorage:
         if space is None:
             space = self._spaces[partition, generation] = RocksSpace(self, partition, generation)
         return space
+
+    def count_recent(self) -> None:
+        """A space keeps one row more."""
+        self._recent_count += 1
+        if self._recent_count >= RECENT_ROWS_MAX:
+            self._recent_count = 0
+            for space in self._spaces.values():
+                space.age()
 
     def drop_space(self, partition: int, generation: int) -> None:
         """Remove all rows of a copy (with the batch)."""
@@ -413,10 +289,10 @@ class RocksStorage:
         for only then the updates leave the files."""
         return self._log(partition).floor_for(bytes_max)
 
-    def _log(self, partition: int) -> _Log:
+    def _log(self, partition: int) -> RocksLog:
         log = self._logs.get(partition)
         if log is None:
-            log = self._logs[partition] = _Log(self, partition)
+            log = self._logs[partition] = RocksLog(self.database, partition, self.touched_logs)
         return log
 
     # --- records

@@ -1,0 +1,62 @@
+"""How an agent ends so that its clients notice little: who takes over, and what they are told."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from quorate.protocol.replicas import Replicas
+from quorate_agent.zone_runtime import ZoneRuntime
+
+LEAVE_POLL_S = 0.02
+"""Much less than a hand-over takes."""
+
+NEWS_S = 0.3
+"""Others may hear of a hand-over so much later than we do: until then a client sent to the new
+primary may be sent back, and go-redis gives up after a few times.  Commands are forwarded
+meanwhile."""
+
+FAREWELL_S = NEWS_S + 1.0
+"""A client that says something in the second behind that is told MOVED, and need not find out from
+a connection that ends."""
+
+
+async def hand_over(
+    zones: Mapping[str, Replicas], bound_s: float, has_master: Callable[[], bool]
+) -> None:
+    """Wait until others are primary of what this agent was, as long as a master sees to it."""
+    await _lasts(lambda: has_master() and _hands_over(zones), bound_s)
+
+
+async def say_farewell(zones: Mapping[str, Replicas], runtimes: Mapping[str, ZoneRuntime]) -> None:
+    """Tell clients where their primaries are now.
+
+    Some look for another primary when they hear MOVED, and not when a connection ends: then they
+    wait for this very agent.
+    """
+
+    def have_to_hear() -> bool:
+        has_clients = any(runtime.endpoint.overview.clients for runtime in runtimes.values())
+        return has_clients and not _hands_over(zones)
+
+    if await _lasts(have_to_hear, NEWS_S):
+        for runtime in runtimes.values():
+            runtime.endpoint.forwards.is_leaving = True
+        await _lasts(have_to_hear, FAREWELL_S - NEWS_S)
+
+
+async def see_transactions_end(zones: Mapping[str, Replicas]) -> None:
+    """Wait for those that this agent coordinates: nobody else would tell their clients."""
+    await _lasts(lambda: any(zone.transactions.coordinates for zone in zones.values()), FAREWELL_S)
+
+
+async def _lasts(condition: Callable[[], bool], bound_s: float) -> bool:
+    """Wait until it holds no more, for so long at most; whether it still does then."""
+    for _ in range(int(bound_s / LEAVE_POLL_S)):
+        if not condition():
+            return False
+        await asyncio.sleep(LEAVE_POLL_S)
+    return condition()
+
+
+def _hands_over(zones: Mapping[str, Replicas]) -> bool:
+    """Whether any primary here has another owner that could take over."""
+    return any(len(role.row.owners) > 1 for zone in zones.values() for role in zone.roles.values())
