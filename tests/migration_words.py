@@ -66,6 +66,24 @@ class Role(enum.StrEnum):
     """A backup that stays what it is."""
 
 
+def why_impossible(kind: Kind, moment: Moment, role: Role) -> str:
+    """Why a migration of that kind has not that moment, or nobody in that role; "" when it has."""
+    if moment is Moment.FILLING and kind not in WITH_NEWCOMER:
+        return "nothing is filled where nobody comes"
+    if moment is Moment.FROZEN and kind not in WITH_NEW_PRIMARY:
+        return "nobody freezes where the primary stays"
+    prepared = (Moment.PREPARED_ROW_SENT, Moment.PREPARED_ROW_STORED)
+    if moment in prepared and kind not in WITH_DESTINATION:
+        return "nobody prepares where there is no destination"
+    if moment is Moment.SOURCE_DELETES and kind not in WITH_LEAVER:
+        return "nobody deletes where nobody leaves"
+    if role is Role.DESTINATION and kind not in WITH_DESTINATION:
+        return "SHIFT_UP and DROP have no destination"
+    if role is Role.PRIMARY and kind not in (Kind.MOVE_BACKUP, Kind.DROP):
+        return "the primary is the source, but where a backup leaves"
+    return ""
+
+
 def kind_of(row: PartitionRow) -> Kind | None:
     """What the row's migration does; None when it has none."""
     migration = row.active

@@ -19,7 +19,7 @@ def not_applicable(request: pytest.FixtureRequest) -> Callable[[str], NoReturn]:
     def end(reason: str) -> NoReturn:
         reasons = request.config.stash[_reasons]
         reasons[reason] = reasons.get(reason, 0) + 1
-        pytest.skip(f"not applicable: {reason}")
+        pytest.skip(f"not applicable: {reason}")  # and the last lines of the run count it
 
     return end
 

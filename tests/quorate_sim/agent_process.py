@@ -10,12 +10,15 @@ from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import SyncWrites, ZoneRecord
 from quorate.protocol.agent import AgentCore, ZoneOpened
+from quorate.protocol.coordinator import Ended, Outcome
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message
 from quorate.protocol.outbox import MASTER
+from quorate.protocol.parts import Telling
 from quorate.protocol.primary import Primary, Waiter
 from quorate.protocol.replicas import Replicas, Turn
 from quorate_sim.disk import Disk, SimAgentStore
 from quorate_sim.network import Link
+from quorate_sim.transactors import DEADLINE_MS, ZONE, Transaction, evaluate
 from quorate_sim.world import MS
 
 if TYPE_CHECKING:
@@ -152,6 +155,7 @@ class AgentProcess:
         self._send(flushed.sends)
         for event in flushed.events:
             if isinstance(event, ZoneOpened):
+                self.core.zones[event.record.uid].transactions.parts.evaluate = evaluate
                 self.core.zone_ready(event.record.uid, 7000)
         self._dial_members()
         self._finished()
@@ -297,11 +301,26 @@ class AgentProcess:
         zone = self.core.zones.get(op.zone)
         partition = self.cluster.partition_of(op)
         role = zone.primaries[partition] if zone is not None else None
-        if zone is None or role is None or not role.serves(self.now().boot_ms):
+        if (
+            zone is None
+            or role is None
+            or not role.serves(self.now().boot_ms)
+            or op.key in role.locks
+        ):
             self.cluster.clients.answer(self, op, "elsewhere", None)
             return
         self.cluster.checks.executed(self, op.zone, role)
         self._execute(zone, role, op)
+
+    def transact(self, txn: Transaction) -> None:
+        """Coordinate one client's transaction as the client endpoint does."""
+        zone = self.core.zones.get(ZONE)
+        if zone is None:
+            self.cluster.transactors.answer(Ended(txn, Outcome.NOT_EXECUTED))
+            return
+        wanted = self.cluster.transactors.parts_of(txn)
+        now = self.now()
+        zone.transactions.begin(wanted, False, txn, now.boot_ms + DEADLINE_MS, now)
 
     def _execute(self, zone: Replicas, role: Primary, op: Op) -> None:
         now = self.now()
@@ -324,6 +343,13 @@ class AgentProcess:
     def _finished(self) -> None:
         for zone in self.core.zones.values():
             finished = zone.take_finished()
+            for waiter in finished.answered:
+                if isinstance(waiter, Telling):
+                    zone.transactions.told(waiter)
+            zone.transactions.go_on()
+            ended, zone.transactions.ended = zone.transactions.ended, []
+            for each in ended:
+                self.cluster.transactors.answer(each)
             if not any(finished):
                 continue
             for outcome, waiters in (
@@ -333,5 +359,7 @@ class AgentProcess:
                 ("refused", finished.refused),
             ):
                 for waiter in waiters:
+                    if isinstance(waiter, Telling):
+                        continue
                     op, result = cast("tuple[Op, bytes | None]", waiter.cargo)
                     self.cluster.clients.answer(self, op, outcome, result)

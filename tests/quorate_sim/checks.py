@@ -388,7 +388,7 @@ def _names(row: PartitionRow, node: str, store: str, deleted_by: int) -> bool:
     """Whether the row needs the copy that the row of version `deleted_by` let go."""
     if any((voter.node, voter.store) == (node, store) for voter in row.voters):
         return True
-    destination = row.active.destination if row.active is not None else None
+    destination = row.destination
     if destination is None or (destination.node, destination.store) != (node, store):
         return False
     return deleted_by >= row.version  # a migration that began later fills it anew

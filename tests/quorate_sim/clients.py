@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from quorate.facts.errors import InvariantError
-from quorate.protocol.messages import Operation
+from quorate.protocol.storage import Operation
 from quorate_sim.world import MS
 
 if TYPE_CHECKING:

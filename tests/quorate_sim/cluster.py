@@ -24,6 +24,7 @@ from quorate_sim.metastore import SimMetastore
 from quorate_sim.network import Network
 from quorate_sim.swarm import Swarm, draw
 from quorate_sim.trace_text import message_text
+from quorate_sim.transactors import Transactors
 from quorate_sim.world import MS, World
 
 REST_MS = 90_000
@@ -45,6 +46,7 @@ class Cluster:
         self.network = Network(self.world, self.swarm)
         self.metastore = SimMetastore(self.world, self.checks, self.swarm.metastore_trouble)
         self.clients = Clients(self)
+        self.transactors = Transactors(self)
         self.lost_answers = 0.02
         self.zones = {record.uid: record for record in self.swarm.zones}
         self.disks: dict[str, Disk] = {}
@@ -234,13 +236,16 @@ class Cluster:
         problems = self.checks.problems()
         if not problems and self.clients.open:
             problems = [f"I-10: not answered: {op} at {a.label}" for op, a in self.clients.open]
-        return problems
+        return problems or self.transactors.left()
+
+    def _come_to_rest(self) -> None:
+        if not self.world.run_until(self.world.time_us + REST_MS * MS, lambda: not self.rest()):
+            raise InvariantError("not at rest: " + "; ".join(self.rest()))
 
     def finish(self) -> None:
         """After the faults: everything comes to rest, and the history holds."""
-        self.clients.stopped = True
-        if not self.world.run_until(self.world.time_us + REST_MS * MS, lambda: not self.rest()):
-            raise InvariantError("not at rest: " + "; ".join(self.rest()))
+        self.clients.stopped = self.transactors.stopped = True
+        self._come_to_rest()
         reads = [
             self.clients.send(-1, uid, "get", b"%s%d" % (b"n" if n % 4 == 3 else b"s", n), 30_000)
             for uid in self.zones
@@ -251,6 +256,9 @@ class Cluster:
         ):
             raise InvariantError(f"a last read has no answer: {reads}")
         self.checks.check_history(self.clients.history)
+        # Meanwhile another migration may have begun, and a list's primary have frozen for it.
+        self._come_to_rest()
+        self.transactors.check()
         if self.world.seed % 10 == 3:
             self.isolate_a_primary()
         if self.world.seed % 4 == 0:
@@ -275,8 +283,7 @@ class Cluster:
             raise InvariantError(f"stuck: {stuck} reaches nobody, and nobody took over")
         for pair in pairs:
             self.network.heal(*pair)
-        if not self.world.run_until(self.world.time_us + REST_MS * MS, lambda: not self.rest()):
-            raise InvariantError("not at rest: " + "; ".join(self.rest()))
+        self._come_to_rest()
 
     def delete_zone(self, uid: str) -> None:
         """The user deletes a zone: nothing of it may stay anywhere (I-7)."""

@@ -26,6 +26,7 @@ from quorate.protocol.messages import (
     Sync,
 )
 from quorate.protocol.primary import Primary, Stage
+from quorate.protocol.transaction_messages import TransactionMessage
 
 if TYPE_CHECKING:
     from quorate_sim.agent_process import AgentProcess
@@ -93,6 +94,7 @@ class Coverage:
         self.counts = Counts()
         self.on_moment: Callable[[Reached], None] | None = None
         self.on_activation: Callable[[AgentProcess], None] | None = None
+        self.on_transaction: Callable[[str, str, TransactionMessage], None] | None = None
         self._running: dict[tuple[str, int], Running] = {}
 
     # --- moments ---------------------------------------------------------------------------------
@@ -141,35 +143,34 @@ class Coverage:
 
     def said(self, node: str, to: str, message: Message) -> None:
         """An agent sends a message."""
-        kind = type(message)
-        if kind is Sync:
-            self._said_sync(to, message)  # type: ignore[arg-type]  # `kind` says so
-        elif kind is CaughtUp:
-            self._said_of(message, Moment.CAUGHT_UP)
-        elif kind is Frozen:
-            self._said_of(message, Moment.FROZEN)
-        elif kind is Prepared:
-            if message.accepted:  # type: ignore[union-attr]  # `kind` says so
+        match message:
+            case Sync():
+                self._said_sync(to, message)
+            case CaughtUp():
+                self._said_of(message, Moment.CAUGHT_UP)
+            case Frozen():
+                self._said_of(message, Moment.FROZEN)
+            case Prepared(accepted=True):
                 self._said_of(message, Moment.PREPARED_ROW_STORED)
-        elif kind is RowsStored:
-            self._said_stored(message)  # type: ignore[arg-type]  # `kind` says so
-        elif kind is FenceAck:
-            if self.on_activation is not None:
+            case RowsStored():
+                self._said_stored(message)
+            case FenceAck() if self.on_activation is not None:
                 self.on_activation(self.cluster.agents[node])
-        elif kind is ActivationBlocked:
-            self.counts.events["activation blocked"] += 1
+            case ActivationBlocked():
+                self.counts.events["activation blocked"] += 1
+            case _ if self.on_transaction is not None and isinstance(message, TransactionMessage):
+                self.on_transaction(node, to, message)
+            case _:
+                pass
 
     def _said_sync(self, to: str, message: Sync) -> None:
         running = self._running.get((message.zone, message.partition))
         if running is not None and to in running.nodes(Role.DESTINATION):
             self._reach(running, Moment.FILLING)
 
-    def _said_of(self, message: Message, moment: Moment) -> None:
-        where = (getattr(message, "zone", ""), getattr(message, "partition", 0))
-        running = self._running.get(where)
-        if running is not None and running.migration.migration_id == getattr(
-            message, "migration_id", ""
-        ):
+    def _said_of(self, message: CaughtUp | Frozen | Prepared, moment: Moment) -> None:
+        running = self._running.get((message.zone, message.partition))
+        if running is not None and running.migration.migration_id == message.migration_id:
             self._reach(running, moment)
 
     def _said_stored(self, message: RowsStored) -> None:

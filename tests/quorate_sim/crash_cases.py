@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Callable
 from typing import NamedTuple
 
-from migration_words import (
-    WITH_DESTINATION,
-    WITH_LEAVER,
-    WITH_NEW_PRIMARY,
-    WITH_NEWCOMER,
-    Kind,
-    Moment,
-    Role,
-)
+from migration_words import Kind, Moment, Role, why_impossible
 
 
 class Fault(enum.StrEnum):
@@ -66,46 +57,6 @@ class Case(NamedTuple):
         return f"{self.kind}, {self.role}, {self.moment}: {self.fault}"
 
 
-NOT_SENSIBLE: tuple[tuple[str, Callable[[Case], bool]], ...] = (
-    (
-        "nothing is filled where nobody comes",
-        lambda c: c.moment is Moment.FILLING and c.kind not in WITH_NEWCOMER,
-    ),
-    (
-        "nobody freezes where the primary stays",
-        lambda c: c.moment is Moment.FROZEN and c.kind not in WITH_NEW_PRIMARY,
-    ),
-    (
-        "nobody prepares where there is no destination",
-        lambda c: (
-            c.moment in (Moment.PREPARED_ROW_SENT, Moment.PREPARED_ROW_STORED)
-            and c.kind not in WITH_DESTINATION
-        ),
-    ),
-    (
-        "nobody deletes where nobody leaves",
-        lambda c: c.moment is Moment.SOURCE_DELETES and c.kind not in WITH_LEAVER,
-    ),
-    (
-        "SHIFT_UP and DROP have no destination",
-        lambda c: c.role is Role.DESTINATION and c.kind not in WITH_DESTINATION,
-    ),
-    (
-        "the primary is the source, but where a backup leaves",
-        lambda c: c.role is Role.PRIMARY and c.kind not in (Kind.MOVE_BACKUP, Kind.DROP),
-    ),
-    (
-        "a master has no disk: its machine's end is its own",
-        lambda c: c.role is Role.MASTER and c.fault is Fault.POWER_LOSS,
-    ),
-    (
-        "only a master is followed by another",
-        lambda c: c.role is not Role.MASTER and c.fault in FOLLOWED,
-    ),
-)
-"""Why a combination is left out."""
-
-
 def whole() -> list[Case]:
     """Every combination, sensible or not."""
     return list(itertools.starmap(Case, itertools.product(Kind, Role, Moment, Fault)))
@@ -113,7 +64,11 @@ def whole() -> list[Case]:
 
 def why_not(case: Case) -> str:
     """Why the combination is left out; "" when it is not."""
-    return next((why for why, is_so in NOT_SENSIBLE if is_so(case)), "")
+    if case.role is Role.MASTER and case.fault is Fault.POWER_LOSS:
+        return "a master has no disk: its machine's end is its own"
+    if case.role is not Role.MASTER and case.fault in FOLLOWED:
+        return "only a master is followed by another"
+    return why_impossible(case.kind, case.moment, case.role)
 
 
 def cases(kind: Kind, role: Role) -> list[Case]:

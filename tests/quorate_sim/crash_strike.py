@@ -30,7 +30,6 @@ from quorate.protocol.messages import (
     Heartbeat,
     HeartbeatAck,
     Hello,
-    KeyRows,
     MasterPing,
     Members,
     Message,
@@ -38,10 +37,9 @@ from quorate.protocol.messages import (
     PreparedRow,
     Refused,
     RowsStored,
-    SnapshotChunk,
-    Updates,
     ZoneTable,
 )
+from quorate.protocol.transfer_messages import KeyRows, SnapshotChunk, Updates
 from quorate_sim.agent_process import AgentProcess
 from quorate_sim.cluster import Cluster
 from quorate_sim.coverage import Reached, Running

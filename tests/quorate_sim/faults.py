@@ -404,6 +404,7 @@ def run_seed(seed: int, trace: bool = False) -> Cluster:
 def _run(cluster: Cluster) -> Cluster:
     faults = Faults(cluster)
     cluster.clients.start()
+    cluster.transactors.start()
     faults.start()
     try:
         cluster.world.run_until(cluster.swarm.safety_ms * MS)

@@ -15,6 +15,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "adopted-by-nobody": planted_primaries.adopted_by_nobody,
     "answered-above-a-hole": planted_copies.answer_above_a_hole,
     "answered-tail-ignored": planted_primaries.answered_tail_ignored,
+    "any-change-is-a-hand-over": planted_primaries.any_change_is_a_hand_over,
     "any-number-of-answers": planted_primaries.any_number_of_answers,
     "caught-up-before-joint": planted_primaries.caught_up_before_joint,
     "lease-forgotten": planted_primaries.lease_forgotten,

@@ -203,7 +203,7 @@ def store_known_by_name() -> Iterator[None]:
         }
 
     def names_me(self: Replicas, row: PartitionRow) -> bool:
-        destination = row.active.destination if row.active is not None else None
+        destination = row.destination
         is_destination = destination is not None and destination.node == self.me.node
         return self.me.node in row.voter_nodes or is_destination
 

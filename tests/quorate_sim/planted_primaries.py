@@ -8,6 +8,7 @@ import msgspec
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, NodeRecord
+from quorate.protocol import committed_rows
 from quorate.protocol.copy import Copy
 from quorate.protocol.leases import Leases
 from quorate.protocol.primary import GatherPlan, Primary, Stage
@@ -37,24 +38,24 @@ def skip_the_lease_wait() -> AbstractContextManager[None]:
 def same_term_twice() -> Iterator[None]:
     """A restarted primary goes on in its old term: incarnations are not told apart."""
 
-    begin_role = Replicas._begin_role
+    begin_role = committed_rows._begin_role
 
     def holder(self: NodeRecord, persistent: bool) -> Holder:
         return Holder(self.name, self.zone_store(persistent), 1)
 
     def begin_again(
-        self: Replicas, copy: Copy, row: PartitionRow, carried: Primary | None, *rest: Any
+        replicas: Replicas, copy: Copy, row: PartitionRow, carried: Primary | None, *rest: Any
     ) -> None:
         last_term, copy.last_term = copy.last_term, 0
         term, copy.promise_term = copy.promise_term, min(copy.promise_term, row.term - 1)
         try:
-            begin_role(self, copy, row, carried, *rest)
+            begin_role(replicas, copy, row, carried, *rest)
         finally:
             copy.promise_term = max(copy.promise_term, term)
             if copy.last_term == 0:
                 copy.last_term = last_term
 
-    with changed(NodeRecord, "holder", holder), changed(Replicas, "_begin_role", begin_again):
+    with changed(NodeRecord, "holder", holder), changed(committed_rows, "_begin_role", begin_again):
         yield
 
 
@@ -236,3 +237,12 @@ def serves_while_frozen() -> AbstractContextManager[None]:
         return self.serving_until > now_ms
 
     return changed(Primary, "serves", serves)
+
+
+def any_change_is_a_hand_over() -> AbstractContextManager[None]:
+    """A new primary gathers nothing and waits for no lease, whether the one before froze or not."""
+
+    def is_hand_over(before: PartitionRow, after: PartitionRow) -> bool:
+        return after.term > before.term
+
+    return changed(committed_rows, "is_hand_over", is_hand_over)

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 
 from quorate.facts.partition_row import PartitionRow
-from quorate.facts.zone import StorageKind
+from quorate.facts.zone import StorageKind, SyncWrites
+from quorate.protocol.copy import Copy
 from quorate.protocol.primary import Primary
+from quorate.protocol.replicas import Replicas
 from quorate.protocol.settings import ProtocolSettings
 from quorate_sim.agent_process import AgentProcess
 from quorate_sim.clients import Op
@@ -32,12 +34,12 @@ def quiet(
     replicas: int = 3,
     in_memory: bool = False,
     settings: ProtocolSettings = SETTINGS,
+    sync_writes: SyncWrites = SyncWrites.ALWAYS,
 ) -> Swarm:
     """One partition, no faults, quick links and disks."""
     storage = StorageKind.IN_MEMORY if in_memory else StorageKind.PERSISTENT
-    return Swarm(
-        agents=agents, zones=(zone_record("zone", 1, replicas, storage),), settings=settings
-    )
+    zone = zone_record("zone", 1, replicas, storage, sync_writes)
+    return Swarm(agents=agents, zones=(zone,), settings=settings)
 
 
 class Scenario:
@@ -49,8 +51,10 @@ class Scenario:
         replicas: int = 3,
         in_memory: bool = False,
         settings: ProtocolSettings = SETTINGS,
+        sync_writes: SyncWrites = SyncWrites.ALWAYS,
     ) -> None:
-        self.cluster = Cluster(1, trace=True, swarm=quiet(agents, replicas, in_memory, settings))
+        swarm = quiet(agents, replicas, in_memory, settings, sync_writes)
+        self.cluster = Cluster(1, trace=True, swarm=swarm)
         self.world = self.cluster.world
         self.cluster.lost_answers = 0.0
         self.wait(lambda: not self.cluster.rest(), "the zone is placed and serves")
@@ -80,6 +84,14 @@ class Scenario:
     def agent(self, name: str) -> AgentProcess:
         """The living process of that name."""
         return self.cluster.agents[name]
+
+    def zone(self, name: str) -> Replicas:
+        """What the agent has of the zone."""
+        return self.agent(name).core.zones["zone"]
+
+    def copy(self, name: str) -> Copy:
+        """The agent's copy of the partition."""
+        return self.zone(name).copies[0]
 
     def role(self, name: str) -> Primary | None:
         """The agent's role as primary."""
@@ -119,11 +131,16 @@ class Scenario:
         self.wait(lambda: op.outcome == "ok", f"{op} is answered")
         return op
 
-    def read(self, name: str, key: bytes) -> bytes | None:
-        """GET at this agent, answered."""
-        op = self.cluster.clients.send_to(self.agent(name), "get", key)
+    def deleted(self, name: str, key: bytes) -> None:
+        """DEL at this agent, answered."""
+        op = self.cluster.clients.send_to(self.agent(name), "del", key)
         self.wait(lambda: op.outcome == "ok", f"{op} is answered")
-        return op.result
+
+    def read(self, name: str, key: bytes) -> bytes | None:
+        """GET at this agent, answered; by another where that is primary meanwhile."""
+        op = self.cluster.clients.send_to(self.agent(name), "get", key)
+        self.wait(lambda: op.outcome in ("ok", "elsewhere"), f"{op} is answered")
+        return op.result if op.outcome == "ok" else self.read(self.wait_for_primary(), key)
 
     def cut(self, *names: str, off: tuple[str, ...] | None = None) -> None:
         """Nothing passes between `names` and `off` (None: everybody else, masters too)."""
@@ -147,6 +164,22 @@ class Scenario:
     def start(self, name: str) -> None:
         """Start it again."""
         self.cluster.start_agent(name)
+
+    def add(self, name: str) -> None:
+        """Another agent, which takes part."""
+        self.cluster.add_agent(name)
+        self.wait(lambda: "zone" in self.agent(name).core.zones, "the new agent takes part")
+
+    def drain(self, name: str) -> None:
+        """Its copies are to go elsewhere."""
+        process = self.cluster.masters[-1]
+        core = process.master
+        assert core is not None
+
+        def drain() -> None:
+            core.drain(name, True, process.now())
+
+        process.run(drain)
 
     def come_to_rest(self) -> None:
         """Until every invariant of a quiet cluster holds; then the history must be explainable."""

@@ -40,6 +40,7 @@ class Swarm(msgspec.Struct, frozen=True, kw_only=True):
     value_bytes: int = 0
     flushes: float = 0.0
     bursts: float = 0.0
+    transactors: int = 0
     safety_ms: int = 0
     delay_us: tuple[int, int] = (100, 400)
     slow_delay: float = 0.0
@@ -204,4 +205,7 @@ def draw(seed: int) -> Swarm:
         swarm = msgspec.structs.replace(
             swarm, crashes=2.0, breaks=5.0, cuts=0.5, master_crashes=0.5, metastore_trouble=0.2
         )
+    transactors = r.choice((0, 0, 2))
+    if transactors:  # their lists must not be emptied: what is appended tells the order
+        swarm = msgspec.structs.replace(swarm, transactors=transactors, flushes=0.0)
     return swarm

@@ -9,11 +9,10 @@ from quorate.protocol.messages import (
     HeartbeatAck,
     MasterPing,
     Message,
-    SnapshotChunk,
-    Updates,
     ZoneTable,
 )
 from quorate.protocol.metastore import Value
+from quorate.protocol.transfer_messages import SnapshotChunk, Updates
 
 
 def row_text(row: PartitionRow) -> str:
@@ -52,11 +51,11 @@ def message_text(message: Message) -> str:
         case Append():
             return "Append " + " ".join(
                 f"p{b.partition} t{b.term} hwm {b.hwm} majority {b.majority} "
-                f"{[decode_update(bytes(raw)).counter for raw in b.updates]}"
+                f"{[decode_update(raw).counter for raw in b.updates]}"
                 for b in message.batches
             )
         case Updates():
-            got = [decode_update(bytes(raw)) for raw in message.updates]
+            got = [decode_update(raw) for raw in message.updates]
             return f"Updates p{message.partition} t{message.term} " + " ".join(
                 f"({update.term},{update.counter})" for update in got
             )

@@ -10,7 +10,7 @@ from quorate.facts.partition_row import majority
 from quorate.facts.topology import Holder
 from quorate.protocol import migration_commit, primary
 from quorate.protocol.copy import Copy
-from quorate.protocol.messages import FetchKeys, Unavailable
+from quorate.protocol.transfer_messages import FetchKeys, Unavailable
 from quorate_sim.changed import changed
 from quorate_sim.disk import SimStorage
 from quorate_sim.planted_copies import (
@@ -203,7 +203,7 @@ def test_list_forgotten_a_source_that_was_away_deletes_when_it_is_back() -> None
     story.wait(lambda: away not in story.row.voter_nodes, "the lost node votes no more")
     story.start(away)
     story.come_to_rest()  # I-7: nothing of the partition is left there
-    copy = story.agent(away).core.zones["zone"].copies.get(0)
+    copy = story.zone(away).copies.get(0)
     assert copy is None or not copy.present
 
 
@@ -287,7 +287,7 @@ def test_promise_forgotten_it_outlives_the_copy() -> None:
     story = Scenario()
     story.written(story.primary, b"x", b"1")
     away = story.backups()[-1]
-    zone = story.agent(away).core.zones["zone"]
+    zone = story.zone(away)
     term = zone.copies[0].promise_term
     story.cut(away)
     story.cluster.add_agent("a4")
@@ -304,7 +304,7 @@ def test_promise_forgotten_it_outlives_the_copy() -> None:
 
 def test_reserved_number_an_equal_term_of_another_holder_is_refused() -> None:
     story = Scenario()
-    copy = story.agent(story.primary).core.zones["zone"].copies[0]
+    copy = story.copy(story.primary)
     holder = copy.promise_holder
     assert holder is not None
     assert copy.promise(copy.promise_term, holder)
@@ -324,7 +324,7 @@ def test_reserved_number_what_follows_a_prepared_row_has_another_version() -> No
     assert before.active.destination is not None
     destination = before.active.destination.node
     story.cluster.network.cut(destination, story.cluster.masters[-1].name)
-    copy = story.agent(destination).core.zones["zone"].copies[0]
+    copy = story.copy(destination)
     story.wait(lambda: copy.prepared is not None, "the row is prepared", step_ms=1)
     story.cluster.masters[-1].die()
     story.cluster.add_master()
@@ -374,7 +374,7 @@ def test_caught_up_before_joint_an_answer_needs_the_destination() -> None:
 def test_lease_not_joint_a_primary_that_misses_the_commit_stops_serving() -> None:
     story, leaver, destination = _moving_a_backup()
     first = story.primary
-    copies = story.agent(destination).core.zones["zone"].copies
+    copies = story.zone(destination).copies
     story.wait(lambda: copies[0].prepared is not None, "the row is prepared", step_ms=1)
     # The two that would be a majority of the old voters never hear of the commit.
     others = [name for name in story.cluster.agents if name not in (first, leaver)]
@@ -397,11 +397,11 @@ def test_transfer_from_unrepaired_a_copy_supplies_rows_only_of_a_term_it_adopted
     story.write(old, b"k", b"never answered")
     new = story.wait_for_primary(old)
     story.written(new, b"j", b"1")
-    copy = story.agent(old).core.zones["zone"].copies[0]
+    copy = story.copy(old)
     term = story.row.term
     story.heal()
     story.wait(lambda: copy.promise_term == term and not copy.adopted, "promised", step_ms=1)
-    zone = story.agent(old).core.zones["zone"]
+    zone = story.zone(old)
     zone.receive(new, FetchKeys("zone", 0, term, (b"k",), True), story.agent(old).now())
     assert isinstance(zone.out.at_once[-1][1], Unavailable)
     story.come_to_rest()

@@ -4,15 +4,17 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from msgspec.msgpack import encode
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord, Voter
-from quorate.facts.zone import ZoneRecord
+from quorate.facts.zone import SyncWrites, ZoneRecord
 from quorate.protocol.master import Master
 from quorate.protocol.messages import Append, Message, PreparedRow, ZoneTable
 from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Value, ZoneKey
 from quorate.protocol.settings import DEFAULTS
+from quorate.protocol.transfer_messages import Updates
 from quorate_sim.changed import changed
 from quorate_sim.metastore import Outcome
 from quorate_sim.network import Link, Process
@@ -50,6 +52,42 @@ def test_a_delta_larger_than_one_answer_is_asked_for_piece_by_piece() -> None:
     story.come_to_rest()
 
 
+def test_a_copy_whose_machine_lost_updates_owns_again_when_it_has_them_anew() -> None:
+    """What its process before had acknowledged counts no more: not for a hand-over to it either."""
+    story = Scenario(sync_writes=SyncWrites.INTERVAL)
+    primary, away = story.primary, story.backups()[0]
+    for number in range(20):
+        story.written(primary, b"k%d" % number, b"v")
+    story.crash(away, machine_too=True)
+    story.cluster.network.judge = lambda link, sender, receiver, message: (
+        0 if isinstance(message, Updates) else 1
+    )
+    story.start(away)
+    story.run(2000)
+    assert story.copy(away).lwm < story.copy(primary).lwm
+    assert away not in story.row.owners
+    story.cluster.network.judge = None
+    story.come_to_rest()
+    assert away in story.row.owners
+
+
+def test_what_was_asked_for_before_a_term_was_adopted_may_come_after_it() -> None:
+    """The answer of a process that another has followed: its update is of a term that lost."""
+    story = Scenario()
+    former = story.primary
+    story.written(former, b"k", b"1")
+    story.crash(former)
+    primary = story.wait_for_primary(former)
+    role = story.role(primary)
+    assert role is not None
+    assert role.plan is not None
+    late = encode((role.copy.lwm + 1, role.plan.lineage.last_term, ()))
+    agent, node = story.agent(primary), next(iter(role.peers))
+    answer = Updates("zone", 0, role.term, (late,), 0)
+    agent.run(lambda: agent.core.receive(node, answer, agent.now()))
+    story.written(primary, b"k", b"2")
+
+
 def test_few_large_updates_do_not_take_the_small_ones_after_them_out_of_the_log() -> None:
     settings = msgspec.structs.replace(SETTINGS, log_bytes_max=20_000)
     story = Scenario(settings=settings)
@@ -59,11 +97,11 @@ def test_few_large_updates_do_not_take_the_small_ones_after_them_out_of_the_log(
     story.crash(away)
     for number in range(40):
         story.written(primary, b"small-%d" % number, bytes(60))
-    copy = story.agent(primary).core.zones["zone"].copies[0]
+    copy = story.copy(primary)
     story.wait(lambda: copy.log_from > 0, "its log is cut")
     story.start(away)
     story.come_to_rest()
-    zone = story.agent(away).core.zones["zone"]
+    zone = story.zone(away)
     assert (zone.full_copies, zone.full_reasons) == (0, {})
     assert zone.copies[0].lwm >= 43
 
@@ -128,7 +166,7 @@ def test_an_adopting_copy_forgets_what_an_earlier_term_announced() -> None:
     story.heal()
     story.wait(lambda: old in story.row.replicas, "it owns again")
     story.run(1000)
-    zone = story.agent(old).core.zones["zone"]
+    zone = story.zone(old)
     assert zone.copies[0].hwm == zone.copies[0].lwm
     assert not zone.fills
     assert story.read(new, b"x") == b"0"
@@ -200,17 +238,17 @@ def test_a_newcomer_below_the_folded_lineage_is_filled_by_a_full_copy() -> None:
     story.run(1000)  # everybody has heard that everybody has everything
     primary, (heir, other) = story.primary, story.backups()
     for name in (primary, heir):
-        cut = story.agent(name).core.zones["zone"].copies[0]
+        cut = story.copy(name)
         cut.cut_log(cut.lwm)
     story.crash(primary)
     assert story.wait_for_primary(primary) == heir
     story.wait(lambda: story.row.replicas == (heir, None, other), "the other one follows")
     # What the heir has forgotten is forgotten in the other's lineage, but not in its log.
-    copy = story.agent(other).core.zones["zone"].copies[0]
+    copy = story.copy(other)
     story.wait(lambda: copy.last_term == story.row.term, "it has adopted the lineage")
     assert (copy.lineage.base_counter, copy.log_from) == (5, 0)
     story.wait(lambda: newcomer in story.row.replicas, "the newcomer owns")
-    zone = story.agent(newcomer).core.zones["zone"]
+    zone = story.zone(newcomer)
     assert zone.full_reasons == {"EmptyStore": 1}
     assert story.read(story.primary, b"k3") == b"1"
 
@@ -243,3 +281,18 @@ def test_a_migration_is_not_committed_to_a_destination_whose_store_is_gone_meanw
         story.wait(lambda: story.row.version > lost[0].version, "it is given up")
     story.come_to_rest()
     assert story.read(story.primary, b"x") == b"1"
+
+
+def test_a_primary_that_stood_still_is_given_time_to_renew_its_leases() -> None:
+    """It was followed by itself in another term at once, for not having served for so long, though
+    all it needed was the answer to its next heartbeat."""
+    patient = msgspec.structs.replace(SETTINGS, failure_detection_ms=6000)
+    story = Scenario(settings=patient)
+    primary, term = story.primary, story.row.term
+    story.run(500)
+    story.agent(primary).freeze()
+    story.run(2500)
+    story.agent(primary).thaw()
+    story.wait(lambda: story.serves(primary), "it serves again")
+    story.run(3000)
+    assert story.row.term == term

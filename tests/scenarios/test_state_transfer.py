@@ -16,103 +16,19 @@ import msgspec
 import pytest
 
 from quorate.facts.errors import InvariantError
-from quorate.protocol.messages import Message, SnapshotChunk
-from quorate.protocol.replicas import Replicas
-from quorate_sim.network import Link, Process
 from quorate_sim.planted_copies import snapshot_row_wins, tombstone_dropped_early
 from quorate_sim.scenario import Scenario
+from quorate_sim.transfer_story import (
+    KEYS,
+    NEW,
+    OLD,
+    HeldChunks,
+    backup_moves,
+    primary_moves,
+    written_long_ago,
+)
 
 pytestmark = pytest.mark.simulation
-
-KEYS = tuple(b"k%02d" % number for number in range(40))
-OLD, NEW = b"old" + b"." * 100, b"new" + b"." * 100
-
-
-class _Chunks:
-    """Keeps back the pieces of a full copy to one agent, once `passed` of them have come."""
-
-    def __init__(self, story: Scenario, to: str, passed: int = 1) -> None:
-        self.story = story
-        self.to = to
-        self.left = passed
-        self.kept: list[tuple[str, SnapshotChunk]] = []
-        self.sent = 0
-        story.cluster.network.judge = self._judge
-
-    def _judge(self, link: Link, sender: Process, receiver: Process, message: Message) -> int:
-        if not isinstance(message, SnapshotChunk) or receiver.name != self.to:
-            return 1
-        self.sent += 1
-        if self.left > 0:
-            self.left -= 1
-            return 1
-        self.kept.append((sender.name, message))
-        return 0
-
-    def wait(self) -> None:
-        """Until a piece is kept back."""
-        self.story.wait(lambda: bool(self.kept), "a piece of the copy is on its way", step_ms=1)
-
-    def deliver(self) -> None:
-        """The first piece that was kept back comes now, and whatever is asked for later too."""
-        self.release()
-        sender, chunk = self.kept[0]
-        agent = self.story.agent(self.to)
-        agent.run(lambda: _zone(self.story, self.to).receive(sender, chunk, agent.now()))
-
-    def release(self) -> None:
-        self.story.cluster.network.judge = None
-
-
-def _zone(story: Scenario, name: str) -> Replicas:
-    return story.agent(name).core.zones["zone"]
-
-
-def _drain(story: Scenario, *names: str) -> None:
-    """Their copies are to go elsewhere."""
-    process = story.cluster.masters[-1]
-    core = process.master
-    assert core is not None
-    for name in names:
-        process.run(lambda name=name: core.drain(name, True, process.now()) and None)
-
-
-def _add(story: Scenario, name: str) -> None:
-    story.cluster.add_agent(name)
-    story.wait(lambda: "zone" in story.agent(name).core.zones, "the new agent takes part")
-
-
-def _written_long_ago(story: Scenario) -> None:
-    """All keys have a value, and no log tells of it any more: a newcomer gets a full copy."""
-    for key in KEYS:
-        story.written(story.primary, key, OLD)
-    story.run(1000)  # every owner has heard that every owner has everything
-    for owner in story.row.owners:
-        copy = _zone(story, owner).copies[0]
-        copy.cut_log(copy.lwm)
-
-
-def _primary_moves(passed: int = 1) -> tuple[Scenario, _Chunks]:
-    """The only copy moves from a1 to a2, which has got `passed` pieces of it."""
-    story = Scenario(agents=1, replicas=1)
-    _written_long_ago(story)
-    _add(story, "a2")
-    chunks = _Chunks(story, "a2", passed)
-    _drain(story, "a1")
-    chunks.wait()
-    return story, chunks
-
-
-def _backup_moves(passed: int = 1) -> tuple[Scenario, _Chunks, str]:
-    """One of three copies moves to a4, which has got `passed` pieces of it; who gives it away."""
-    story = Scenario()
-    _written_long_ago(story)
-    leaver = story.backups()[-1]
-    _add(story, "a4")
-    chunks = _Chunks(story, "a4", passed)
-    _drain(story, leaver)
-    chunks.wait()
-    return story, chunks, leaver
 
 
 def _end(story: Scenario, expected: dict[bytes, bytes | None]) -> None:
@@ -123,7 +39,7 @@ def _end(story: Scenario, expected: dict[bytes, bytes | None]) -> None:
     for key, value in expected.items():
         assert story.read(primary, key) == value
         for owner in story.row.owners:
-            row = _zone(story, owner).copies[0].get(key)
+            row = story.copy(owner).get(key)
             assert (None if row is None else row.value) == value, (owner, key)
 
 
@@ -136,7 +52,7 @@ def _off_is_noticed(off: AbstractContextManager[None], story: Callable[[], None]
 
 
 def test_the_old_primary_reads_and_writes_until_the_new_one_has_everything() -> None:
-    story, chunks = _primary_moves()
+    story, chunks = primary_moves()
     story.written("a1", KEYS[0], NEW)
     story.written("a1", b"more", NEW)
     assert story.read("a1", KEYS[-1]) == OLD
@@ -149,30 +65,30 @@ def test_the_old_primary_reads_and_writes_until_the_new_one_has_everything() -> 
 
 
 def test_a_write_during_a_transfer_goes_to_the_old_and_the_new_owner() -> None:
-    story, chunks, leaver = _backup_moves()
-    counter = _zone(story, story.primary).copies[0].hwm
+    story, chunks, leaver = backup_moves()
+    counter = story.copy(story.primary).hwm
     story.written(story.primary, KEYS[0], NEW)
     story.run(50)
-    assert _zone(story, leaver).copies[0].lwm == counter + 1
-    assert _zone(story, "a4").copies[0].highest_held() == counter + 1
+    assert story.copy(leaver).lwm == counter + 1
+    assert story.copy("a4").highest_held() == counter + 1
     chunks.release()
     _end(story, dict.fromkeys(KEYS[1:], OLD) | {KEYS[0]: NEW})
 
 
 def test_who_lost_its_copy_has_nothing_of_it_left() -> None:
-    story, chunks = _primary_moves()
+    story, chunks = primary_moves()
     chunks.release()
     story.wait_for_primary("a1")
     story.come_to_rest()
-    copy = _zone(story, "a1").copies.get(0)
+    copy = story.zone("a1").copies.get(0)
     assert copy is None or not copy.present
     assert story.cluster.clients.send_to(story.agent("a1"), "get", KEYS[0]).outcome == "elsewhere"
 
 
 def test_nobody_reads_at_a_new_owner_what_it_has_not_got() -> None:
-    story, chunks = _primary_moves()
-    assert _zone(story, "a2").copies[0].get(KEYS[-1]) is None
-    assert not _zone(story, "a2").copies[0].adopted  # so no client may read it, READONLY neither
+    story, chunks = primary_moves()
+    assert story.copy("a2").get(KEYS[-1]) is None
+    assert not story.copy("a2").adopted  # so no client may read it, READONLY neither
     early = story.cluster.clients.send_to(story.agent("a2"), "get", KEYS[-1])
     assert early.outcome != "ok"
     chunks.release()
@@ -180,7 +96,7 @@ def test_nobody_reads_at_a_new_owner_what_it_has_not_got() -> None:
 
 
 def test_a_change_behind_the_place_where_the_copying_is_comes_along() -> None:
-    story, chunks = _primary_moves(passed=2)
+    story, chunks = primary_moves(passed=2)
     story.written("a1", KEYS[0], NEW)  # was copied already
     story.cluster.clients.send(-1, "zone", "del", KEYS[1])
     story.written("a1", b"a-new-key", NEW)
@@ -190,14 +106,14 @@ def test_a_change_behind_the_place_where_the_copying_is_comes_along() -> None:
 
 
 def test_two_clients_writing_one_key_during_a_transfer_are_in_one_order_everywhere() -> None:
-    story, chunks, _ = _backup_moves()
+    story, chunks, _ = backup_moves()
     for _ in range(20):
         for _ in range(2):
             story.cluster.clients.send(-1, "zone", "set", KEYS[0])
         story.run(3)
     chunks.release()
     story.come_to_rest()
-    found = {_zone(story, owner).copies[0].get(KEYS[0]) for owner in story.row.owners}
+    found = {story.copy(owner).get(KEYS[0]) for owner in story.row.owners}
     assert len(found) == 1
 
 
@@ -205,7 +121,7 @@ def test_two_clients_writing_one_key_during_a_transfer_are_in_one_order_everywhe
 
 
 def test_a_late_row_never_overwrites_what_was_written_since() -> None:
-    story, chunks = _primary_moves(passed=0)
+    story, chunks = primary_moves(passed=0)
     for key in KEYS[::2]:
         story.written("a1", key, NEW)
     story.run(50)
@@ -218,10 +134,9 @@ def test_a_late_row_never_overwrites_is_noticed_when_the_rule_is_off() -> None:
 
 
 def test_a_late_row_never_brings_a_deleted_key_back() -> None:
-    story, chunks = _primary_moves(passed=0)
+    story, chunks = primary_moves(passed=0)
     for key in KEYS[::2]:
-        op = story.cluster.clients.send_to(story.agent("a1"), "del", key)
-        story.wait(lambda op=op: op.outcome == "ok", "deleted")
+        story.deleted("a1", key)
     story.run(50)
     chunks.deliver()
     _end(story, dict.fromkeys(KEYS[::2]) | dict.fromkeys(KEYS[1::2], OLD))
@@ -232,7 +147,7 @@ def test_a_late_row_never_brings_back_is_noticed_when_the_rule_is_off() -> None:
 
 
 def test_a_key_is_deleted_written_and_deleted_again_while_its_row_is_on_its_way() -> None:
-    story, chunks = _primary_moves(passed=0)
+    story, chunks = primary_moves(passed=0)
     for kind in ("del", "set", "del"):
         op = story.cluster.clients.send_to(story.agent("a1"), kind, KEYS[0], NEW)
         story.wait(lambda op=op: op.outcome == "ok", kind)
@@ -241,21 +156,18 @@ def test_a_key_is_deleted_written_and_deleted_again_while_its_row_is_on_its_way(
 
 
 def test_what_deleted_keys_leave_goes_when_every_copy_is_past_it() -> None:
-    story, chunks, leaver = _backup_moves()
+    story, chunks, leaver = backup_moves()
     for key in KEYS[:10]:
-        op = story.cluster.clients.send_to(story.agent(story.primary), "del", key)
-        story.wait(lambda op=op: op.outcome == "ok", "deleted")
+        story.deleted(story.primary, key)
     story.run(1000)
-    assert _zone(story, story.primary).copies[0].tombstones  # the new owner is not past them
+    assert story.copy(story.primary).tombstones  # the new owner is not past them
     chunks.release()
     _end(story, dict.fromkeys(KEYS[:10]) | dict.fromkeys(KEYS[10:], OLD))
     owners = story.row.owners
-    story.wait(
-        lambda: not any(_zone(story, owner).copies[0].tombstones for owner in owners), "purged"
-    )
+    story.wait(lambda: not any(story.copy(owner).tombstones for owner in owners), "purged")
     assert leaver not in owners
     for owner in owners:
-        assert _zone(story, owner).copies[0].get(KEYS[0]) is None
+        assert story.copy(owner).get(KEYS[0]) is None
 
 
 def test_what_deleted_keys_leave_is_noticed_when_it_goes_early() -> None:
@@ -265,7 +177,7 @@ def test_what_deleted_keys_leave_is_noticed_when_it_goes_early() -> None:
 
 
 def test_every_step_of_a_transfer_is_told() -> None:
-    story, chunks = _primary_moves()
+    story, chunks = primary_moves()
     chunks.release()
     story.wait_for_primary("a1")
     story.come_to_rest()
@@ -278,7 +190,7 @@ def test_every_step_of_a_transfer_is_told() -> None:
 
 
 def test_the_supplier_leaves_and_another_goes_on() -> None:
-    story, chunks, _ = _backup_moves()
+    story, chunks, _ = backup_moves()
     supplier = chunks.kept[0][0]
     assert supplier != story.primary  # which has enough to do
     story.crash(supplier)
@@ -289,7 +201,7 @@ def test_the_supplier_leaves_and_another_goes_on() -> None:
 
 
 def test_the_primary_leaves_while_a_copy_is_filled() -> None:
-    story, chunks, _ = _backup_moves()
+    story, chunks, _ = backup_moves()
     first = story.primary
     story.written(first, KEYS[0], NEW)
     story.crash(first)
@@ -302,7 +214,7 @@ def test_the_primary_leaves_while_a_copy_is_filled() -> None:
 
 
 def test_the_new_owner_leaves_half_filled_and_is_filled_anew() -> None:
-    story, chunks, leaver = _backup_moves()
+    story, chunks, leaver = backup_moves()
     story.crash("a4")
     story.wait(lambda: story.row.active is None, "it is given up")
     assert leaver in story.row.owners
@@ -314,7 +226,7 @@ def test_the_new_owner_leaves_half_filled_and_is_filled_anew() -> None:
 
 
 def test_the_master_leaves_and_the_next_one_goes_on_without_a_second_copy() -> None:
-    story, chunks = _primary_moves()
+    story, chunks = primary_moves()
     story.cluster.masters[-1].die()
     story.cluster.add_master()
     story.run(200)
@@ -322,11 +234,11 @@ def test_the_master_leaves_and_the_next_one_goes_on_without_a_second_copy() -> N
     chunks.release()
     story.wait_for_primary("a1")
     _end(story, dict.fromkeys(KEYS[1:], OLD) | {KEYS[0]: NEW})
-    assert _zone(story, "a2").full_copies == 1
+    assert story.zone("a2").full_copies == 1
 
 
 def test_a_transfer_is_interrupted_again_and_again() -> None:
-    story, chunks, _ = _backup_moves()
+    story, chunks, _ = backup_moves()
     expected: dict[bytes, bytes | None] = dict.fromkeys(KEYS, OLD)
     for number in range(5, 8):
         story.crash(f"a{number - 1}")
@@ -345,7 +257,7 @@ def test_a_transfer_is_interrupted_again_and_again() -> None:
 
 def test_more_owners_leave_than_a_majority_and_nobody_answers_for_them() -> None:
     story = Scenario()
-    _written_long_ago(story)
+    written_long_ago(story)
     voters = story.row.voters
     for name in story.row.replicas[:2]:
         assert name is not None
@@ -367,13 +279,12 @@ def test_more_owners_leave_than_a_majority_and_nobody_answers_for_them() -> None
 def test_one_that_never_heard_of_a_change_brings_nothing_old_back() -> None:
     story = Scenario()
     first = story.primary
-    _written_long_ago(story)
+    written_long_ago(story)
     story.cut(first)
     lost = story.write(first, KEYS[0], b"never answered")
     second = story.wait_for_primary(first)
     for key in KEYS[1:5]:
-        op = story.cluster.clients.send_to(story.agent(second), "del", key)
-        story.wait(lambda op=op: op.outcome == "ok", "deleted")
+        story.deleted(second, key)
     story.written(second, KEYS[5], NEW)
     story.cluster.add_agent("a4")  # on the other side of the split
     story.wait(lambda: "a4" in story.row.owners, "the new agent owns")
@@ -385,9 +296,9 @@ def test_one_that_never_heard_of_a_change_brings_nothing_old_back() -> None:
 
 def test_one_that_was_away_and_missed_nothing_is_sent_nothing() -> None:
     story = Scenario()
-    _written_long_ago(story)
+    written_long_ago(story)
     away = story.backups()[0]
-    chunks = _Chunks(story, away, passed=1 << 30)
+    chunks = HeldChunks(story, away, passed=1 << 30)
     story.cut(away)
     story.wait(lambda: away not in story.row.owners, "it has left")
     story.heal()
@@ -398,14 +309,13 @@ def test_one_that_was_away_and_missed_nothing_is_sent_nothing() -> None:
 
 def test_a_newcomer_with_old_data_of_its_own_shows_none_of_it() -> None:
     story = Scenario()
-    _written_long_ago(story)
+    written_long_ago(story)
     away = story.backups()[-1]
     story.crash(away)
     story.cluster.add_agent("a4")
     story.wait(lambda: away not in story.row.voter_nodes, "another took its place")
     for key in KEYS[:5]:
-        op = story.cluster.clients.send_to(story.agent(story.primary), "del", key)
-        story.wait(lambda op=op: op.outcome == "ok", "deleted")
+        story.deleted(story.primary, key)
     story.come_to_rest()
     story.crash("a4")
     story.start(away)
@@ -420,9 +330,10 @@ def test_a_newcomer_with_old_data_of_its_own_shows_none_of_it() -> None:
 def test_all_backups_are_replaced_at_once_and_no_update_is_lost() -> None:
     story = Scenario()
     for name in ("a4", "a5"):
-        _add(story, name)
+        story.add(name)
     leavers = story.backups()
-    _drain(story, *leavers)
+    for name in leavers:
+        story.drain(name)
     expected: dict[bytes, bytes | None] = {}
     for key in KEYS:
         story.written(story.wait_for_primary(), key, NEW)
@@ -433,7 +344,7 @@ def test_all_backups_are_replaced_at_once_and_no_update_is_lost() -> None:
 
 def test_a_copy_more_of_everything_is_made_beside_those_there_are() -> None:
     story = Scenario(agents=4, replicas=2)
-    _written_long_ago(story)
+    written_long_ago(story)
     cluster = story.cluster
     cluster.zones["zone"] = zone = msgspec.structs.replace(cluster.zones["zone"], replicas=4)
     master = cluster.masters[-1]
@@ -458,7 +369,7 @@ def _transact(story: Scenario, name: str) -> None:
 
     def write() -> None:
         role.write(((KEYS[0], NEW, 0), (KEYS[1], NEW, 0)))
-        _zone(story, name).commands_wrote(role)
+        story.zone(name).commands_wrote(role)
 
     agent.run(write)
 
@@ -466,7 +377,7 @@ def _transact(story: Scenario, name: str) -> None:
 def _values(story: Scenario) -> set[tuple[bytes | None, ...]]:
     found = set()
     for owner in story.row.owners:
-        rows = [_zone(story, owner).copies[0].get(key) for key in KEYS[:2]]
+        rows = [story.copy(owner).get(key) for key in KEYS[:2]]
         found.add(tuple(None if row is None else row.value for row in rows))
     return found
 
@@ -502,10 +413,10 @@ def _served_ms(story: Scenario) -> int:
 def test_a_transaction_under_way_at_a_hand_over_is_whole_at_the_new_primary(
     before_ms: int,
 ) -> None:
-    story, chunks = _primary_moves()
+    story, chunks = primary_moves()
     chunks.release()
     last_ms = _served_ms(story)
-    story, chunks = _primary_moves()  # the same story again
+    story, chunks = primary_moves()  # the same story again
     chunks.release()
     story.run(last_ms - before_ms)
     assert story.serves("a1")

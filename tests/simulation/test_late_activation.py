@@ -3,8 +3,9 @@
 import pytest
 
 from quorate.facts.errors import InvariantError
-from quorate.protocol.messages import Message, Updates
+from quorate.protocol.messages import Message
 from quorate.protocol.primary import Stage
+from quorate.protocol.transfer_messages import Updates
 from quorate_sim.network import Link, Process
 from quorate_sim.planted_primaries import answered_tail_ignored
 from quorate_sim.scenario import Scenario

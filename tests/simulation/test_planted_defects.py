@@ -9,6 +9,7 @@ SEEDS = 300
 QUICK = (
     "acknowledge-before-majority",
     "answered-above-a-hole",
+    "any-change-is-a-hand-over",
     "lineage-before-data",
     "list-forgotten",
     "promise-forgotten",

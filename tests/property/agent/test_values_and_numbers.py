@@ -22,7 +22,7 @@ from quorate_agent.resp.value import (
     unpack_fields,
     unpack_members,
 )
-from quorate_agent.resp.view import DictView
+from quorate_differential.dict_view import DictView
 
 quick = settings(derandomize=True, max_examples=150, deadline=None)
 
