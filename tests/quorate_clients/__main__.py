@@ -2,6 +2,7 @@
 
 import sys
 
+from kept_builds import BuildError
 from quorate_clients import node_toolchain
 from quorate_clients.installed import command
 from quorate_clients.libraries import LIBRARIES
@@ -18,7 +19,7 @@ def main() -> int:
             if library.language == "go":
                 go_toolchain.fetch_go()
             print(library.name, *command(library)[0])
-        except go_toolchain.BuildError as error:
+        except BuildError as error:
             print(f"make client-libraries: {library.name}: {error}", file=sys.stderr)
             failed = True
     return 1 if failed else 0

@@ -4,19 +4,16 @@ Everything comes from the package registries that pip, npm, go and mvn are set t
 that `tests/clients` pins, each library into a folder of its own that its pins and sources name.
 """
 
-import fcntl
-import hashlib
 import os
-import platform
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from kept_builds import BuildError, build_go, cache_folder, keep, run_checked, version_of
 from quorate_clients import node_toolchain
 from quorate_clients.libraries import PROGRAMS, Library
-from quorate_control_plane.go_toolchain import BuildError, find_go, run_checked
+from quorate_control_plane.go_toolchain import find_go
 
 
 def command(library: Library) -> tuple[list[str], dict[str, str]]:
@@ -24,17 +21,12 @@ def command(library: Library) -> tuple[list[str], dict[str, str]]:
 
     The library is installed first where the cache has it not; BuildError says what was lacking.
     """
-    folder = _folder(library)
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with (folder.parent / f"{library.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # given back with the file; the second finds it there
-            if not folder.exists():
-                with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-                    partial = Path(work) / library.name
-                    partial.mkdir()
-                    _INSTALL[library.language](library, partial)
-                    partial.rename(folder)
+
+    def install(partial: Path) -> None:
+        partial.mkdir()
+        _INSTALL[library.language](library, partial)
+
+    folder = keep(_folder(library), install)
     return _COMMAND[library.language](library, folder)
 
 
@@ -44,14 +36,10 @@ def is_installed(library: Library) -> bool:
 
 
 def _folder(library: Library) -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    digest = hashlib.sha256()
-    for source in library.sources:
-        digest.update(f"{source.name}\0".encode() + source.read_bytes() + b"\0")
-    name = f"{library.name}-{digest.hexdigest()[:16]}-{platform.machine()}"
+    name = f"{library.name}-{version_of(library.sources)}"
     if library.language == "python":
         name += f"-{sys.version_info.major}.{sys.version_info.minor}"
-    return Path(base) / "quorate" / "clients" / name
+    return cache_folder() / "clients" / name
 
 
 # -- Python ---------------------------------------------------------------------------------------
@@ -93,10 +81,7 @@ def _install_go(library: Library, folder: Path) -> None:
     go = find_go()
     if go is None:
         raise BuildError("no Go on PATH or in the cache: make client-libraries")
-    # What is built depends on go.mod and go.sum alone, not on the person's settings.
-    settings = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
-    build = [go, "build", "-trimpath", "-buildvcs=false", "-o", str(folder / "counters"), "."]
-    run_checked(build, library.pinned_by, {**os.environ, **settings})
+    build_go(go, library.pinned_by, folder / "counters")
 
 
 def _command_go(library: Library, folder: Path) -> tuple[list[str], dict[str, str]]:

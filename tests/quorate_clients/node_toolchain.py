@@ -4,12 +4,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from quorate_control_plane.go_toolchain import BuildError, run_checked
+from kept_builds import BuildError, cache_folder, fetch_package
 
 _PINS = Path(__file__).parents[2] / "constraints-node.txt"
 _MAJOR_MIN = 20  # what the newest of the libraries ask for
@@ -48,14 +46,7 @@ def fetch_node() -> Node:
     found = find_node()
     if found is not None:
         return found
-    _cached().parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=_cached().parent, prefix="node-") as work:
-        partial = Path(work) / "node"
-        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-        install += ["--require-hashes", "--requirement", str(_PINS), "--target", str(partial)]
-        run_checked(install, Path(work))
-        shutil.rmtree(_cached(), ignore_errors=True)
-        partial.rename(_cached())
+    fetch_package(_PINS, _cached())
     return node()
 
 
@@ -68,5 +59,4 @@ def node() -> Node:
 
 
 def _cached() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "quorate" / "node"
+    return cache_folder() / "node"

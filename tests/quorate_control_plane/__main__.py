@@ -2,9 +2,9 @@
 
 import sys
 
+from kept_builds import BuildError
 from quorate_control_plane.binaries import find_binaries
 from quorate_control_plane.build import build_binaries
-from quorate_control_plane.go_toolchain import BuildError
 
 
 def main() -> int:

@@ -4,17 +4,15 @@ Ten to twenty minutes on two cores the first time and 1.5 GB in Go's own caches;
 long as those are warm.  Go comes from PATH or, where that has none, from the pinned Python package.
 """
 
-import fcntl
 import json
 import os
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
-from quorate_control_plane.binaries import BINARIES, ETCD_VERSION, KUBERNETES_VERSION, cache_folder
-from quorate_control_plane.go_toolchain import BuildError, fetch_go, find_go, run_checked
+from kept_builds import BuildError, keep, run_checked
+from quorate_control_plane.binaries import BINARIES, ETCD_VERSION, KUBERNETES_VERSION, built_folder
+from quorate_control_plane.go_toolchain import fetch_go, find_go
 
 _ETCD_PACKAGE = "go.etcd.io/etcd/server/v3"
 _KUBERNETES_MODULE = "k8s.io/kubernetes"
@@ -29,24 +27,14 @@ def build_binaries(say: Say) -> Path:
 
     A second build at the same time waits for the first and takes what it made.
     """
-    target = cache_folder()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(target.parent / "lock"):
-        if target.is_dir():
-            return target
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix="build-") as work:
-            output = Path(work) / "bin"
-            output.mkdir()
-            _Build(Path(work), output, say).run()
-            output.rename(target)
-    return target
+    return keep(built_folder(), lambda folder: _Build(folder, say).run())
 
 
 class _Build:
-    """One build in the folder `work`, into the folder `output`."""
+    """One build into the folder `output`; what else it writes stands beside that."""
 
-    def __init__(self, work: Path, output: Path, say: Say) -> None:
-        self._work = work
+    def __init__(self, output: Path, say: Say) -> None:
+        self._work = output.parent
         self._output = output
         self._say = say
         self._began = time.monotonic()
@@ -54,6 +42,7 @@ class _Build:
         self._environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod"}
 
     def run(self) -> None:
+        self._output.mkdir()
         self._go = self._find_go()
         self._step(f"etcd {ETCD_VERSION}")
         module = self._module("etcd")
@@ -122,10 +111,3 @@ def _version_flags() -> str:
     }
     settings = (f"-X {p}.{name}={text}" for p in _VERSION_PACKAGES for name, text in facts.items())
     return " ".join(["-s", "-w", *settings])
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -1,4 +1,4 @@
-"""Histories of commands judged by porcupine, a linearizability checker that is not this project's.
+"""Histories of commands and transactions judged by porcupine, a checker that is not this project's.
 
 `program/` is the Go program around it, `judge` builds and runs that.
 """

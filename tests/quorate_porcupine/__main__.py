@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from quorate_control_plane.go_toolchain import BuildError
+from kept_builds import BuildError
 from quorate_porcupine.build import build_judge
 from quorate_porcupine.judge import judge_lines
 

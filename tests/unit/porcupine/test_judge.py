@@ -47,6 +47,21 @@ LEGAL: dict[str, list[Operation]] = {
         get("b", 3, 4),
         get("a", 50, 51),
     ],
+    "an unknown write of a value that another wrote too may take effect late": [
+        set_("a", 0, None),
+        set_("a", 1, 2),
+        get("a", 3, 4),
+        set_("b", 5, 6),
+        get("a", 7, 8),
+    ],
+    "an unknown write of a number that was counted to may take effect late": [
+        set_("5", 0, None),
+        set_("4", 1, 2),
+        op("INCR", 3, 4, "5"),
+        get("5", 5, 6),
+        set_("b", 7, 8),
+        get("5", 9, 10),
+    ],
     "an unknown write may never take effect": [set_("a", 0, None), get(None, 1, 2)],
     "an unknown write may be overwritten unseen": [
         set_("a", 0, None),
@@ -161,7 +176,7 @@ def test_one_stale_read_in_a_long_history_is_shown_in_a_small_window() -> None:
 @pytest.mark.needs("go")
 def test_what_is_no_history_is_refused_with_the_number_of_its_line() -> None:
     good = set_("a", 0, 1).line()
-    with pytest.raises(ValueError, match=r"line 2: kind \"PUT\" is none of GET, SET"):
+    with pytest.raises(ValueError, match=r"line 2: kind \"PUT\" is not known"):
         judge_lines(good + "\n" + good.replace('"SET"', '"PUT"') + "\n")
     with pytest.raises(ValueError, match=r"line 1: an answered operation returns at or after"):
         judge_lines(good.replace('"return": 1000000', '"return": -1'))
