@@ -1,5 +1,7 @@
 """What tests of every level share."""
 
+import signal
+
 from hypothesis import settings
 
 pytest_plugins = ["machine_parts", "quorate_control_plane.fixtures", "quorate_cluster.fixtures"]
@@ -7,3 +9,8 @@ pytest_plugins = ["machine_parts", "quorate_control_plane.fixtures", "quorate_cl
 # A machine that is busy must not fail a test by its speed, and a failure must come back.
 settings.register_profile("quorate", deadline=None, derandomize=True, database=None)
 settings.load_profile("quorate")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # In the background of a shell it is ignored, also by every process that a test starts and then
+    # wants to interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -11,7 +11,8 @@ END_S_MAX = 60.0
 class Background:
     """`with …:` runs every road in a thread of its own; its end sets `stop` and waits for them.
 
-    What a road raised is raised at the end of the block, unless the block failed by itself.
+    What a road raised is raised at the end of the block, and noted in the block's own error if it
+    failed by itself.
     """
 
     def __init__(self) -> None:
@@ -38,6 +39,8 @@ class Background:
         for thread in self._threads:
             thread.join(END_S_MAX)
         if error is not None:
+            for failure in self._failures:
+                error.add_note(f"a road beside it ended with {failure!r}")
             return
         if self._failures:
             raise self._failures[0]

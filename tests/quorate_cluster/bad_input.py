@@ -10,6 +10,7 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol import messages as m
 from quorate.protocol import tool_messages as t
+from quorate.protocol import transfer_messages
 from quorate.wire.frames import encode_frame
 
 _WORDS: Sequence[Sequence[bytes]] = (
@@ -110,9 +111,7 @@ def _messages(chance: random.Random, zone: str) -> list[m.Message]:
     lineage = Lineage()
     row = PartitionRow(number(), number(), number(), holder, ("ghost",), (Voter("ghost", "s"),))
     partition, term = chance.choice((0, 1, number())), number()
-    update = msgspec.Raw(
-        msgspec.msgpack.encode(m.Update(number(), term, ((data(), data(), number()),)))
-    )
+    update = msgspec.msgpack.encode(m.Update(number(), term, ((data(), data(), number()),)))
     ranges = ((number(), number()), (1, (1 << 63) - 1))
     rows = ((data(), number(), number(), number(), data()),)
     everything: list[m.Message] = [
@@ -121,16 +120,16 @@ def _messages(chance: random.Random, zone: str) -> list[m.Message]:
         m.FenceRefused(zone, partition, term, number()),
         m.Sync(zone, partition, term, lineage, number()),
         m.Append(zone, (m.Batch(partition, term, number(), number(), number(), (update,)),)),
-        m.Append(zone, (m.Batch(partition, term, 1, 1, 1, (msgspec.Raw(data() or b"x"),)),)),
+        m.Append(zone, (m.Batch(partition, term, 1, 1, 1, (data(),)),)),
         m.Acks(zone, ((partition, term, number()),)),
         m.Rejected(zone, partition, term, number()),
-        m.FetchUpdates(zone, partition, term, ranges),
-        m.Updates(zone, partition, term, (update,), number()),
-        m.FetchKeys(zone, partition, term, (data(),)),
-        m.KeyRows(zone, partition, term, number(), rows),
-        m.FetchSnapshot(zone, partition, term, data(), number()),
-        m.SnapshotChunk(zone, partition, term, None, data(), 1, 0, rows, number()),
-        m.Unavailable(zone, partition, term),
+        transfer_messages.FetchUpdates(zone, partition, term, ranges),
+        transfer_messages.Updates(zone, partition, term, (update,), number()),
+        transfer_messages.FetchKeys(zone, partition, term, (data(),)),
+        transfer_messages.KeyRows(zone, partition, term, number(), rows),
+        transfer_messages.FetchSnapshot(zone, partition, term, data(), number()),
+        transfer_messages.SnapshotChunk(zone, partition, term, None, data(), 1, 0, rows, number()),
+        transfer_messages.Unavailable(zone, partition, term),
         m.Heartbeat(number(), number()),
         m.HeartbeatAck(number(), number(), number(), ((zone, partition, term),)),
         t.AskCopies("z"),

@@ -126,12 +126,14 @@ class Cluster:
         self.declare()
         return agent
 
-    def declare(self, timeout_s: float = 30) -> None:
-        """Declare the StorageCluster with every known agent; wait until all of them are online."""
-        addresses = [agent.peer_address for agent in self.agents.values()]
+    def declare(self, *names: str, timeout_s: float = 30) -> None:
+        """Declare the StorageCluster with these agents (default: all known); wait until all of them
+        are online."""
+        wanted = names or tuple(self.agents)
+        addresses = [self.agents[name].peer_address for name in wanted]
         spec = {"agents": "external", "addresses": addresses}
         self.apply("StorageCluster", "storageclusters", self.name, spec)
-        self.wait_online(timeout_s=timeout_s)
+        self.wait_online(*wanted, timeout_s=timeout_s)
 
     def wait_online(self, *names: str, timeout_s: float = 30) -> None:
         """Wait until the master sees these agents (default: all)."""

@@ -117,7 +117,9 @@ OF_AGENTS = {
 ANYWHERE = frozenset((
     "multi", "ping", "echo", "quit", "hello", "reset", "select", "readonly", "readwrite",
     "client|getname", "client|id", "client|info", "client|list", "client|maint_notifications",
-    "client|setinfo", "client|setname", "subscribe", "unsubscribe", "psubscribe", "punsubscribe",
+    "client|setinfo", "client|setname", "client|tracking", "client|caching", "client|trackinginfo",
+    "client|getredir", "pubsub|channels", "pubsub|numsub", "pubsub|numpat", "pubsub|shardchannels",
+    "pubsub|shardnumsub", "subscribe", "unsubscribe", "psubscribe", "punsubscribe",
     "command", "command|count", "command|docs", "command|getkeys", "command|info", "command|list",
     "info", "config|get", "time", "cluster|info", "cluster|keyslot", "cluster|myid",
 ))  # fmt: skip

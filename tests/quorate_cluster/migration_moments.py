@@ -22,10 +22,9 @@ from quorate.protocol.messages import (
     PreparedRow,
     Refused,
     RowsStored,
-    SnapshotChunk,
-    Updates,
     ZoneTable,
 )
+from quorate.protocol.transfer_messages import SnapshotChunk, Updates
 from quorate_cluster.proxy import OPERATOR, Frame, Verdict
 
 _ROUTINE = (Hello, Refused, Members, MasterPing, AgentReport, Heartbeat, HeartbeatAck)

@@ -84,9 +84,9 @@ class Listening(Component):
         """What the running process wrote when it listened; None when it does not (yet)."""
         try:
             found = dict[str, Any](json.loads((self.data / self._file).read_text()))
+            return found if found["pid"] == self.pid else None
         except (OSError, ValueError, RuntimeError):  # the last: it does not run
             return None
-        return found if found["pid"] == self.pid else None
 
 
 class Agent(Listening):

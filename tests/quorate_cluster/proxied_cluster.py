@@ -19,15 +19,20 @@ class ProxiedCluster(Cluster):
         super().stop()
         self.proxy.close()
 
-    def declare(self, timeout_s: float = 30) -> None:
+    def declare(self, *names: str, timeout_s: float = 30) -> None:
         """As Cluster.declare, by the addresses that the proxy gives the agents."""
         for reader in self.agents:
             for agent in self.agents.values():
                 if agent.name != reader:
                     self.proxy.road(reader, agent.name, agent.peer_port)
-        ports = [
-            self.proxy.road(OPERATOR, agent.name, agent.peer_port) for agent in self.agents.values()
-        ]
+        agents = [self.agents[name] for name in names or self.agents]
+        ports = [self.proxy.road(OPERATOR, agent.name, agent.peer_port) for agent in agents]
         spec = {"agents": "external", "addresses": [f"{HOST}:{port}" for port in ports]}
         self.apply("StorageCluster", "storageclusters", self.name, spec)
-        self.wait_online(timeout_s=timeout_s)
+        self.wait_online(*names, timeout_s=timeout_s)
+
+
+def cuts_around(cluster: ProxiedCluster, name: str) -> list[tuple[str, str]]:
+    """Every direction between one agent and all others."""
+    others = [OPERATOR, *(other for other in cluster.agents if other != name)]
+    return [pair for other in others for pair in ((name, other), (other, name))]

@@ -20,6 +20,7 @@ from quorate_cluster.background import Background
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.direct_reads import DirectReads
 from quorate_cluster.history import ABSENT, Outcome, Read, Write
+from quorate_cluster.waiting import wait_until
 
 _NEVER_WRITTEN = -1
 _DIRECT_EVERY_S = 0.05
@@ -69,6 +70,15 @@ class Workload(Background):
     def acknowledged(self) -> int:
         """Writes acknowledged so far."""
         return sum(1 for write in self.writes if write.outcome is Outcome.ACKNOWLEDGED)
+
+    def wait_for_writes(self, count: int) -> None:
+        """Until so many more are acknowledged."""
+        before = self.acknowledged
+        wait_until(
+            lambda: self.acknowledged > before + count,
+            f"{count} writes",
+            say=lambda: (self.acknowledged - before, self.errors),
+        )
 
     def read_back(self) -> list[Read]:
         """Every key ever written, read once now by a client that does repeat."""

@@ -12,7 +12,7 @@ from quorate_agent.resp.scan import ScanPositions
 from quorate_agent.resp.session import Connection, Session
 from quorate_agent.resp.table import resolve
 from quorate_agent.resp.transaction import Call
-from quorate_agent.resp.view import DictView
+from quorate_differential.dict_view import DictView
 
 PARTITIONS = 16
 
@@ -23,6 +23,7 @@ class LocalEndpoint:
     def __init__(self) -> None:
         self.view = DictView()
         self.scan_positions = ScanPositions()
+        self.scan_origin = 0
         self._open: list[Connection] = []
         me = ClusterNode("node-1", "127.0.0.1", 7000)
         self._cluster = ClusterView(me, (me,), (0,) * PARTITIONS)
@@ -88,6 +89,9 @@ class LocalEndpoint:
 
     def connections(self) -> Iterable[Connection]:
         return self._open
+
+    def tracks(self, connection: Connection) -> None:
+        pass
 
     def key_count(self) -> int:
         return len(self._live())

@@ -44,6 +44,7 @@ class LoneMaster:
         *zones: ZoneRecord,
         nodes: tuple[str, ...] = ("a", "b", "c"),
         settings: ProtocolSettings = DEFAULTS,
+        kind: type[Master] = Master,
     ) -> None:
         self.ms = 0
         self.stored: dict[Key, Value] = {}
@@ -56,7 +57,7 @@ class LoneMaster:
         self.settings = settings
         self._incarnations: dict[str, int] = {}
         self._rows: dict[tuple[str, int], PartitionRow] = {}
-        self.master = Master(1, settings, self.now)
+        self.master = kind(1, settings, self.now)
         self.connect(*nodes)
         for zone in zones:
             self.master.set_zone(zone, self.now)

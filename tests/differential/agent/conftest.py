@@ -1,9 +1,10 @@
-"""One Redis for all tests of a file."""
+"""One Redis and one agent for all tests of a file."""
 
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from quorate_cluster.cluster import Cluster
 from quorate_differential.redis_process import redis_process
 
 
@@ -15,3 +16,12 @@ def redis_port(
     needs("redis-server")
     with redis_process(tmp_path_factory.mktemp("redis")) as port:
         yield port
+
+
+@pytest.fixture(scope="module", params=["InMemory", "Persistent"])
+def agent_port(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The client port of an agent that is alone, so every slot is its own."""
+    zone = f"alone-{request.param.lower()}"
+    with Cluster(agents=1, name="differential") as cluster:
+        cluster.apply_zone(zone, partitions=16, storage=request.param)
+        yield cluster.port(zone, "agent-1")

@@ -1,14 +1,12 @@
 """A real agent beside a real Redis, socket against socket: the same random streams to both."""
 
 import time
-from collections.abc import Iterator
 from random import Random
 
 import pytest
 
 from quorate.facts.keyspace import key_slot
 from quorate_agent.resp.replies import bulk
-from quorate_cluster.cluster import Cluster
 from quorate_differential.byte_streams import random_stream
 from quorate_differential.command_streams import random_command
 from quorate_differential.exemptions import same_reply
@@ -20,15 +18,6 @@ STREAMS = 10
 STREAM_COMMANDS = 400
 EXPIRY_S = 10.0
 GARBAGE_STREAMS = 2_000
-
-
-@pytest.fixture(scope="module", params=["InMemory", "Persistent"])
-def agent_port(request: pytest.FixtureRequest) -> Iterator[int]:
-    """The client port of an agent that is alone, so every slot is its own."""
-    zone = f"alone-{request.param.lower()}"
-    with Cluster(agents=1, name="differential") as cluster:
-        cluster.apply_zone(zone, partitions=16, storage=request.param)
-        yield cluster.port(zone, "agent-1")
 
 
 def _both(

@@ -1,12 +1,10 @@
 """Transactions of a real agent beside a real Redis: two clients each, the same steps to both."""
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from random import Random
 
 import pytest
 
-from quorate_cluster.cluster import Cluster
 from quorate_differential.raw_replies import RawConnection, encode_command
 
 pytestmark = [pytest.mark.process, pytest.mark.needs("redis-server")]
@@ -14,15 +12,6 @@ pytestmark = [pytest.mark.process, pytest.mark.needs("redis-server")]
 STREAMS = 30
 STEPS = 120
 KEYS = (b"{t}1", b"{t}2", b"{t}3")
-
-
-@pytest.fixture(scope="module", params=["InMemory", "Persistent"])
-def agent_port(request: pytest.FixtureRequest) -> Iterator[int]:
-    """The client port of an agent that is alone, so every slot is its own."""
-    zone = f"alone-{request.param.lower()}"
-    with Cluster(agents=1, name="transactions") as cluster:
-        cluster.apply_zone(zone, partitions=16, storage=request.param)
-        yield cluster.port(zone, "agent-1")
 
 
 def _step(random: Random) -> list[bytes]:
@@ -125,3 +114,23 @@ def test_a_pipelined_transaction_is_one_answer_each(redis_port: int, agent_port:
             received.append(connection.exchange(stream))
 
     assert received[1] == received[0]
+
+
+def test_a_key_that_came_and_went_since_it_was_watched_has_changed(
+    redis_port: int, agent_port: int
+) -> None:
+    told = []
+    for port in (redis_port, agent_port):
+        with (
+            RawConnection("127.0.0.1", port) as one,
+            RawConnection("127.0.0.1", port) as other,
+        ):
+            one.ask_all([[b"DEL", *KEYS], [b"WATCH", KEYS[0]]])
+            other.ask_all([[b"SET", KEYS[0], b"x"], [b"DEL", KEYS[0]], [b"SET", KEYS[1], b"x"]])
+            came = one.ask_all([[b"MULTI"], [b"GET", KEYS[0]], [b"EXEC"]])
+            one.ask([b"WATCH", KEYS[0]])
+            other.ask_all([[b"SET", KEYS[2], b"x"], [b"DEL", KEYS[2]]])
+            never_there = one.ask_all([[b"MULTI"], [b"GET", KEYS[0]], [b"EXEC"]])
+        told.append((came, never_there))
+
+    assert told[1] == told[0]

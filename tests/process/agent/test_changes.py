@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from quorate_cluster.changes import grow
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import Measured, StartCluster
 from quorate_cluster.outage import Pulses
@@ -46,11 +47,7 @@ def test_a_fourth_agent_takes_its_share_without_a_failed_command(
     cluster, data = _with_data(start_cluster, 4000)
     with Pulses(cluster, "z") as pulses:
         began = time.monotonic()
-        cluster.add_agent()
-        wait_until(
-            lambda: "agent-4" in cluster.zone("z")["status"]["dataNodes"], "data node agent-4"
-        )
-        cluster.wait_quiet("z")
+        grow(cluster)
         took = time.monotonic() - began
         pulses.wait_all_written_since(time.monotonic())
 

@@ -12,7 +12,6 @@ from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import Measured, StartCluster
 from quorate_cluster.history import find_violations
 from quorate_cluster.processes import Listening
-from quorate_cluster.waiting import wait_until
 from quorate_cluster.workload import Workload
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
@@ -72,7 +71,7 @@ def test_no_acknowledged_write_is_lost_and_no_read_is_wrong_in_rounds_of_chaos(
     cluster = start_cluster(agents=3)
     cluster.apply_zone("z", partitions=16, syncWrites=sync_writes)
     with Workload(cluster, "z", seed=SEED) as load:
-        wait_until(lambda: load.acknowledged > 300, "writes")
+        load.wait_for_writes(300)
         began = time.monotonic()
         told = []
         for when, what, name in _steps(chance, cluster, rounds):
@@ -82,8 +81,7 @@ def test_no_acknowledged_write_is_lost_and_no_read_is_wrong_in_rounds_of_chaos(
         for process in cluster.processes:
             process.resume_or_start()
         cluster.wait_quiet("z")
-        before = load.acknowledged
-        wait_until(lambda: load.acknowledged > before + 300, "further writes")
+        load.wait_for_writes(300)
 
     violations = find_violations(load.writes, load.reads + load.read_back())
     measured(

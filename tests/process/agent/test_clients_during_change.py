@@ -10,12 +10,12 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from typing import Self
 
 import pytest
 
 from quorate_cluster.background import Background
+from quorate_cluster.changes import Change, grow, lose
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import Measured, StartCluster
 from quorate_cluster.outage import Pulses
@@ -37,23 +37,8 @@ REDIRECTED = "-> Redirected to slot"
 BENCHMARK_S_MAX = 60
 COMMAND_S_MAX = 20
 
-Change = Callable[[Cluster], object]
 
-
-def _lose(cluster: Cluster) -> None:
-    victim = cluster.agent_with_most_primaries()
-    victim.kill()
-    cluster.wait_left(victim.name)
-    cluster.wait_available("z")
-
-
-def _grow(cluster: Cluster) -> None:
-    cluster.add_agent()
-    wait_until(lambda: "agent-4" in cluster.zone("z")["status"]["dataNodes"], "data node agent-4")
-    cluster.wait_quiet("z")
-
-
-CHANGES = pytest.mark.parametrize("change", [_lose, _grow], ids=["loss", "growth"])
+CHANGES = pytest.mark.parametrize("change", [lose, grow], ids=["loss", "growth"])
 
 
 @pytest.fixture
@@ -82,13 +67,13 @@ def test_redis_py_goes_on_in_either_protocol(
         pulses.wait_all_written_since(time.monotonic())
 
     measured(
-        f"redis-py, RESP{protocol}, {change.__name__.strip('_')}",
+        f"redis-py, RESP{protocol}, {change.__name__}",
         f"failed commands {len(pulses.failed)}, keys not writable for at most"
         f" {max(pulses.longest_gaps_s(began)):.2f} s",
     )
     assert pulses.lost() == []
     assert [each for each in pulses.failed if not PYTHON_DOCUMENTED.match(each[2])] == []
-    if change is _grow:
+    if change is grow:
         assert pulses.failed == []
 
 
@@ -150,7 +135,7 @@ def test_redis_cli_is_answered_or_told_in_documented_words(
         wait_until(lambda: len(commands.acknowledged) > before + 100, "further answers")
 
     measured(
-        f"redis-cli -c, {change.__name__.strip('_')}",
+        f"redis-cli -c, {change.__name__}",
         f"{len(commands.acknowledged)} commands answered, {commands.said.total()} not",
     )
     assert [each for each in commands.said if not DOCUMENTED.search(each)] == []
@@ -158,7 +143,7 @@ def test_redis_cli_is_answered_or_told_in_documented_words(
         key for key in commands.acknowledged if commands.run("GET", key) != f"value of {key}"
     ] == []
     assert [key for key in commands.refused if commands.run("GET", key)] == []
-    if change is _grow:
+    if change is grow:
         assert commands.said == {}
 
 
@@ -174,7 +159,7 @@ def test_a_session_of_redis_cli_follows_data_that_moves(cluster_with_data: Clust
     ) as session:
         assert session.stdin is not None
         assert session.stdout is not None
-        growing = threading.Thread(target=lambda: (_grow(cluster), stop.set()))
+        growing = threading.Thread(target=lambda: (grow(cluster), stop.set()))
         growing.start()
         said: Counter[str] = Counter()
         while not stop.is_set() or sent < 100:
@@ -202,6 +187,12 @@ def _benchmark(cluster: Cluster, agent: Agent, commands: int) -> subprocess.Pope
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+def _wait_written(agent: Agent) -> None:
+    """Until the benchmark's writes arrive at this agent."""
+    syncs = sum(agent.metrics("quorate_syncs_total"))
+    wait_until(lambda: sum(agent.metrics("quorate_syncs_total")) > syncs + 100, "its writes")
+
+
 def _said(benchmark: subprocess.Popen[str]) -> tuple[str, str]:
     """What it said until its end; it does not outlive the test."""
     try:
@@ -226,15 +217,15 @@ def test_redis_benchmark_follows_data_that_moves_between_agents_it_knows(
     cluster_with_data: Cluster,
 ) -> None:
     # It ends when it hears of an agent that was no primary when it began, also in Redis Cluster:
-    # so it begins when the fourth agent has just become primary of something.
+    # so what moves goes from the fourth agent to three that were there before.
     cluster = cluster_with_data
-    growing = threading.Thread(target=_grow, args=(cluster,))
-    growing.start()
-    wait_until(lambda: cluster.primaries().get("agent-4"), "first primary of agent-4")
+    grow(cluster)
+    survivor = cluster.agents["agent-1"]
+    benchmark = _benchmark(cluster, survivor, 30_000)
+    _wait_written(survivor)
 
-    benchmark = _benchmark(cluster, cluster.agents["agent-1"], 12_000)
+    cluster.api.ask("POST", "/nodes/agent-4/drain?cluster=main")
     said, errors = _said(benchmark)
-    growing.join()
 
     _assert_ran_through(said, errors, benchmark.returncode)
     assert "Cluster has 4 master nodes" in said
@@ -249,21 +240,23 @@ def test_redis_benchmark_follows_data_that_moves_between_agents_it_knows(
 def test_redis_benchmark_loses_its_connections_with_an_agent_and_no_more(
     cluster_with_data: Cluster,
 ) -> None:
-    # A closed connection ends it, also in Redis Cluster: it never connects again.  What it must
-    # not hear from any agent is an error; and the next run has nothing to complain about.
+    # A closed connection ends it, also in Redis Cluster: it never connects again.  Only if it was
+    # about to write to each that it lost does it say nothing and go on with those it has left.
+    # What it must not hear from any agent is an error; the next run has nothing to complain about.
     cluster = cluster_with_data
     victim = cluster.agent_with_most_primaries()
     survivor = next(each for each in cluster.agents.values() if each is not victim)
-    benchmark = _benchmark(cluster, survivor, 1_000_000)
-    syncs = sum(survivor.metrics("quorate_syncs_total"))
-    wait_until(lambda: sum(survivor.metrics("quorate_syncs_total")) > syncs + 100, "its writes")
+    benchmark = _benchmark(cluster, survivor, 60_000)
+    _wait_written(survivor)
 
     victim.kill()
     said, errors = _said(benchmark)
 
-    assert benchmark.returncode == 1
-    assert re.search(r"^Error: (Server closed|Connection reset)", errors, re.M), errors
     assert "Error from server" not in said + errors
+    if benchmark.returncode:
+        assert re.search(r"^Error: (Server closed|Connection reset)", errors, re.M), errors
+    else:
+        assert re.search(r'^"GET","[0-9]', said, re.M)
 
     cluster.wait_left(victim.name)
     cluster.wait_available("z")

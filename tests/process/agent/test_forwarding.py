@@ -168,6 +168,11 @@ def test_all_kinds_of_commands_are_forwarded_with_their_own_replies(
     key = moved[0]
     connection = connections[key]
     other = b"{%b}other" % key
+    near = next(
+        each
+        for each in keys
+        if each != key and key_partition(each, PARTITIONS) == key_partition(key, PARTITIONS)
+    )
     null = b"_\r\n" if resp == b"3" else b"$-1\r\n"
     no_array = b"_\r\n" if resp == b"3" else b"*-1\r\n"
 
@@ -176,6 +181,9 @@ def test_all_kinds_of_commands_are_forwarded_with_their_own_replies(
     assert connection.ask([b"INCR", key]) == b"+QUEUED\r\n"
     assert connection.ask([b"GET", other]) == b"+QUEUED\r\n"
     assert connection.ask([b"EXEC"]) == b"*2\r\n:1\r\n%b" % null
+    # One of two slots, which are of one partition.
+    replies = connection.ask_all([[b"MULTI"], [b"GET", key], [b"APPEND", near, b"x"], [b"EXEC"]])
+    assert replies[-1] == b"*2\r\n$1\r\n1\r\n:2\r\n"
     second = moved[-1]
     client.set(second, b"7")
     assert connections[second].ask([b"MULTI"]) == b"+OK\r\n"

@@ -9,6 +9,7 @@ from redis.exceptions import RedisError
 
 from quorate.protocol.settings import DEFAULTS
 from quorate_cluster.background import Background
+from quorate_cluster.changes import grow
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import StartCluster
 from quorate_cluster.waiting import wait_until
@@ -58,13 +59,6 @@ class _Listening(Background):
         return found
 
 
-def _grow(cluster: Cluster) -> int:
-    cluster.add_agent()
-    wait_until(lambda: "agent-4" in cluster.zone("z")["status"]["ports"], "clients' port")
-    cluster.wait_quiet("z")
-    return cluster.port("z", "agent-4")
-
-
 def _primaries(cluster: Cluster) -> list[int]:
     """By partition the client port of its primary."""
     table = cluster.client("z").nodes_manager.slots_cache
@@ -76,7 +70,7 @@ def test_agents_tell_which_slots_go_where_before_and_after(start_cluster: StartC
     cluster.apply_zone("z", partitions=PARTITIONS)
     with _Listening(cluster) as listening:
         before = _primaries(cluster)
-        newcomer = _grow(cluster)
+        newcomer = cluster.port("z", grow(cluster).name)
         after = _primaries(cluster)
         changes = list(zip(before, after, strict=True))
         gone = {
@@ -111,7 +105,7 @@ def test_stock_redis_py_meets_no_redirection_while_an_agent_joins(
     with writers:
         wait_until(lambda: writers.rounds > 4, "rounds of writes")
         moved_before = _moved_count(cluster)
-        _grow(cluster)
+        newcomer = grow(cluster)
         rounds, ended = writers.rounds, time.monotonic()
         wait_until(
             lambda: writers.rounds > rounds + 10 and time.monotonic() - ended > 2 * FORWARD_S,
@@ -119,16 +113,12 @@ def test_stock_redis_py_meets_no_redirection_while_an_agent_joins(
             60,
         )
         moved = _moved_count(cluster) - moved_before
-        forwarded = sum(
-            sum(agent.metrics("quorate_commands_forwarded_total"))
-            for agent in cluster.agents.values()
-        )
 
     assert writers.failed == []
+    assert cluster.primaries()[newcomer.name] > 1  # there were redirections to be met
     # As a rule none.  But whom they ask for the table may not have heard of the last change yet,
     # and who stood still for longer than agents forward, on a busy machine, has not read the news.
     assert moved <= HEARD_LATE_MAX or writers.longest_pause_s > FORWARD_S / 2
-    assert forwarded > 10 * moved
 
 
 class _Writers(Background):

@@ -16,8 +16,7 @@ from quorate_cluster.fixtures import Measured
 from quorate_cluster.mixed_commands import MixedCommands
 from quorate_cluster.operator_api import ApiError
 from quorate_cluster.processes import Listening
-from quorate_cluster.proxied_cluster import ProxiedCluster
-from quorate_cluster.proxy import OPERATOR
+from quorate_cluster.proxied_cluster import ProxiedCluster, cuts_around
 from quorate_cluster.waiting import wait_until
 from quorate_porcupine.judge import judge
 from quorate_porcupine.operations import Operation
@@ -130,12 +129,6 @@ class Story:
         self._cluster.wait_online()
         for name in self._cluster.agents:
             self._draining(name, "undrain")()
-
-
-def cuts_around(cluster: ProxiedCluster, name: str) -> list[tuple[str, str]]:
-    """Every direction between one agent and all others."""
-    others = [OPERATOR, *(other for other in cluster.agents if other != name)]
-    return [pair for other in others for pair in ((name, other), (other, name))]
 
 
 def _load_ballast(cluster: ProxiedCluster) -> None:

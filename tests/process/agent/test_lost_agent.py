@@ -46,8 +46,7 @@ def test_losing_an_agent_loses_no_acknowledged_write_and_every_key_is_writable_a
         pulses.wait_all_written_since(moment)
 
         gaps = sorted(pulses.longest_gaps_s(moment))
-        before = load.acknowledged
-        wait_until(lambda: load.acknowledged > before + 100, "further writes")
+        load.wait_for_writes(100)
     measured(
         f"{what}: keys not writable for",
         f"p50 {gaps[len(gaps) // 2]:.2f} s, longest {gaps[-1]:.2f} s; failed commands of a stock"
@@ -70,14 +69,13 @@ def test_two_of_three_agents_lost_and_back_lose_no_acknowledged_write(
     cluster.apply_zone("z", partitions=16)
     first, second, _ = cluster.agents.values()
     with Workload(cluster, "z") as load:
-        wait_until(lambda: load.acknowledged > 300, "writes")
+        load.wait_for_writes(300)
         first.kill()
         second.kill()
         first.start()
         second.start()
         cluster.wait_quiet("z")
-        before = load.acknowledged
-        wait_until(lambda: load.acknowledged > before + 300, "further writes")
+        load.wait_for_writes(300)
 
     assert find_violations(load.writes, load.reads + load.read_back()) == []
 

@@ -4,10 +4,13 @@ A client scans the agents that it knew when it began; who came later it may neve
 """
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from quorate_cluster.background import Background
+from quorate_cluster.changes import grow
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import Measured, StartCluster
+from quorate_cluster.waiting import wait_until
 from quorate_differential.raw_replies import RawConnection
 from quorate_differential.scan_replies import read_scan
 
@@ -25,6 +28,11 @@ class _Scan:
         self._cursor = b"0"
         self.is_over = False
 
+    def go_on(self, port: int) -> None:
+        """The agent was restarted, the connection with it; the cursor is the same."""
+        self._connection.__exit__()
+        self._connection = RawConnection("127.0.0.1", port)
+
     def page(self) -> None:
         cursor, keys = read_scan(self._connection.ask([b"SCAN", self._cursor, b"COUNT", b"10"]))
         self._cursor = cursor
@@ -38,24 +46,39 @@ class _Scan:
 
 
 class _StockScans(Background):
-    """Whole scans by one client, which is never told that there are other agents now."""
+    """Whole scans by one client, which is never told that there are other agents now.
+
+    A page that is asked of an agent while it is down ends the scan with an error of the library's:
+    a KeyError if the table names that agent no more.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__()
         self.count = 0
         self.missed: list[int] = []
+        self.ended: list[str] = []
         self._client = cluster.client("z")
         self.add_road(self._scan)
 
     def scan_once(self) -> None:
-        found = set(self._client.scan_iter(count=10))
+        found = set(self._client.scan_iter(count=30))
         self.count += 1
         if missing := KEYS - found:
             self.missed.append(len(missing))
 
+    def wait_for_another(self) -> None:
+        """Until one more scan that begins now is whole."""
+        count = self.count
+        wait_until(
+            lambda: self.count > count + 1, "another whole scan", 90, lambda: self.ended[-3:]
+        )
+
     def _scan(self) -> None:
         while not self.stop.is_set():
-            self.scan_once()
+            try:
+                self.scan_once()
+            except (RedisConnectionError, KeyError) as error:
+                self.ended.append(repr(error))
 
 
 def _cluster_with_keys(start_cluster: StartCluster) -> Cluster:
@@ -90,8 +113,7 @@ def test_scans_lose_no_key_to_an_agent_that_joins_and_none_to_one_that_dies(
     first = _Scan(cluster.port("z", "agent-1"))
     first.rest()
     with _StockScans(cluster) as stock:
-        newcomer = cluster.add_agent()
-        cluster.wait_quiet("z")
+        newcomer = grow(cluster)
     assert cluster.primaries()["agent-4"] > 0
     stock.scan_once()
 
@@ -101,6 +123,7 @@ def test_scans_lose_no_key_to_an_agent_that_joins_and_none_to_one_that_dies(
 
     measured("scans beside an agent that joined", f"{len(found) - len(KEYS)} keys came twice")
     assert stock.count > 1
+    assert stock.ended == []
     assert stock.missed == []
     assert set(found) == KEYS
     assert {*first.found, *_end(one_after_the_other)} == KEYS
@@ -111,11 +134,37 @@ def test_scans_lose_no_key_to_an_agent_that_joins_and_none_to_one_that_dies(
     assert set(_end(begun)) == KEYS
 
 
+def test_scans_go_on_over_a_restart_of_every_agent(
+    start_cluster: StartCluster, measured: Measured
+) -> None:
+    cluster = _cluster_with_keys(start_cluster)
+    begun = _begin(cluster)
+    with _StockScans(cluster) as stock:
+        for name, agent in cluster.agents.items():
+            agent.terminate()
+            agent.start()
+            cluster.wait_online(name)
+            cluster.wait_quiet("z")
+            begun[name].go_on(cluster.port("z", name))
+            for scan in begun.values():
+                scan.page()
+        stock.wait_for_another()
+
+    found = _end(begun)
+
+    measured(
+        "scans over a rolling restart",
+        f"{len(found) - len(KEYS)} keys came twice; of redis-py's scans {stock.count} were whole,"
+        f" {len(stock.ended)} ended with an error",
+    )
+    assert set(found) == KEYS
+    assert stock.missed == []
+
+
 def test_a_scan_inside_a_transaction_leads_on_to_all_keys(start_cluster: StartCluster) -> None:
     cluster = _cluster_with_keys(start_cluster)
     known = list(cluster.agents)
-    cluster.add_agent()
-    cluster.wait_quiet("z")
+    grow(cluster)
     found: set[bytes] = set()
     for name in known:
         with RawConnection("127.0.0.1", cluster.port("z", name)) as connection:

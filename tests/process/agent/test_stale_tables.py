@@ -17,6 +17,7 @@ from redis.cluster import RedisCluster
 from quorate.facts.keyspace import key_partition, key_slot
 from quorate.facts.partition_row import PartitionRow
 from quorate_cluster.agreement import stored_rows
+from quorate_cluster.changes import grow
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.command_calls import (
     ANYWHERE,
@@ -50,12 +51,6 @@ Rows = dict[int, PartitionRow]
 # -- the changes ----------------------------------------------------------------------------------
 
 
-def _join(cluster: Cluster) -> None:
-    cluster.add_agent()
-    wait_until(lambda: _newest(cluster) in cluster.zone("z")["status"]["ports"], "clients' port")
-    cluster.wait_quiet("z")
-
-
 def _newest(cluster: Cluster) -> str:
     return list(cluster.agents)[-1]
 
@@ -71,7 +66,7 @@ def _begin_to_join(cluster: Cluster) -> None:
 def _join_and_forget(cluster: Cluster) -> None:
     """Until agents that lost a primary to the newcomer have neither its data nor forward to it."""
     before = _rows(cluster)
-    _join(cluster)
+    grow(cluster)
     for partition, row in before.items():
         if row.primary != _rows(cluster)[partition].primary:
             assert row.primary is not None
@@ -111,10 +106,10 @@ def _primaries(rows: Rows) -> dict[int, str]:
 
 
 CHANGES = {
-    "primary moves": (_join, _begin_to_join),
-    "primary dies": (_join, _kill_newest),
+    "primary moves": (grow, _begin_to_join),
+    "primary dies": (grow, _kill_newest),
     "backup becomes primary": (_kill_first, _return),
-    "source becomes non-owner": (_join, _join_and_forget),
+    "source becomes non-owner": (grow, _join_and_forget),
 }
 """The change before, and the change."""
 

@@ -4,7 +4,6 @@ import json
 import socket
 import threading
 import time
-from types import TracebackType
 from typing import Any, Self
 
 import hiredis
@@ -14,61 +13,43 @@ from redis.exceptions import RedisError
 
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import StartCluster
-from quorate_cluster.waiting import wait_until
+from quorate_cluster.told_events import Follower, Told, assert_whole
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 CHANNEL = "__quorate__:events"
-STEPS = ["MigrationStarted", "MigrationCaughtUp", "MigrationSwitched", "MigrationFinished"]
-Told = dict[str, Any]
 
 
-class Subscriber:
+class Subscriber(Follower):
     """redis-py's own publish/subscribe at one agent; it connects again by itself."""
 
     def __init__(self, cluster: Cluster, zone: str, agent: str, protocol: int) -> None:
+        super().__init__()
         port = cluster.port(zone, agent)
         self._client = redis.Redis(
             host="127.0.0.1", port=port, protocol=protocol, decode_responses=True
         )
         self._pubsub = self._client.pubsub(ignore_subscribe_messages=True)
-        self.told: list[Told] = []
-        self._ended = threading.Event()
-        self._reader = threading.Thread(target=self._read)
+        self.add_road(self._read)
 
     def __enter__(self) -> Self:
         self._pubsub.subscribe(CHANNEL)
-        self._reader.start()
-        return self
+        return super().__enter__()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._ended.set()
-        self._reader.join()
+    def __exit__(self, *failure: Any) -> None:
+        super().__exit__(*failure)
         self._pubsub.close()
         self._client.close()
 
     def _read(self) -> None:
-        while not self._ended.is_set():
+        while not self.stop.is_set():
             try:
                 message = self._pubsub.get_message(timeout=0.2)
             except (RedisError, OSError):  # the agent is away
-                self._ended.wait(0.1)
+                self.stop.wait(0.1)
                 continue
             if message is not None:
                 self.told.append(json.loads(message["data"]))
-
-    def wait(self, reason: str, since: int = 0) -> Told:
-        """Until this was told; it."""
-
-        def told() -> Told | None:
-            return next((each for each in self.told[since:] if each["reason"] == reason), None)
-
-        return wait_until(told, f"{reason} told", 60, lambda: self.told[-5:]) or {}
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
@@ -84,7 +65,7 @@ def test_a_subscriber_sees_migrations_whole_and_the_state_after_every_gap(
 
         cluster.add_agent()
         subscriber.wait("ZoneRebalanced")
-        _assert_whole(subscriber.told)
+        assert_whole(subscriber.told)
 
         count = len(subscriber.told)
         cluster.operator.kill()
@@ -141,20 +122,8 @@ def test_replies_stay_whole_and_in_order_between_what_is_pushed(
                 assert reply() == key
             rounds += 1
         adding.join()
-    _assert_whole(pushed)
+    assert_whole(pushed)
 
 
 def _command(*words: bytes) -> bytes:
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)
-
-
-def _assert_whole(told: list[Told]) -> None:
-    of_partition: dict[int, list[str]] = {}
-    for each in told:
-        if each["reason"].startswith("Migration"):
-            of_partition.setdefault(each["partition"], []).append(each["reason"])
-    assert of_partition
-    for reasons in of_partition.values():
-        assert reasons == STEPS * (len(reasons) // len(STEPS))
-    sequences = [each["sequence"] for each in told[1:]]
-    assert sequences == [*range(sequences[0], sequences[0] + len(sequences))]

@@ -8,6 +8,7 @@ import pytest
 from quorate.facts.partition_row import PartitionRow
 from quorate.protocol.settings import DEFAULTS
 from quorate_cluster.agreement import stored_rows
+from quorate_cluster.changes import grow
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import StartCluster
 from quorate_cluster.history import find_violations
@@ -65,13 +66,12 @@ def test_a_wiped_agent_loses_its_old_votes_and_is_given_new_copies(
         return {v.store for row in rows for v in row.voters if v.node == "agent-1"}
 
     with Workload(cluster, "z") as load:
-        wait_until(lambda: load.acknowledged > 300, "writes")
+        load.wait_for_writes(300)
         _wipe(wiped)
         cluster.wait_online("agent-1")
         wait_until(lambda: stores() == {_node(cluster, "agent-1")["store"]}, "new votes", 60)
         cluster.wait_quiet("z")
-        before = load.acknowledged
-        wait_until(lambda: load.acknowledged > before + 300, "further writes")
+        load.wait_for_writes(300)
 
     assert "agent-1 came back with a new store" in cluster.operator.log_tail(400)
     assert _node(cluster, "agent-1")["store"] != old
@@ -87,8 +87,7 @@ def test_agents_of_a_zone_in_memory_restart_one_by_one_and_nothing_is_lost(
     cluster.apply_zone("z", partitions=PARTITIONS, storage="InMemory")
     with Workload(cluster, "z") as load:
         for agent in list(cluster.agents.values()):
-            before = load.acknowledged
-            wait_until(lambda before=before: load.acknowledged > before + 200, "writes")  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+            load.wait_for_writes(200)
             agent.kill()
             agent.start()
             cluster.wait_online(agent.name)
@@ -116,8 +115,7 @@ def test_an_agent_lost_for_good_is_replaced_by_a_spare_after_the_delay(
     start_cluster: StartCluster,
 ) -> None:
     cluster = _start_with_data(start_cluster)
-    cluster.add_agent()
-    cluster.wait_quiet("z")
+    grow(cluster)
     victim = max(
         (each for each in cluster.agents.values() if each.name != "agent-4"),
         key=lambda each: _votes(cluster, each.name),
@@ -125,7 +123,7 @@ def test_an_agent_lost_for_good_is_replaced_by_a_spare_after_the_delay(
     votes = _votes(cluster, victim.name)
     assert votes
     with Workload(cluster, "z") as load:
-        wait_until(lambda: load.acknowledged > 300, "writes")
+        load.wait_for_writes(300)
         began = time.monotonic()
         victim.kill()
         # The delay is measured by the operator, from when it knows: never sooner than from here.
@@ -145,7 +143,7 @@ def test_without_a_spare_a_lost_agent_stays_a_voter_and_returns_as_one(
     cluster = _start_with_data(start_cluster)
     lost = cluster.agents["agent-2"]
     with Workload(cluster, "z") as load:
-        wait_until(lambda: load.acknowledged > 300, "writes")
+        load.wait_for_writes(300)
         lost.kill()
         wait_until(
             lambda: "another agent without a copy" in _said(cluster, "FullyReplicated"),

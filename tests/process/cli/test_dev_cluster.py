@@ -14,6 +14,7 @@ from quorate_cli import resources
 from quorate_cli.cluster_folder import OPERATOR, ClusterFolder
 from quorate_cli.dev_cluster import DevCluster
 from quorate_cli.keeper import end_all
+from quorate_cluster.background import Background
 from quorate_cluster.waiting import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
@@ -192,6 +193,41 @@ def test_agents_are_added_and_removed_or_it_is_said_why_not(
     for number in range(200):
         assert client.get(f"key-{number}") == str(number)
     client.close()
+
+
+class _Writer(Background):
+    """Writes one key after the other; a command that fails ends it with the test."""
+
+    def __init__(self, client: RedisCluster) -> None:
+        super().__init__()
+        self.count = 0
+        self._client = client
+        self.add_road(self._write)
+
+    def _write(self) -> None:
+        while not self.stop.wait(0.005):
+            self._client.set(f"written-{self.count}", self.count)
+            self.count += 1
+
+
+def test_a_higher_count_of_agents_adds_and_a_lower_one_drains_first(
+    quorate: Quorate, cluster: DevCluster, folder: Path
+) -> None:
+    quorate("dev", "up")
+    quorate("apply", "-f", str(EXAMPLE), "--wait", "60")
+    client = _client(cluster)
+    with _Writer(client) as writer:
+        assert "agent-5 is a member" in quorate("dev", "scale", "5")
+        said = quorate("dev", "scale", "3")
+
+    assert said.index("agent-5: removed") < said.index("agent-4: removed")
+    assert sorted(node.name for node in cluster.state().nodes) == ["agent-1", "agent-2", "agent-3"]
+    assert not (folder / "agents" / "agent-4").exists()
+    for number in range(writer.count):
+        assert client.get(f"written-{number}") == str(number)
+    client.close()
+    said = quorate("dev", "scale", "2", code=1)
+    assert "needs 3 agents and 2 would remain" in " ".join(said.split())
 
 
 def test_a_lost_agent_is_removed_when_others_have_its_copies(

@@ -4,9 +4,7 @@ import json
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from quorate.facts.keyspace import key_partition
 from quorate.protocol.tool_messages import Damage, Damaged
 from quorate.protocol.totals import key_bucket
 from quorate_cluster.cluster import Cluster
+from quorate_cluster.meanwhile import meanwhile
 from quorate_cluster.processes import environment
 from quorate_spark.agent_link import AgentLink
 
@@ -25,31 +24,15 @@ PARTITIONS = 4
 KEYS = [b"key-%d" % index for index in range(2000)]
 
 
-@contextmanager
-def writing(client: Any) -> Iterator[None]:
+def writing(client: Any) -> AbstractContextManager[None]:
     """A few keys are set and deleted and a new one is set, over and over, meanwhile."""
-    ended = threading.Event()
-    written = threading.Event()
 
-    def write() -> None:
-        number = 0
-        while not ended.is_set():
-            client.set(f"hot-{number % 20}", f"{number}")
-            client.set(f"new-{number}", "x", px=60_000)
-            client.delete(f"hot-{(number + 10) % 20}")
-            number += 1
-            if number == 50:
-                written.set()
+    def write(number: int) -> None:
+        client.set(f"hot-{number % 20}", f"{number}")
+        client.set(f"new-{number}", "x", px=60_000)
+        client.delete(f"hot-{(number + 10) % 20}")
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        assert written.wait(30)
-        yield
-        assert thread.is_alive()
-    finally:
-        ended.set()
-        thread.join()
+    return meanwhile(write)
 
 
 def validate(cluster: Cluster, zone: str, folder: Path) -> tuple[int, dict[str, Any], str]:
@@ -108,8 +91,8 @@ def test_copies_agree_while_clients_write_until_one_row_is_damaged(
     assert "Digests differ in 1 partitions" in output
 
 
-def test_copies_agree_when_nobody_writes(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.apply_zone("quiet", partitions=PARTITIONS)
+def test_copies_in_memory_agree_when_nobody_writes(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.apply_zone("quiet", partitions=PARTITIONS, storage="InMemory")
     client = cluster.client("quiet")
     for key in KEYS[:200]:
         client.set(key, b"value", px=3_600_000)

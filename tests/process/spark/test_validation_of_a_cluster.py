@@ -5,8 +5,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from redis.exceptions import RedisError
 from quorate.protocol.tool_messages import Damage, Damaged
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import StartCluster
+from quorate_cluster.meanwhile import meanwhile
 from quorate_cluster.processes import environment
 from quorate_spark.agent_link import AgentLink
 from quorate_spark.scan_rows import SparkRowScan
@@ -48,32 +48,17 @@ def fill(client: Any) -> None:
         client.pexpire(f"key-{index}", 3_600_000)
 
 
-@contextmanager
-def writing(client: Any) -> Iterator[None]:
+def writing(client: Any) -> AbstractContextManager[None]:
     """Sets, deletes and expiries of a few keys go on meanwhile."""
-    ended = threading.Event()
-    written = threading.Event()
 
-    def write() -> None:
-        number = 0
-        while not ended.is_set():
-            # While an agent is gone, the outcome of a write may be unknown.
-            with suppress(RedisError):
-                client.set(f"hot-{number % 50}", f"{number}")
-                client.set(f"short-{number % 50}", "x", px=5)
-                client.delete(f"hot-{(number + 25) % 50}")
-            number += 1
-            if number == 50:
-                written.set()
+    def write(number: int) -> None:
+        # While an agent is gone, the outcome of a write may be unknown.
+        with suppress(RedisError):
+            client.set(f"hot-{number % 50}", f"{number}")
+            client.set(f"short-{number % 50}", "x", px=5)
+            client.delete(f"hot-{(number + 25) % 50}")
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        assert written.wait(30)
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    return meanwhile(write)
 
 
 def validate_rows(spark: "SparkSession", copies: ZoneCopies, settings: Settings) -> Verdict:

@@ -11,15 +11,9 @@ from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.events import ToldEvent, ZoneState
-from quorate.protocol.leases import Leases
-from quorate.protocol.replicas import Replicas
-from quorate.protocol.settings import DEFAULTS
-from quorate_agent.client import ClientConnection
-from quorate_agent.endpoint import ZoneEndpoint
 from quorate_agent.event_channel import zone_state
-from quorate_agent.metrics import AgentMetrics
-from quorate_agent.storage.memory import MemoryStorage
-from quorate_differential.kept_socket import KeptSocket
+from quorate_differential.kept_client import KeptClient
+from quorate_lone_agent.agent import endpoint_of, replicas_in_memory
 
 ZONE = ZoneRecord("uid-1", "books", 4, 2)
 EVENTS = b"__quorate__:events"
@@ -37,57 +31,16 @@ class Agent:
     """One agent's endpoint of one zone, and its clients."""
 
     def __init__(self) -> None:
-        now = Now(0, 0)
-        self.replicas = Replicas(
-            ZONE,
-            Holder("c", "s-c", 1),
-            MemoryStorage(1 << 20),
-            Leases(DEFAULTS, 1, 0),
-            DEFAULTS,
-            now,
-        )
+        self.replicas = replicas_in_memory(ZONE, Holder("c", "s-c", 1), Now(0, 0))
         for partition in range(4):
             self.replicas.table[partition] = _row(partition, "a", "b")
-        self.endpoint = ZoneEndpoint(
-            self.replicas,
-            "c",
-            lambda: None,
-            dict,
-            lambda node: False,
-            AgentMetrics(),
-            lambda: False,
-            "process",
-            lambda node, message: None,
-        )
+        self.endpoint = endpoint_of(self.replicas, {}, lambda message: None)
 
-    def client(self, resp3: bool = False) -> "Client":
-        client = Client(self.endpoint)
+    def client(self, resp3: bool = False) -> KeptClient:
+        client = KeptClient(self.endpoint)
         if resp3:
             client.ask(b"HELLO", b"3")
         return client
-
-
-class Client:
-    """A connection: what it is sent, as hiredis reads it."""
-
-    def __init__(self, endpoint: ZoneEndpoint) -> None:
-        self._socket = KeptSocket()
-        self.connection = ClientConnection(endpoint)
-        self.connection.connection_made(self._socket)
-        self._reader = hiredis.Reader()
-
-    def ask(self, *words: bytes) -> list[Any]:
-        parts = [b"*%d\r\n" % len(words), *[b"$%d\r\n%b\r\n" % (len(w), w) for w in words]]
-        self.connection.data_received(b"".join(parts))
-        return self.told()
-
-    def told(self) -> list[Any]:
-        """Everything that has come since."""
-        self._reader.feed(self._socket.take())
-        found = []
-        while (each := self._reader.gets()) is not False:
-            found.append(each)
-        return found
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """A connection's commands are executed in the order in which they came."""
 
-import asyncio
 from collections.abc import Iterable
 
 import pytest
 
 from quorate_agent.client import ClientConnection
 from quorate_agent.resp.session import Connection
+from quorate_differential.kept_socket import KeptSocket
 
 
 class _Endpoint:
@@ -31,7 +31,7 @@ def test_what_comes_behind_waiting_commands_waits_behind_them(blocked: bool) -> 
     # it is executed at the turn's end, and more may arrive in between.
     endpoint = _Endpoint()
     client = ClientConnection(endpoint)
-    client.connection_made(asyncio.Transport())
+    client.connection_made(KeptSocket())
     client.backlog.append((0, [b"GET", b"first"]))
     client.blocked = int(blocked)
 
@@ -44,7 +44,7 @@ def test_what_comes_behind_waiting_commands_waits_behind_them(blocked: bool) -> 
 def test_what_comes_to_a_connection_without_waiting_commands_is_executed_at_once() -> None:
     endpoint = _Endpoint()
     client = ClientConnection(endpoint)
-    client.connection_made(asyncio.Transport())
+    client.connection_made(KeptSocket())
 
     client.data_received(b"*1\r\n$4\r\nPING\r\n")
 

@@ -4,7 +4,7 @@ import pytest
 
 from quorate_agent.resp.remembered import KEPT_MS, REPLY_NOT_KEPT, remembering, request_key
 from quorate_agent.resp.table import COMMANDS
-from quorate_agent.resp.view import DictView
+from quorate_differential.dict_view import DictView
 
 KEY = request_key("ab12", 7)
 

@@ -9,7 +9,7 @@ from quorate_agent.resp.replies import COLLECTION_TOO_LONG, DAMAGED, WRONGTYPE
 from quorate_agent.resp.table import resolve
 from quorate_agent.resp.unpacked import WORTH_BYTES, Unpacked
 from quorate_agent.resp.value import MARKER, Damaged, kind_of, unpack_elements
-from quorate_agent.resp.view import DictView
+from quorate_differential.dict_view import DictView
 from quorate_differential.local_endpoint import LocalEndpoint
 
 NOW_MS = 1_700_000_000_000

@@ -9,8 +9,8 @@ from quorate_agent.resp.command import Scope, command_slot
 from quorate_agent.resp.glob import glob_matcher
 from quorate_agent.resp.integers import parse_integer
 from quorate_agent.resp.table import COMMANDS, DISPATCH, resolve
-from quorate_agent.resp.view import DictView
 from quorate_differential.command_streams import random_command
+from quorate_differential.dict_view import DictView
 
 NOW_MS = 1_700_000_000_000
 

@@ -13,6 +13,7 @@ PARTITIONS = 8
 
 
 NOW_S = 100_000
+MARK = 7
 
 
 def page(
@@ -24,7 +25,7 @@ def page(
     is_here: Callable[[int], bool] = lambda partition: True,
 ) -> tuple[int, list[bytes]]:
     """scan_page, with cursors as clients know them."""
-    place = place_of(cursor, NOW_S)
+    place = place_of(cursor, MARK, NOW_S)
     to, keys = scan_page(place, count, partitions, rows, positions, is_here)
     return 0 if to is None else to.cursor, keys
 
@@ -157,7 +158,7 @@ def test_a_page_ends_at_a_partition_that_is_not_here() -> None:
 
     cursor, found = page(0, 1000, rows.owned, rows.rows, ScanPositions(), lambda p: p != 3)
 
-    assert place_of(cursor, NOW_S)[::2] == (3, 0)
+    assert place_of(cursor, MARK, NOW_S)[::3] == (3, 0)
     assert {key_partition(key, PARTITIONS) for key in found} == {0, 1, 2}
     assert page(cursor, 10, rows.owned, rows.rows, ScanPositions(), lambda p: p != 3) == (
         cursor,
@@ -176,13 +177,22 @@ def test_keys_with_one_token_do_not_send_each_other_s_scans_back(
     assert sorted(found) == sorted(rows.keys)
 
 
-@pytest.mark.parametrize("age_s", [0, 1, 15, 16, 17, 1000, 16 * 1022])
-@pytest.mark.parametrize("now_s", [20_000, 16 * 1023 * 3, 16 * 1023 * 3 + 15])
+@pytest.mark.parametrize("age_s", [0, 1, 63, 64, 65, 1000, 64 * 254])
+@pytest.mark.parametrize("now_s", [20_000, 64 * 255 * 3, 64 * 255 * 3 + 63])
 def test_a_cursor_tells_when_its_scan_began(now_s: int, age_s: int) -> None:
     began_s = now_s - age_s
-    cursor = place_of(0, began_s).cursor
+    cursor = place_of(0, MARK, began_s).cursor
 
     assert cursor != 0
-    assert began_s - scan.STAMP_S < place_of(cursor, now_s).begun_s(now_s) <= began_s
-    later = Place(5, place_of(cursor, now_s).stamp, 77)
-    assert place_of(later.cursor, now_s) == later
+    assert began_s - scan.STAMP_S < place_of(cursor, MARK, now_s).begun_s(now_s) <= began_s
+    later = Place(5, MARK, place_of(cursor, MARK, now_s).stamp, 77)
+    assert place_of(later.cursor, 0, now_s) == later
+
+
+def test_scans_of_a_stores_processes_have_different_origins() -> None:
+    count = scan.ORIGINS
+    origins = [scan.origin_of("agent-1", "store", incarnation) for incarnation in range(count)]
+
+    assert sorted(origins) == [*range(count)]
+    # Clients have signed numbers.
+    assert Place(16383, max(origins), scan.STAMPS, 1).cursor < 1 << 63

@@ -1,20 +1,37 @@
 """Clients get their share of a turn, one after the other, and no more."""
 
-import asyncio
-
 from quorate_agent.client import ClientConnection
 from quorate_agent.resp.session import Connection
 from quorate_agent.resp.transaction import Transaction
-from quorate_agent.turn_share import COMMANDS_PER_TURN, OVERLOADED, QUANTUM, WAITING_MAX, TurnShare
+from quorate_agent.turn_share import (
+    COMMANDS_PER_TURN,
+    CUT_BYTES_PER_TURN,
+    FEW,
+    OVERLOADED,
+    QUANTUM,
+    TURN_S,
+    WAITING_MAX,
+    TurnShare,
+)
+from quorate_differential.kept_socket import KeptSocket
 
 
-class _Socket(asyncio.Transport):
+class _Socket(KeptSocket):
     def __init__(self) -> None:
         super().__init__()
         self.reads = True
 
     def pause_reading(self) -> None:
         self.reads = False
+
+
+class _Clock:
+    """Stands still until it is moved."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class _NoCommands:
@@ -25,6 +42,9 @@ class _NoCommands:
         pass
 
     def run(self, client: ClientConnection, commands: object) -> None:
+        pass
+
+    def cut(self, client: ClientConnection) -> None:
         pass
 
 
@@ -54,7 +74,7 @@ def test_what_a_turn_does_not_take_waits_in_order_and_is_not_read_meanwhile() ->
     assert share.takes(COMMANDS_PER_TURN)  # one batch is taken whole
     first, second = _client(), _client()
     for client in (first, second):
-        assert not share.takes(1)
+        assert not share.takes(QUANTUM)
         assert share.keep(client, [PING, PING], 5)
     assert share.is_over
     assert [_reads(first), _reads(second)] == [False, False]
@@ -84,10 +104,53 @@ def test_commands_are_refused_when_too_many_wait_but_never_inside_a_transaction(
     pipeline = [PING] * (QUANTUM + 1)
     assert not share.keep(refused, pipeline, 0)
     assert refused.out == [OVERLOADED] * len(pipeline)
-    assert _reads(refused)
     assert share.keep(inside, pipeline, 0)
     assert len(inside.backlog) == len(pipeline)
     assert share.keep(few, [PING] * QUANTUM, 0)
+
+
+def test_a_share_ends_when_its_time_is_over_and_the_next_turn_has_a_new_one() -> None:
+    clock = _Clock()
+    share = TurnShare(clock)
+    assert share.takes(QUANTUM)
+    clock.now += TURN_S
+    assert not share.takes(QUANTUM)
+
+    _turn(share)
+    assert share.takes(QUANTUM)
+
+
+def test_who_sends_a_few_commands_does_not_wait_for_those_that_send_many_but_has_an_end() -> None:
+    clock = _Clock()
+    share = TurnShare(clock)
+    assert share.takes(COMMANDS_PER_TURN)
+    assert not share.takes(FEW + 1)
+    few = 0
+    while share.takes(FEW):
+        few += FEW
+        assert few <= COMMANDS_PER_TURN + QUANTUM
+    assert few >= COMMANDS_PER_TURN - QUANTUM
+
+    _turn(share)
+    assert share.takes(2 * QUANTUM)
+    clock.now += TURN_S
+    assert not share.takes(2 * QUANTUM)
+    assert share.takes(FEW)
+    clock.now += TURN_S
+    assert not share.takes(2 * QUANTUM)
+
+
+def test_what_was_read_waits_as_it_is_when_a_turn_has_cut_enough() -> None:
+    share = TurnShare()
+    clients = [_client() for _ in range(3)]
+    for client in clients:
+        client.unread = b"x" * (CUT_BYTES_PER_TURN // 2)
+
+    assert [share.cuts(client) for client in clients] == [True, True, False]
+    assert [_reads(client) for client in clients] == [True, True, False]
+    assert share.is_over
+    assert _turn(share) == clients[2:]
+    assert share.cuts(clients[2])
 
 
 def test_who_went_away_waits_no_more() -> None:

@@ -179,7 +179,7 @@ class TestCommandsThatCannotBe:
 
     def test_another_number_of_agents(self, folder: ClusterFolder) -> None:
         with pytest.raises(
-            Problem, match="has 1 agents, not 5: change that with `quorate dev add`"
+            Problem, match="has 1 agents, not 5: change that with `quorate dev scale 5`"
         ):
             self.cluster(folder).up(agents=5)
 

@@ -1,6 +1,7 @@
 """What `quorate status` shows of agents, zones and migrations."""
 
 from io import StringIO
+from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
@@ -17,8 +18,8 @@ def _node(name: str, online: bool = True) -> NodeStatus:
     return NodeStatus(name, "a" * 32, 1, online, state, f"127.0.0.1:710{name[-1]}", "", 21, 64)
 
 
-def _zone(**changes: object) -> ZoneStatus:
-    fields: dict[str, object] = {
+def _zone(**changes: Any) -> ZoneStatus:
+    fields: dict[str, Any] = {
         "uid": "u1",
         "name": "books",
         "phase": "Available",
@@ -37,7 +38,7 @@ def _zone(**changes: object) -> ZoneStatus:
         "data_nodes": ("agent-1",),
         "spread_violations": (),
     }
-    return ZoneStatus(**{**fields, **changes})  # type: ignore[arg-type]  # fields by name
+    return ZoneStatus(**{**fields, **changes})
 
 
 def _state(*zones: ZoneStatus, problem: str = "") -> ClusterState:

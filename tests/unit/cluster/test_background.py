@@ -20,7 +20,7 @@ def test_what_a_road_raised_is_raised_at_the_end() -> None:
         beside.stop.wait(0.001)
 
 
-def test_a_failure_of_the_block_is_not_hidden_by_one_of_a_road() -> None:
+def test_neither_a_failure_of_the_block_nor_one_of_a_road_hides_the_other() -> None:
     beside = Background()
 
     def road() -> None:
@@ -28,8 +28,10 @@ def test_a_failure_of_the_block_is_not_hidden_by_one_of_a_road() -> None:
 
     beside.add_road(road)
 
-    with pytest.raises(KeyError, match="of the block"), beside:
+    with pytest.raises(KeyError, match="of the block") as caught, beside:
         raise KeyError("of the block")
+
+    assert caught.value.__notes__ == ["a road beside it ended with ValueError('of the road')"]
 
 
 def test_a_road_that_does_not_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,9 @@
 """What is under way when the topology changes again: kept if it serves, else given up soon."""
 
 from quorate.facts.partition_row import PartitionRow
-from quorate.facts.zone import ZoneRecord
+from quorate.facts.zone import StorageKind, ZoneRecord
+from quorate.protocol.messages import CaughtUp, Prepared
+from quorate.protocol.metastore import ShardKey
 from quorate_lone_master.world import LoneMaster
 
 ZONE = ZoneRecord("uid-1", "books", 64, 3)
@@ -122,3 +124,35 @@ def test_a_store_that_is_gone_for_good_is_let_go_though_its_node_is_wanted_again
     world.wait(lambda: world.status(ZONE).missing_copies == {}, 120_000)
 
     assert world.status(ZONE).migrations_cancelled == 0
+
+
+def test_a_commit_that_waits_to_be_written_is_decided_anew_when_its_destination_is_gone() -> None:
+    """A shard's rows are written one after the other; meanwhile the newcomer's memory was lost."""
+    zone = ZoneRecord("uid-1", "books", 8, 2, StorageKind.IN_MEMORY)
+    world = LoneMaster(zone, nodes=("a", "b"))
+    world.fills = lambda zone, partition, node: node != "c"
+    world.connect("c")
+    world.wait(lambda: len(under_way(world)) >= 2)
+    first, second = list(under_way(world).values())[:2]
+
+    def end(row: PartitionRow) -> None:
+        assert row.primary is not None
+        assert row.active is not None
+        name, at = row.active.migration_id, row.partition
+        even = CaughtUp(zone.uid, at, name, row.version, row.term)
+        world.master.receive(row.primary.node, even, world.now)
+        world.master.receive("c", Prepared(zone.uid, at, name, row.version + 1, True), world.now)
+
+    end(first)
+    held = [(k, v) for k, v in world.master.take_outputs().writes if isinstance(k, ShardKey)]
+    assert held
+    end(second)
+    world.kill("c")
+    world.connect("c")
+    for key, value in held:
+        world.master.written(key, value, world.now)
+    world.write()
+
+    row = world.rows(zone)[second.partition]
+    assert "c" not in row.voter_nodes
+    assert row.version == second.version + 2

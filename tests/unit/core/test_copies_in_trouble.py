@@ -17,22 +17,24 @@ from quorate.protocol.messages import (
     Batch,
     Fence,
     FenceAck,
-    FetchKeys,
-    FetchSnapshot,
-    FetchUpdates,
     HeartbeatAck,
     Inventory,
-    KeyRows,
     Message,
-    SnapshotChunk,
     Sync,
     Update,
-    Updates,
 )
 from quorate.protocol.primary import Stage, Waiter
 from quorate.protocol.replicas import Replicas
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Row
+from quorate.protocol.transfer_messages import (
+    FetchKeys,
+    FetchSnapshot,
+    FetchUpdates,
+    KeyRows,
+    SnapshotChunk,
+    Updates,
+)
 from quorate_sim.disk import Image, SimStorage
 
 ZONE = ZoneRecord("uid-1", "books", 1, 3)
@@ -52,8 +54,8 @@ def _row(version: int, primary: str, term: int | None = None) -> PartitionRow:
     )
 
 
-def _update(term: int, counter: int, key: bytes, value: bytes) -> msgspec.Raw:
-    return msgspec.Raw(_raw(Update(counter, term, ((key, value, 0),))))
+def _update(term: int, counter: int, key: bytes, value: bytes) -> bytes:
+    return _raw(Update(counter, term, ((key, value, 0),)))
 
 
 def _nodes(incarnation_of_b: int = 1) -> list[NodeRecord]:
@@ -112,7 +114,7 @@ class Agent:
         return self.end()
 
 
-def _backup_with(agent: Agent, *updates: msgspec.Raw) -> None:
+def _backup_with(agent: Agent, *updates: bytes) -> None:
     """The copy has adopted term 3 of primary "c" and was sent `updates` of it."""
     agent.take(_row(3, "c"))
     agent.hear("c", Fence("uid-1", 0, 3, _holder("c")))

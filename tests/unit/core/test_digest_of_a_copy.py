@@ -8,9 +8,16 @@ import pytest
 from quorate.facts.lineage import Entry, Lineage
 from quorate.facts.topology import Holder
 from quorate.protocol.copy import Copy
-from quorate.protocol.messages import Operation, Update
-from quorate.protocol.storage import Row
-from quorate.protocol.totals import CHANGED_MAX, buckets_of, key_bucket, row_digest
+from quorate.protocol.copy_reports import tell_digest
+from quorate.protocol.messages import Update
+from quorate.protocol.storage import Operation, Row
+from quorate.protocol.totals import (
+    CHANGED_MAX,
+    DIGEST_BYTES,
+    buckets_of,
+    key_bucket,
+    row_digest,
+)
 from quorate_agent.storage.memory import MemoryStorage
 
 TERM = 3
@@ -61,7 +68,7 @@ def test_a_mark_is_the_digest_at_its_counter_on_every_copy() -> None:
     writing, keeping = copy(), copy()
     steps = history(300, 20)
     for asked in (writing, keeping):
-        asked.digest(mark=200)
+        tell_digest(asked, mark=200)
     for operations in steps[:260]:
         writing.write(operations)
     late = list(enumerate(steps[:260], start=1))
@@ -71,9 +78,10 @@ def test_a_mark_is_the_digest_at_its_counter_on_every_copy() -> None:
     for operations in steps[:200]:
         alone.write(operations)
 
-    told = [one.digest(mark=0) for one in (writing, keeping)]
-    assert [(one.mark, one.mark_digest) for one in told] == [(200, alone.digest(0).digest)] * 2
-    assert told[0].digest == told[1].digest != alone.digest(0).digest
+    told = [tell_digest(one, mark=0) for one in (writing, keeping)]
+    there = tell_digest(alone, mark=0).digest
+    assert [(one.mark, one.mark_digest) for one in told] == [(200, there)] * 2
+    assert told[0].digest == told[1].digest != there
 
 
 def test_no_mark_is_told_of_rows_that_were_ahead_of_it() -> None:
@@ -83,7 +91,7 @@ def test_no_mark_is_told_of_rows_that_were_ahead_of_it() -> None:
         supplier.write(operations)
     for counter, operations in enumerate(steps[:100], start=1):
         take(behind, counter, operations)
-    behind.digest(mark=200)
+    tell_digest(behind, mark=200)
     for counter, operations in enumerate(steps[150:], start=151):
         take(behind, counter, operations)
     # A full copy in the same term: begun at 150, its last pieces as of 260.
@@ -94,7 +102,7 @@ def test_no_mark_is_told_of_rows_that_were_ahead_of_it() -> None:
 
     assert behind.lwm == 260
     assert behind.space.digest() == supplier.space.digest()
-    assert behind.digest(mark=0).mark == 0
+    assert tell_digest(behind, mark=0).mark == 0
 
 
 @pytest.mark.parametrize("change", ["value", "counter", "expiry", "a row more", "a row less"])
@@ -124,8 +132,37 @@ def test_copies_that_differ_in_anything_have_other_digests_and_other_buckets(cha
     assert {b for b in range(256) if found[0].get(b) != found[1].get(b)} == {key_bucket(key)}
 
 
+def test_rows_are_counted_piece_by_piece_while_they_change() -> None:
+    one, steps = copy(), history(900, 300)
+    for operations in steps[:400]:
+        one.write(operations)
+    one.space.forget_digest()
+    counted = 0
+    for operations in steps[400:450]:
+        counted += one.space.count_digest(2)
+        one.write(operations)  # of keys that are counted, that are not, that are new
+    assert counted == 100
+    while one.space.count_digest(7) == 7:
+        pass
+    for operations in steps[450:]:
+        one.write(operations)
+
+    assert one.space.digest() == scanned(one)
+
+
+def test_a_digest_that_nobody_asks_for_is_counted_anew() -> None:
+    one, steps = copy(), history(300, 50)
+    for at in (100, 200, 300):
+        for operations in steps[at - 100 : at]:
+            one.write(operations)
+
+        assert tell_digest(one, mark=0).digest == scanned(one).to_bytes(DIGEST_BYTES)
+        one.space.forget_digest()
+
+
 def test_many_changed_keys_are_counted_in_between() -> None:
     one = copy()
+    one.space.count_digest(1)
     for number in range(3 * CHANGED_MAX):
         one.write(((b"k%d" % (number % (2 * CHANGED_MAX)), b"v%d" % number, 0),))
 

@@ -7,7 +7,7 @@ from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master import Master
-from quorate.protocol.messages import FORMAT_VERSION, AgentReport, Hello, Refused
+from quorate.protocol.messages import FORMAT_VERSION, AgentReport, Hello, RefusalCode, Refused
 from quorate.protocol.metastore import NodeKey, ShardKey, ZoneKey
 from quorate.protocol.settings import DEFAULTS
 
@@ -116,7 +116,7 @@ def test_a_process_on_a_copied_folder_is_refused_and_told_what_to_do() -> None:
 
     (refused,) = registered(master, hello(4, "another"), at(200))
 
-    assert refused.code == "copied-folder"
+    assert refused.code == RefusalCode.COPIED_FOLDER
     for part in ("node agent-1", "incarnation 4", "store s", "another --name"):
         assert part in refused.reason
     assert known_process(master) == (4, "p")
@@ -145,14 +145,16 @@ def test_an_image_that_counts_up_to_a_process_that_has_left_is_set_aside() -> No
 
     (refused,) = registered(master, hello(4, "another"), at(200))
 
-    assert refused.code == "older-image"
+    assert refused.code == RefusalCode.OLDER_IMAGE
     assert "incarnation 4 of store s" in refused.reason
 
 
 def test_an_older_image_is_set_aside_whatever_process_it_is() -> None:
     master = with_process()
 
-    assert [each.code for each in registered(master, hello(3, "p"), at(200))] == ["older-image"]
+    assert [each.code for each in registered(master, hello(3, "p"), at(200))] == [
+        RefusalCode.OLDER_IMAGE
+    ]
 
 
 def test_a_restarted_process_is_taken_in_at_once() -> None:
@@ -169,7 +171,7 @@ def test_a_newer_process_elsewhere_is_taken_in_when_the_older_one_has_left() -> 
     master = with_process()
 
     (refused,) = registered(master, hello(5, "next", "h2"), at(200))
-    assert refused.code == "name-in-use"
+    assert refused.code == RefusalCode.NAME_IN_USE
     master.agent_disconnected("agent-1", True, at(300))
 
     assert registered(master, hello(5, "next", "h2"), at(400)) == []
@@ -184,7 +186,7 @@ def test_a_new_master_tells_a_copy_from_the_process_it_never_saw() -> None:
 
     (refused,) = registered(master, hello(4, "another"), at(1100))
 
-    assert refused.code == "copied-folder"
+    assert refused.code == RefusalCode.COPIED_FOLDER
     assert registered(master, hello(4, "p"), at(1200)) == []
 
 
@@ -211,7 +213,7 @@ def test_a_store_that_others_serve_without_comes_back_only_when_it_votes_no_more
 
     (refused,) = registered(master, hello(5, "p"), at(100))
 
-    assert refused.code == "name-in-use"
+    assert refused.code == RefusalCode.NAME_IN_USE
     assert "store s was taken for gone for good" in refused.reason
     assert master.refusal(hello(5, "p")) == refused
     assert master.agents["agent-1"].record == NodeRecord("agent-1", "another", 1, "h1", 1, "h1")

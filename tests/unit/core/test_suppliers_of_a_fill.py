@@ -7,18 +7,18 @@ from quorate.facts.lineage import EMPTY_LINEAGE, Entry, Lineage
 from quorate.facts.topology import Holder
 from quorate.protocol.copy import Copy
 from quorate.protocol.fill import Fill, FullReason
-from quorate.protocol.messages import (
+from quorate.protocol.messages import Update
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.supply import TOO_MUCH, supply_keys, supply_snapshot, supply_updates
+from quorate.protocol.transfer_messages import (
     FetchKeys,
     FetchSnapshot,
     FetchUpdates,
     KeyRows,
     SnapshotChunk,
     Unavailable,
-    Update,
     Updates,
 )
-from quorate.protocol.settings import ProtocolSettings
-from quorate.protocol.supply import TOO_MUCH, supply_keys, supply_snapshot, supply_updates
 from quorate_agent.storage.memory import MemoryStorage
 
 SETTINGS = ProtocolSettings(retry_ms=500, transfer_chunk_bytes=1)
@@ -76,8 +76,8 @@ class Exchange:
         match answer:
             case Updates():
                 for raw in answer.updates:
-                    self.bytes_of_updates += len(bytes(raw))
-                    fill.copy.keep(msgspec.msgpack.decode(bytes(raw), type=Update), bytes(raw))
+                    self.bytes_of_updates += len(raw)
+                    fill.copy.keep(msgspec.msgpack.decode(raw, type=Update), raw)
                 fill.take_updates(node, answer)
             case KeyRows():
                 fill.take_keys(answer)
@@ -113,6 +113,29 @@ def test_one_that_has_not_adopted_the_term_is_passed_over() -> None:
 
     assert exchange.asked == [("b", "FetchUpdates"), ("p", "FetchUpdates")]
     assert exchange.fill.is_complete()
+
+
+def test_two_that_lack_the_same_do_not_wait_for_each_other_when_no_log_reaches() -> None:
+    """Each had only the other left to ask, and each answered that it has nothing."""
+    behind = empty()
+    exchange = Exchange(
+        Fill(empty(), LINEAGE, 20, ["p", "b"], SETTINGS), {"p": owner(20, cut=10), "b": behind}
+    )
+    exchange.run()
+    exchange.fill.finish()
+
+    assert exchange.fill.full_reason == FullReason.EMPTY_STORE
+    assert same_rows(exchange.fill.copy, exchange.owners["p"])
+
+
+def test_one_that_lacks_the_same_is_passed_over_at_once() -> None:
+    exchange = Exchange(
+        Fill(empty(), LINEAGE, 20, ["b", "p"], SETTINGS), {"b": empty(), "p": owner(20)}
+    )
+    exchange.run()
+
+    assert exchange.asked == [("b", "FetchUpdates"), ("p", "FetchUpdates")]
+    assert exchange.now < SETTINGS.retry_ms
 
 
 def test_a_short_log_beside_one_that_cannot_be_asked_is_a_reason_for_a_full_copy() -> None:
@@ -213,7 +236,7 @@ def test_an_answer_that_comes_twice_is_asked_on_after_once() -> None:
     asked = []
     for _ in range(2):
         for raw in answer.updates:
-            fill.copy.keep(msgspec.msgpack.decode(bytes(raw), type=Update), bytes(raw))
+            fill.copy.keep(msgspec.msgpack.decode(raw, type=Update), raw)
         fill.take_updates("p", answer)
         asked += fill.ask("zone", 0)
 

@@ -16,6 +16,7 @@ from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol import messages
 from quorate.protocol.messages import FORMAT_VERSION, Hello, MasterPing, Message, Refused, Update
+from quorate.protocol.transfer_messages import SnapshotChunk
 from quorate.wire.frames import FrameReader, decode_message, encode_frame
 from quorate_link import BaseHandler, Endpoint, Link
 
@@ -30,7 +31,7 @@ _migration = Migration(
     "m", MigrationKind.MOVE, "agent-1", _holder, ("agent-2",), (Voter("agent-2", "s"),)
 )
 _row = PartitionRow(3, 9, 7, _holder, ("agent-1", None), (Voter("agent-1", "store"),), _migration)
-_update = msgspec.Raw(msgspec.msgpack.encode(Update(5, 3, ((b"key", b"value", 0),))))
+_update = msgspec.msgpack.encode(Update(5, 3, ((b"key", b"value", 0),)))
 _rows = ((b"key", 5, 3, 0, b"value"), (b"gone", 6, 3, 0, None))
 
 SAMPLES: list[Message] = [
@@ -42,7 +43,7 @@ SAMPLES: list[Message] = [
     messages.Acks("uid", ((3, 7, 5),)),
     messages.FenceAck("uid", 3, 7, "store", _lineage, 5, ((7, ((8, 9),)),), 100, True),
     messages.Sync("uid", 3, 7, _lineage, 5),
-    messages.SnapshotChunk("uid", 3, 7, None, b"next", 5, 0, _rows, 100),
+    SnapshotChunk("uid", 3, 7, None, b"next", 5, 0, _rows, 100),
     messages.HeartbeatAck(5, 2000, 1, (("uid", 3, 7),)),
     messages.CopyRows("zone", 3, None, 5, _rows),
     messages.Inventory("uid", (messages.CopyReport(3, 9, _row, "m", 7, 5, 5, True),)),

@@ -1,6 +1,7 @@
 """Which counters and lineages count as agreeing, in flight or differing."""
 
 from dataclasses import replace
+from typing import Any
 
 from quorate.facts.lineage import Entry, Lineage
 from quorate_spark.compare_counters import CounterWatch, Settled, Unsettled
@@ -18,8 +19,8 @@ def copies(*scripted: ScriptedCopy, incarnation: int = 1) -> list[CopySeen]:
     ]
 
 
-def copy(lwm: int, **fields: object) -> ScriptedCopy:
-    return replace(ScriptedCopy(lwm=lwm), **fields)  # type: ignore[arg-type]  # fields by name
+def copy(lwm: int, **fields: Any) -> ScriptedCopy:
+    return replace(ScriptedCopy(lwm=lwm), **fields)
 
 
 def test_copies_at_rest_agree_at_the_first_reading() -> None:

@@ -1,0 +1,135 @@
+"""The agent, its clients, and turns that end when they are told to."""
+
+from collections.abc import Callable
+from typing import Any
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.time import Now
+from quorate.facts.topology import Holder, NodeRecord, Voter
+from quorate.facts.zone import StorageKind, ZoneRecord
+from quorate.protocol.leases import Leases
+from quorate.protocol.messages import Message
+from quorate.protocol.replicas import Replicas, Turn
+from quorate.protocol.settings import DEFAULTS
+from quorate_agent.client import Slot, boot_ms
+from quorate_agent.endpoint import ZoneEndpoint
+from quorate_agent.metrics import AgentMetrics
+from quorate_agent.storage.memory import MemoryStorage
+from quorate_differential.kept_client import KeptClient
+
+ZONE = ZoneRecord("uid-1", "books", 4, 1, StorageKind.IN_MEMORY)
+OTHER = Holder("b", "s-b.1", 1)
+"""Another agent, of which only the name is there."""
+
+
+def replicas_in_memory(
+    zone: ZoneRecord, me: Holder, now: Now, memory_bytes: int = 1 << 20
+) -> Replicas:
+    """The copies of a zone that has none yet here."""
+    storage = MemoryStorage(memory_bytes)
+    return Replicas(zone, me, storage, Leases(DEFAULTS, 1, 0), DEFAULTS, now)
+
+
+def endpoint_of(
+    replicas: Replicas, nodes: dict[str, tuple[str, int]], send: Callable[[Message], None]
+) -> ZoneEndpoint:
+    """The endpoint of these copies; `nodes`: who is there, with their addresses."""
+    return ZoneEndpoint(
+        replicas,
+        node=replicas.me.node,
+        turn=lambda: None,
+        nodes=lambda: nodes,
+        is_up=nodes.__contains__,
+        metrics=AgentMetrics(),
+        storage_full=lambda: False,
+        process="process",
+        send=lambda node, message: send(message),
+    )
+
+
+class Agent:
+    """One agent that is primary of all partitions of a zone, alone; turns end when told to."""
+
+    def __init__(self, memory_bytes: int = 1 << 20) -> None:
+        self._ahead_ms = 0
+        self.me = Holder("a", "s-a.1", 1)
+        self.replicas = replicas_in_memory(ZONE, self.me, self._now(), memory_bytes)
+        self.sent: list[Any] = []
+        self.endpoint = endpoint_of(self.replicas, {"a": ("a", 1), "b": ("b", 2)}, self.sent.append)
+        self.said: list[tuple[str, Message]] = []
+        self._version = 0
+        self._turns: list[Turn] = []
+        members = [NodeRecord(name, f"s-{name}", 1, "h", 1, "h") for name in "ab"]
+        self.replicas.set_members(members)
+        self.give(self.me, range(4))
+
+    def _now(self) -> Now:
+        return Now(0, boot_ms() + self._ahead_ms)
+
+    def give(self, holder: Holder, partitions: Any) -> None:
+        """A row in a new term that makes `holder` primary of these."""
+        self._version += 1
+        voter = (Voter(holder.node, holder.store),)
+        version = self._version
+        rows = [
+            PartitionRow(partition, version, version, holder, (holder.node,), voter)
+            for partition in partitions
+        ]
+        self.replicas.set_rows(rows, self._now())
+        self.endpoint.table_changed()
+        self.turn()
+
+    def turn(self) -> None:
+        """End turns until everything is durable and told."""
+        for _ in range(4):
+            self.written()
+            self.synced()
+
+    def tick(self, after_ms: int = 0) -> None:
+        """So much time has passed; then turns to their end."""
+        self._ahead_ms += after_ms
+        self.replicas.tick(self._now())
+        self.turn()
+
+    def written(self) -> None:
+        """End a turn whose batch is not durable yet."""
+        turn = self.replicas.flush(self._now())
+        self.said += turn.sends
+        self._turns.append(turn)
+        self.endpoint.settle()
+
+    def synced(self) -> None:
+        """Everything written so far is durable."""
+        turns, self._turns = self._turns, []
+        for turn in turns:
+            self.said += self.replicas.synced(turn, self._now())
+        self.endpoint.settle()
+
+    def receive(self, node: str, message: Message) -> None:
+        """Another agent says something; then turns to their end."""
+        self.replicas.receive(node, message, self._now())
+        self.turn()
+
+    def forwarded(self, client: KeptClient, reply: bytes) -> None:
+        """The other agent has answered the command that the client waits for."""
+        slot = client.connection.queue[0]
+        assert isinstance(slot, Slot)
+        self.endpoint.fulfil(client.connection, slot, reply)
+        self.endpoint.settle()
+
+    def client(self, *options: bytes, resp3: bool = True) -> KeptClient:
+        """A connection; with options, or none at all, it tracks."""
+        client = KeptClient(self.endpoint)
+        if resp3:
+            client.ask(b"HELLO", b"3")
+        assert client.ask(b"CLIENT", b"TRACKING", b"ON", *options) == [b"OK"]
+        return client
+
+    def writer(self) -> KeptClient:
+        """A connection that does not track."""
+        return KeptClient(self.endpoint)
+
+    def write(self, *words: bytes) -> None:
+        """A command of somebody else, to its end."""
+        self.writer().ask(*words)
+        self.turn()

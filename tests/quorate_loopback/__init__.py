@@ -1,0 +1,1 @@
+"""Real links over loopback in a test's own event loop: their ends, agents, a leading runner."""

@@ -1,0 +1,173 @@
+"""A runner that leads, its metastore in memory, and agents that do as agents without trouble do."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.messages import (
+    FORMAT_VERSION,
+    Activated,
+    AgentReport,
+    AskInventory,
+    Hello,
+    Inventory,
+    MasterPing,
+    Members,
+    Message,
+    Refused,
+    RowsStored,
+    ZoneGone,
+    ZoneReady,
+    ZoneTable,
+)
+from quorate.protocol.metastore import Key, ShardKey, Value
+from quorate.protocol.settings import DEFAULTS
+from quorate_link import BaseHandler, Endpoint, Link
+from quorate_operator.metastore_memory import MemoryMetastore
+from quorate_operator.metrics import Metrics
+from quorate_operator.runner import Always, Mandate, Runner
+
+ZONE = ZoneRecord("uid-1", "sessions", 128, 3)
+NAMES = ("agent-1", "agent-2", "agent-3")
+
+
+class ScriptedAgent(BaseHandler):
+    """Says what an agent without trouble says; keeps what the master told it."""
+
+    def __init__(self, name: str, check: Callable[[ZoneTable], None], store: str = "") -> None:
+        self.hello = Hello(
+            FORMAT_VERSION, "agent", "main", name, store or f"store-of-{name}", 1, 0, "127.0.0.1"
+        )
+        self.told: list[Message] = []
+        self.members: tuple[str, ...] = ()
+        self.rows: dict[int, PartitionRow] = {}
+        self.refused: Refused | None = None
+        self.address = ""
+        self._check = check
+        self._endpoint = Endpoint(lambda: self.hello, self)
+
+    async def listen(self, port: int = 0) -> None:
+        port = await self._endpoint.listen("127.0.0.1", port)
+        self.hello = msgspec.structs.replace(self.hello, peer_port=port, client_host="127.0.0.1")
+        self.address = f"127.0.0.1:{port}"
+
+    async def close(self) -> None:
+        await self._endpoint.close()
+
+    async def die(self) -> None:
+        """End as a killed process does: no goodbye, the port refuses."""
+        for link in self._endpoint.links:
+            link.abort("killed")
+        await self._endpoint.close()
+
+    def on_down(self, link: Link, refused: Refused | None) -> None:
+        self.refused = refused or self.refused
+
+    def on_message(self, link: Link, message: Message) -> None:
+        self.told.append(message)
+        match message:
+            case Members(nodes=nodes):
+                self.members = tuple(node.name for node in nodes)
+            case AskInventory():
+                link.send(Inventory("", ()))
+            case MasterPing(sequence=sequence):
+                link.send(AgentReport(sequence))
+            case ZoneTable(zone=zone, rows=rows):
+                self._check(message)
+                for row in rows:
+                    self.rows[row.partition] = row
+                    if row.primary is not None and row.primary.node == self.hello.node:
+                        link.send(Activated(zone.uid, row.partition, row.term, 0))
+                stored = tuple((row.partition, row.version) for row in rows)
+                link.send(RowsStored(zone.uid, stored))
+                link.send(ZoneReady(zone.uid, 7000))
+            case ZoneGone(zone=uid):
+                self.rows.clear()
+                link.send(RowsStored(uid, ()))
+            case _:
+                pass
+
+
+class World:
+    """One metastore, agents and runners on one loop."""
+
+    def __init__(self) -> None:
+        self.metastore = MemoryMetastore()
+        self.agents: dict[str, ScriptedAgent] = {}
+        self.runners: list[Runner] = []
+        self.published_early: list[str] = []
+
+    async def add_agent(self, name: str, store: str = "", port: int = 0) -> ScriptedAgent:
+        agent = ScriptedAgent(name, self.is_stored, store)
+        await agent.listen(port)
+        self.agents[name] = agent
+        return agent
+
+    async def lead(
+        self, mandate: Mandate | None = None, metastore: MemoryMetastore | None = None
+    ) -> Runner:
+        if metastore is not None:
+            self.metastore = metastore
+        runner = Runner(
+            "main",
+            self.metastore,
+            mandate=mandate or Always(),
+            settings=DEFAULTS,
+            metrics=Metrics(),
+        )
+        self.runners.append(runner)
+        runner.set_addresses([agent.address for agent in self.agents.values()])
+        runner.set_zone(ZONE)
+        runner.start()
+        return runner
+
+    def stored(self) -> dict[Key, Value]:
+        return {key: each.value for key, each in self.metastore.stored.items()}
+
+    def stored_rows(self) -> dict[int, PartitionRow]:
+        shards = [each for key, each in self.stored().items() if isinstance(key, ShardKey)]
+        return {row.partition: row for rows in shards if isinstance(rows, tuple) for row in rows}
+
+    def is_stored(self, table: ZoneTable) -> None:
+        stored = self.stored_rows()
+        for row in table.rows:
+            known = stored.get(row.partition)
+            if known is None or known.version < row.version:
+                self.published_early.append(f"{row} while the metastore holds {known}")
+
+    async def close(self) -> None:
+        for runner in self.runners:
+            await runner.stop()
+        for agent in self.agents.values():
+            await agent.close()
+
+
+@asynccontextmanager
+async def world_of_agents() -> AsyncIterator[World]:
+    world = World()
+    for name in NAMES:
+        await world.add_agent(name)
+    yield world
+    await world.close()
+    assert world.published_early == []
+
+
+async def until(is_true: Callable[[], bool], what: str, timeout_s: float = 10) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not is_true():
+        assert time.monotonic() < deadline, f"not in {timeout_s} s: {what}"
+        await asyncio.sleep(0.005)
+
+
+def is_available(runner: Runner) -> bool:
+    zones = runner.status().zones
+    return bool(zones) and zones[0].available == ZONE.partitions
+
+
+def state_of(runner: Runner, node: str) -> str:
+    return next((each.state for each in runner.status().nodes if each.name == node), "unknown")

@@ -1,0 +1,91 @@
+"""The two ends of a link: what each said and heard."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
+from quorate.wire.frames import encode_frame
+from quorate_link import BaseHandler, Endpoint, Link, LinkSettings, Peer
+
+HOST = "127.0.0.1"
+OPENED: list[Endpoint] = []
+"""What a test has opened; who runs it closes them."""
+
+Scenario = Callable[[], Coroutine[object, object, None]]
+RunScenario = Callable[[Scenario], None]
+Accept = Callable[[Hello], Refused | None]
+
+
+class Side(BaseHandler):
+    """One endpoint and everything it heard."""
+
+    def __init__(self, node: str, role: str = "agent", **hello: Any) -> None:
+        self.heard: list[tuple[object, ...]] = []
+        self.messages: list[Message] = []
+        self.answer: Message | None = None
+        words: dict[str, Any] = {"format_version": FORMAT_VERSION, "cluster": "demo", **hello}
+        self._hello = Hello(role=role, node=node, **words)
+
+    def open(self, settings: LinkSettings | None = None, accept: Accept | None = None) -> Endpoint:
+        self.endpoint = Endpoint(lambda: self._hello, self, settings, accept)
+        OPENED.append(self.endpoint)
+        return self.endpoint
+
+    async def listen(self, port: int = 0, settings: LinkSettings | None = None) -> int:
+        return await self.open(settings).listen(HOST, port)
+
+    def on_up(self, link: Link, hello: Hello) -> None:
+        assert link.up
+        self.heard.append(("up", hello.node))
+
+    def on_message(self, link: Link, message: Message) -> None:
+        self.messages.append(message)
+        if self.answer is not None:
+            link.send(self.answer)
+
+    def on_down(self, link: Link, refused: Refused | None) -> None:
+        assert not link.up
+        self.heard.append(("down", refused.code if refused else None))
+
+    def on_gone(self, link: Link) -> None:
+        self.heard.append(("gone", link.peer_name))
+
+    def on_refused(self, link: Link, refused: Refused) -> None:
+        self.heard.append(("refused", refused.code))
+
+    def on_drained(self, link: Link) -> None:
+        self.heard.append(("drained",))
+
+    def count(self, *what: object) -> int:
+        return sum(event == what for event in self.heard)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for a condition; the scenario's deadline bounds it."""
+    while not condition():  # noqa: ASYNC110  # conditions are of many kinds
+        await asyncio.sleep(0.005)
+
+
+async def linked(server: Side, client: Side, **settings: int) -> tuple[Peer, Link]:
+    """Two open sides; the client's peer and its link."""
+    port = await server.listen()
+    peer = client.open(LinkSettings(**settings)).dial(HOST, port)
+    await until(lambda: peer.link and server.endpoint.links)
+    assert peer.link is not None
+    return peer, peer.link
+
+
+async def raw_peer(port: int, hello: Hello) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that says Hello and does nothing else, not even read much."""
+    reader, writer = await asyncio.open_connection(HOST, port, limit=1024)
+    writer.write(encode_frame(hello))
+    return reader, writer
+
+
+async def ended(reader: asyncio.StreamReader) -> bool:
+    """Whether the other side has closed (or reset) the connection."""
+    try:
+        return await reader.read(1 << 20) == b"" or await ended(reader)
+    except ConnectionError:
+        return True

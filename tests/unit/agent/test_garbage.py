@@ -1,0 +1,129 @@
+"""The collector works while the agent has little else to do, and has nothing to find."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from quorate_agent import garbage
+from quorate_agent.garbage import PAUSE_S, YOUNG_MIN, Garbage
+from quorate_lone_agent.agent import Agent
+
+
+class _Clocks:
+    now_s = 100.0
+    cpu_s = 7.0
+
+    def pass_s(self, seconds: float, load: float) -> None:
+        self.now_s += seconds
+        self.cpu_s += seconds * load
+
+
+class _Cycle:
+    """Found by a collection alone."""
+
+    left = 0
+
+    def __init__(self) -> None:
+        self.me = self
+        _Cycle.left += 1
+
+    def __del__(self) -> None:
+        _Cycle.left -= 1
+
+
+@pytest.fixture
+def clocks() -> Iterator[_Clocks]:
+    gc.collect()
+    _Cycle.left = 0
+    yield _Clocks()
+    gc.enable()
+
+
+def _garbage(clocks: _Clocks) -> Garbage:
+    made = Garbage(lambda: clocks.now_s, lambda: clocks.cpu_s)
+    made.look()
+    return made
+
+
+def test_nothing_is_collected_while_there_is_much_to_do(clocks: _Clocks) -> None:
+    looks = _garbage(clocks)
+    for _ in range(YOUNG_MIN):
+        _Cycle()
+    for _ in range(100):
+        clocks.pass_s(1, load=0.6)
+        looks.look()
+    assert _Cycle.left == YOUNG_MIN
+
+    clocks.pass_s(1, load=0.1)
+    looks.look()
+    assert _Cycle.left == 0
+
+
+def test_collections_have_a_pause_between_them(clocks: _Clocks) -> None:
+    looks = _garbage(clocks)
+    clocks.pass_s(PAUSE_S - 1, load=0)
+    for _ in range(YOUNG_MIN):
+        _Cycle()
+    looks.look()
+    assert _Cycle.left == YOUNG_MIN
+    clocks.pass_s(1, load=0)
+    looks.look()
+    assert _Cycle.left == 0
+
+
+def test_too_many_are_looked_at_whatever_there_is_to_do(
+    clocks: _Clocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(garbage, "YOUNG_MAX", 2 * YOUNG_MIN)
+    looks = _garbage(clocks)
+    kept = [[number] for number in range(2 * YOUNG_MIN)]
+    _Cycle()
+    clocks.pass_s(0.1, load=1)
+    looks.look()
+    assert (_Cycle.left, len(kept)) == (0, 2 * YOUNG_MIN)
+
+
+SESSION: tuple[tuple[bytes, ...], ...] = (
+    (b"HELLO", b"3"),
+    (b"CLIENT", b"TRACKING", b"ON"),
+    (b"SET", b"k", b"1"),
+    (b"INCR", b"k"),
+    (b"GET", b"k"),
+    (b"LPUSH", b"k", b"wrong type"),
+    (b"HSET", b"h", b"field", b"value"),
+    (b"SCAN", b"0"),
+    (b"WATCH", b"k"),
+    (b"MULTI",),
+    (b"SET", b"k", b"2"),
+    (b"SET", b"elsewhere", b"3"),
+    (b"EXEC",),
+    (b"SUBSCRIBE", b"channel"),
+    (b"NO", b"SUCH", b"COMMAND"),
+    (b"WAIT", b"0", b"0"),
+    (b"FLUSHALL",),
+)
+
+
+def _one_session(agent: Agent, last: bytes) -> None:
+    client = agent.writer()
+    for words in SESSION:
+        client.ask(*words)
+        agent.turn()
+    client.connection.data_received(last)
+    client.leave()
+    agent.tick()
+
+
+@pytest.mark.parametrize("last", [b"", b"*2\r\n$3\r\nGET", b"*1\r\n$x"], ids=["end", "cut", "bad"])
+def test_sessions_leave_nothing_that_only_a_collection_finds(last: bytes) -> None:
+    agent = Agent()
+    _one_session(agent, last)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(20):
+            _one_session(agent, last)
+        assert gc.collect() < 20  # else each had left something
+    finally:
+        gc.enable()

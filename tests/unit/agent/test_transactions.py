@@ -1,0 +1,234 @@
+"""Transactions of one agent that is primary of everything: what it refuses, and what they keep."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from quorate.facts.keyspace import RESERVED, key_partition
+from quorate.facts.topology import Holder
+from quorate.protocol import coordinator
+from quorate.protocol.messages import FRAME_BYTES_MAX, Message
+from quorate.protocol.parts import INDEX_KEY, part_key
+from quorate.protocol.settings import DEFAULTS
+from quorate.protocol.transaction_messages import PartFinished, PartPrepared, PreparePart
+from quorate.wire.frames import encode_frame
+from quorate_agent import across
+from quorate_agent.farewell import see_transactions_end
+from quorate_agent.resp import transaction_commands
+from quorate_differential.kept_client import KeptClient
+from quorate_lone_agent.agent import OTHER, Agent
+
+
+def _key(partition: int, name: bytes = b"k") -> bytes:
+    """A key of this partition."""
+    numbered = (name + b"%d" % number for number in range(1000))
+    return next(key for key in numbered if key_partition(key, 4) == partition)
+
+
+def _execute(agent: Agent, client: KeptClient, *commands: tuple[bytes, ...]) -> Any:
+    """The reply to EXEC."""
+    client.send((b"MULTI",), *commands)
+    found = client.ask(b"EXEC")
+    for _ in range(3):
+        agent.turn()
+    (reply,) = found + client.told()
+    return reply
+
+
+def _rest(agent: Agent) -> None:
+    """No part and no lock is left."""
+    for _ in range(3):
+        agent.tick()
+    assert not any(role.parts or role.locks for role in agent.replicas.roles.values())
+
+
+# --- the order of a connection's commands
+
+
+@pytest.mark.parametrize("partitions", [(0, 3), (0,)], ids=["over-partitions", "parked"])
+def test_what_comes_behind_a_transaction_that_waits_waits_behind_it(
+    partitions: tuple[int, ...],
+) -> None:
+    agent = Agent()
+    keys = [_key(partition) for partition in partitions]
+    free = _key(1)
+    agent.write(b"SET", free, b"old")
+    held = agent.replicas.primaries[0]
+    assert held is not None
+    held.frozen = "a migration" if len(partitions) == 1 else ""
+    client, other = agent.writer(), agent.writer()
+
+    said = client.send(
+        (b"MULTI",),
+        *[(b"SET", key, b"new") for key in keys],
+        (b"EXEC",),
+        (b"SET", free, b"new"),
+        (b"GET", keys[-1]),
+    )
+    assert other.ask(b"GET", free) == [b"old"]
+    held.frozen = ""
+    for _ in range(4):
+        agent.turn()
+
+    queued = [b"OK", *[b"QUEUED" for _ in keys]]
+    assert said + client.told() == [*queued, [b"OK" for _ in keys], b"OK", b"new"]
+    assert other.ask(b"GET", free) == [b"new"]
+
+
+# --- reserved keys
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (b"GET", INDEX_KEY),
+        (b"SET", INDEX_KEY, b"x"),
+        (b"DEL", INDEX_KEY),
+        (b"MGET", INDEX_KEY),
+        (b"RENAME", b"{k}", part_key(b"{k}")),
+        (b"COPY", part_key(b"{k}"), b"{k}"),
+        (b"WATCH", INDEX_KEY),
+        (b"OBJECT", b"ENCODING", INDEX_KEY),
+    ],
+    ids=lambda words: words[0].decode(),
+)
+def test_keys_of_the_protocol_are_no_clients_keys(words: tuple[bytes, ...]) -> None:
+    agent = Agent()
+    client = agent.writer()
+    (reply,) = client.ask(*words)
+    assert "are reserved" in str(reply)
+    client.ask(b"MULTI")
+    if words[0] != b"WATCH":
+        assert "are reserved" in str(client.ask(*words)[0])
+        assert "EXECABORT" in str(client.ask(b"EXEC")[0])
+
+
+def test_keys_that_only_resemble_those_are_free() -> None:
+    agent = Agent()
+    for key in (b"", b"\0", RESERVED[:-1], RESERVED[1:], b"x" + RESERVED):
+        client = agent.writer()
+        client.ask(b"SET", key, b"v")
+        agent.turn()
+        assert client.told() == [b"OK"]
+
+
+# --- sizes
+
+
+def test_what_a_part_asks_and_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its keys are told beside its commands, and kept beside what they write and answer."""
+    monkeypatch.setattr(across, "PART_BYTES_MAX", 4000)
+    agent = Agent()
+    client, other = agent.writer(), (b"SET", _key(1), b"v")
+    long = _key(0, b"x" * 1500)
+    assert "more than" in str(_execute(agent, client, (b"SET", long, bytes(1500)), other))
+    assert _execute(agent, client, (b"SET", long, b""), other) == [b"OK", b"OK"]
+    asked = (b"APPEND", long, bytes(1000)), (b"GET", long), other
+    assert "more than" in str(_execute(agent, client, *asked))
+    _rest(agent)
+
+
+def test_what_is_asked_of_a_part_is_estimated_generously() -> None:
+    words = ((b"RPUSH", b"k", *[b"1"] * 10_000), (b"SET", bytes(300), bytes(70_000)))
+    watched = tuple([(b"%d" % number, 1 << 40, 1 << 40) for number in range(1000)])
+    keys = (b"k", bytes(300), *[key for key, _, _ in watched])
+    holder = Holder("a", "s-a.1", 1)
+    ask = PreparePart("uid", b"name", 0, 0, holder, keys, words, watched, False)
+    bytes_max = across.part_wanted(0, keys, words, watched).byte_count
+    assert len(encode_frame(ask)) - 100 < bytes_max < FRAME_BYTES_MAX
+    assert across.PART_BYTES_MAX < FRAME_BYTES_MAX - 1024 * 1024
+
+
+def test_answers_of_all_parts_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "ANSWERS_BYTES_MAX", 3500)
+    agent = Agent()
+    client = agent.writer()
+    for partition in range(4):
+        agent.write(b"SET", _key(partition), bytes(1000))
+    gets = [(b"GET", _key(partition)) for partition in range(4)]
+    assert "more than" in str(_execute(agent, client, *gets))
+    assert _execute(agent, client, *gets[:3]) == [bytes(1000)] * 3
+    _rest(agent)
+
+
+def test_watched_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_commands, "WATCHED_BYTES_MAX", 1000)
+    client = Agent().writer()
+    assert client.ask(b"WATCH", bytes(600)) == [b"OK"]
+    assert "watched keys" in str(client.ask(b"WATCH", b"x" * 600)[0])
+    assert client.ask(b"WATCH", b"k") == [b"OK"]
+
+
+# --- what is said again
+
+
+def _said(agent: Agent, kind: type[Message]) -> int:
+    """How often it was said to other agents since it was last asked."""
+    said = [message for _, message in agent.said if isinstance(message, kind)]
+    agent.said.clear()
+    return len(said)
+
+
+def test_a_large_part_is_asked_for_again_when_it_may_have_arrived() -> None:
+    agent = Agent(memory_bytes=1 << 26)
+    agent.give(OTHER, [0])
+    client = agent.writer()
+    client.send((b"WATCH", _key(1)), (b"MULTI",), (b"SET", _key(0), b"v"), (b"GET", _key(1)))
+    client.ask(b"EXEC")
+    agent.turn()
+    assert _said(agent, PreparePart) == 1
+    agent.tick(after_ms=DEFAULTS.step_retry_ms)
+    assert _said(agent, PreparePart) == 1
+
+    large = agent.writer()
+    large.send((b"WATCH", _key(1)), (b"MULTI",), (b"SET", _key(0), bytes(10_000_000)))
+    for _ in range(50):
+        agent.turn()
+    large.send((b"GET", _key(1)), (b"EXEC",))
+    agent.turn()
+    _said(agent, PreparePart)
+    agent.tick(after_ms=2 * DEFAULTS.step_retry_ms)
+    assert _said(agent, PreparePart) == 1  # of the first
+    agent.tick(after_ms=1000)
+    assert _said(agent, PreparePart) == 2
+
+
+@pytest.mark.parametrize(("byte_count", "times"), [(10, 3), (1_000_000, 1)])
+def test_large_answers_are_told_again_when_they_may_have_arrived(
+    byte_count: int, times: int
+) -> None:
+    agent = Agent(memory_bytes=1 << 26)
+    agent.write(b"SET", _key(1), bytes(byte_count))
+    ask = PreparePart("uid-1", b"name", 1, 0, OTHER, (_key(1),), ((b"GET", _key(1)),), (), False)
+    for _ in range(3):
+        agent.receive(OTHER.node, ask)
+    assert _said(agent, PartPrepared) == times
+    agent.tick(after_ms=100)
+    agent.receive(OTHER.node, ask)
+    assert _said(agent, PartPrepared) == 1
+
+
+def test_an_agent_that_ends_lets_its_transactions_end_first() -> None:
+    agent = Agent()
+    agent.give(OTHER, [0])
+    client = agent.writer()
+    client.send((b"WATCH", _key(1)), (b"MULTI",), (b"SET", _key(0), b"v"), (b"GET", _key(1)))
+    client.ask(b"EXEC")
+    agent.turn()
+    ask = next(message for _, message in agent.said if isinstance(message, PreparePart))
+    refused = PartPrepared(ask.zone, ask.transaction, 0, 0, 0, 0, (), b"-ERR no\r\n")
+
+    async def end() -> None:
+        ending = asyncio.create_task(see_transactions_end({"uid-1": agent.replicas}))
+        await asyncio.sleep(0)
+        assert not ending.done()
+        agent.receive(OTHER.node, refused)
+        for partition in (0, 1):
+            done = PartFinished(ask.zone, ask.transaction, partition, 0)
+            agent.receive(OTHER.node, done)
+        await ending
+        assert not agent.replicas.transactions.coordinates
+
+    asyncio.run(end())
+    assert "no" in str(client.told()[0])

@@ -1,0 +1,144 @@
+"""How a link begins: who is greeted, who is refused, who is closed."""
+
+import asyncio
+
+import pytest
+
+from quorate.protocol.messages import (
+    FORMAT_VERSION,
+    AgentReport,
+    Hello,
+    MasterPing,
+    RefusalCode,
+    Refused,
+)
+from quorate_link import LinkSettings
+from quorate_loopback.sides import HOST, Side, ended, linked, raw_peer, until
+
+
+def test_both_sides_say_hello_and_messages_pass_both_ways(run) -> None:
+    async def scenario() -> None:
+        server, client = Side("agent-1", host="h", incarnation=3), Side("", role="master")
+        server.answer = AgentReport(7)
+        peer, link = await linked(server, client)
+
+        assert link.dialed
+        assert link.peer_name == "agent-1"
+        assert link.peer_hello is not None
+        assert link.peer_hello.incarnation == 3
+        link.send(MasterPing(1, 7))
+        await until(lambda: client.messages)
+        assert server.messages == [MasterPing(1, 7)]
+        assert client.messages == [AgentReport(7)]
+        assert client.heard == [("up", "agent-1")]
+        assert server.heard == [("up", "")]
+        counters = client.endpoint.counters
+        assert (counters.frames_out, counters.frames_in, counters.links_opened) == (2, 2, 1)
+        assert counters.bytes_in == server.endpoint.counters.bytes_out
+        client.endpoint.undial(peer)
+        await until(lambda: server.count("down", RefusalCode.GOODBYE))
+        await client.endpoint.close()
+        assert client.heard == [("up", "agent-1"), ("down", None)]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("hello", "code", "reason"),
+    [
+        ({"format_version": 99}, "format", "format version 99 of agent-1 is not 1"),
+        ({"cluster": "prod"}, "cluster", "cluster 'prod' of agent-1 is not 'demo'"),
+    ],
+)
+@pytest.mark.parametrize("dialing", [True, False])
+def test_a_hello_of_another_format_or_cluster_is_refused_with_a_sentence(
+    run, dialing: bool, hello: dict[str, object], code: str, reason: str
+) -> None:
+    async def scenario() -> None:
+        mine, other = Side("agent-2"), Side("agent-1", **hello)
+        server, client = (mine, other) if dialing else (other, mine)
+        port = await server.listen()
+        peer = client.open().dial(HOST, port)
+        await until(lambda: client.count("refused", code))
+
+        assert peer.refused is not None
+        assert peer.link is None
+        if dialing:
+            assert peer.refused.reason.startswith(reason)
+        assert not mine.count("up", "agent-1")
+
+    run(scenario)
+
+
+def test_the_owner_may_refuse_a_hello(run) -> None:
+    async def scenario() -> None:
+        server, client = Side("agent-1"), Side("", role="master", master_term=3)
+        refused = Refused("term 3 is below 4", "term")
+        server.open(accept=lambda hello: refused if hello.master_term < 4 else None)
+        port = await server.endpoint.listen(HOST, 0)
+        peer = client.open().dial(HOST, port)
+        await until(lambda: client.count("refused", "term"))
+
+        assert peer.refused == refused
+        assert server.heard == []
+        assert server.endpoint.counters.refused >= 1
+
+    run(scenario)
+
+
+def test_another_node_at_the_address_is_refused(run) -> None:
+    async def scenario() -> None:
+        server, client = Side("agent-1"), Side("agent-2")
+        port = await server.listen()
+        peer = client.open().dial(HOST, port, node="agent-3")
+        await until(lambda: client.count("refused", "node"))
+
+        assert "node 'agent-1' answers" in peer.refused.reason
+
+    run(scenario)
+
+
+def test_who_says_no_hello_in_time_is_closed(run) -> None:
+    async def scenario() -> None:
+        server = Side("agent-1")
+        port = await server.listen(settings=LinkSettings(hello_timeout_ms=50))
+        reader, writer = await asyncio.open_connection(HOST, port)
+        assert await ended(reader)
+
+        assert server.endpoint.counters.hello_timeouts == 1
+        assert server.heard == []
+        writer.close()
+
+    run(scenario)
+
+
+def test_a_newer_connection_of_the_same_agent_replaces_the_older(run) -> None:
+    async def scenario() -> None:
+        server, newer = Side("agent-1"), Side("agent-2", incarnation=2)
+        port = await server.listen()
+        reader, writer = await raw_peer(port, Hello(FORMAT_VERSION, "agent", "demo", "agent-2"))
+        await until(lambda: server.count("up", "agent-2"))
+        newer.open().dial(HOST, port)
+        await until(lambda: server.count("up", "agent-2") == 2)
+        assert await ended(reader)
+
+        assert server.heard == [("up", "agent-2"), ("down", None), ("up", "agent-2")]
+        assert [link.peer_hello.incarnation for link in server.endpoint.links] == [2]
+        writer.close()
+
+    run(scenario)
+
+
+def test_more_connections_than_allowed_are_closed(run) -> None:
+    async def scenario() -> None:
+        server, tool = Side("agent-1"), Side("", role="tool")
+        port = await server.listen(settings=LinkSettings(links_max=1))
+        tool.open().dial(HOST, port)
+        await until(lambda: server.endpoint.links)
+        reader, writer = await asyncio.open_connection(HOST, port)
+        assert await ended(reader)
+
+        writer.close()
+        assert len(server.endpoint.links) == 1
+
+    run(scenario)

@@ -1,0 +1,212 @@
+"""The shell around the master when the metastore fails, contradicts, or holds what it must not."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.topology import NodeRecord
+from quorate.protocol.metastore import (
+    Conflict,
+    Key,
+    NodeKey,
+    OutcomeUnknown,
+    Revision,
+    ShardKey,
+    Stored,
+    Unavailable,
+    Value,
+    ZoneKey,
+)
+from quorate_loopback.runner_world import ZONE, World, is_available, until
+from quorate_operator.metastore_memory import MemoryMetastore
+from quorate_operator.runner import Runner
+
+
+class Faulty(MemoryMetastore):
+    """Every write goes wrong once, in one way; every third reading is not possible."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self.fault = fault
+        self._seen: dict[Key, int] = {}
+        self._reads = 0
+
+    async def write(self, key: Key, value: Value | None, expected: Revision | None) -> Revision:
+        self._seen[key] = self._seen.get(key, 0) + 1
+        await asyncio.sleep(0.01)
+        if self._seen[key] % 2 == 0:
+            return await super().write(key, value, expected)
+        if self.fault == "done":
+            await super().write(key, value, expected)
+            raise OutcomeUnknown("the answer was lost")
+        if self.fault == "not done":
+            raise OutcomeUnknown("the request was lost")
+        if self.fault == "touched":
+            present = await super().read(key)
+            if present is not None:
+                await super().write(key, present.value, present.revision)
+        raise Conflict("another wrote")
+
+    async def read(self, key: Key) -> Stored | None:
+        self._reads += 1
+        if self._reads % 3 == 1:
+            raise Unavailable("not now")
+        return await super().read(key)
+
+
+@pytest.mark.parametrize("fault", ["done", "not done", "conflict", "touched"])
+async def test_nothing_is_published_before_an_unclear_write_was_read_again(
+    world: World, fault: str
+) -> None:
+    runner = await world.lead(metastore=Faulty(fault))
+
+    await until(lambda: is_available(runner), f"available although writes are {fault}")
+
+    assert {row.version for row in world.stored_rows().values()} == {1}
+    assert world.published_early == []
+
+
+async def test_rows_that_must_not_exist_stop_the_cluster_before_anything_is_written(
+    world: World,
+) -> None:
+    await world.metastore.write(ZoneKey("uid-1"), ZONE, None)
+    twice = PartitionRow(0, 1, 1, None, ("agent-1", "agent-1"), ())
+    await world.metastore.write(ShardKey("uid-1", 0), (twice,), None)
+    before = world.stored()
+
+    runner = await world.lead()
+
+    await until(lambda: "must not exist" in runner.problem, "stopped")
+    assert "partition 0: an owner appears twice" in runner.problem
+    assert world.stored() == before
+    assert all(agent.told == [] for agent in world.agents.values())
+
+
+async def test_a_lost_metastore_is_waited_for(world: World) -> None:
+    class Late(MemoryMetastore):
+        asked = 0
+
+        async def load(self) -> dict[Key, Stored]:
+            self.asked += 1
+            if self.asked < 3:
+                raise Unavailable("not yet")
+            return await super().load()
+
+    runner = await world.lead(metastore=Late())
+
+    await until(lambda: "cannot be read" in runner.problem, "says so")
+    await until(lambda: is_available(runner), "available in the end")
+
+
+async def test_a_defect_while_starting_is_told_and_not_led_over(world: World) -> None:
+    class Broken(MemoryMetastore):
+        async def load(self) -> dict[Key, Stored]:
+            raise ValueError("not as it was written")
+
+    runner = await world.lead(metastore=Broken())
+
+    await until(lambda: "ValueError: not as it was written" in runner.problem, "says so")
+    assert not runner.is_leading
+
+
+async def test_a_defect_in_a_write_ends_leading(world: World) -> None:
+    class Broken(MemoryMetastore):
+        async def write(self, key: Key, value: Value | None, expected: Revision | None) -> Revision:
+            raise ValueError("cannot be encoded")
+
+    runner = await world.lead(metastore=Broken())
+
+    await until(lambda: "ValueError: cannot be encoded" in runner.problem, "says so")
+    assert not runner.is_leading
+
+
+async def test_rows_whose_zone_record_is_gone_are_taken_over_not_overwritten(world: World) -> None:
+    first = await world.lead()
+    await until(lambda: is_available(first), "available")
+    await first.stop()
+    rows = world.stored_rows()
+    head = await world.metastore.read(ZoneKey("uid-1"))
+    assert head is not None
+    await world.metastore.write(ZoneKey("uid-1"), None, head.revision)
+
+    second = await world.lead()
+
+    await until(lambda: ZoneKey("uid-1") in world.stored(), "record again")
+    await until(lambda: bool(second.status().zones) and is_available(second), "available again")
+    assert all(world.stored_rows()[p].version >= rows[p].version for p in rows)
+    assert {p: r.term for p, r in world.stored_rows().items()} == {
+        p: r.term for p, r in rows.items()
+    }
+
+
+class Contested(MemoryMetastore):
+    """The next removals meet a conflict, or are not answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conflicts = 0
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def write(self, key: Key, value: Value | None, expected: Revision | None) -> Revision:
+        if value is None and isinstance(key, NodeKey):
+            await self.answers.wait()
+            if self.conflicts:
+                self.conflicts -= 1
+                raise Conflict(f"{key}: another wrote it")
+        return await super().write(key, value, expected)
+
+
+async def with_a_node_that_left(world: World, metastore: Contested) -> Runner:
+    """agent-4 is registered and gone; no row names it."""
+    record = NodeRecord("agent-4", "store-4", 1, "127.0.0.1", 9, "127.0.0.1", left_since_ms=1)
+    await metastore.write(NodeKey("agent-4"), record, None)
+    runner = await world.lead(metastore=metastore)
+    await until(lambda: is_available(runner), "available")
+    return runner
+
+
+async def test_a_removal_that_meets_a_conflict_is_done_when_it_is_answered(world: World) -> None:
+    metastore = Contested()
+    runner = await with_a_node_that_left(world, metastore)
+    metastore.conflicts = 2
+
+    assert await runner.forget_node("agent-4") == ""
+
+    assert NodeKey("agent-4") not in world.stored()
+
+
+async def test_the_answer_to_a_removal_waits_for_the_write(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metastore = Contested()
+    runner = await with_a_node_that_left(world, metastore)
+    metastore.answers.clear()
+    monkeypatch.setattr("quorate_operator.removals.REMOVAL_S", 0.2)
+
+    with pytest.raises(OutcomeUnknown, match="agent-4: the metastore did not confirm"):
+        await runner.forget_node("agent-4")
+
+    metastore.answers.set()
+    assert await runner.forget_node("agent-4") == ""
+    assert NodeKey("agent-4") not in world.stored()
+
+
+async def test_rows_that_another_stored_are_taken_without_a_conflict(world: World) -> None:
+    runner = await world.lead()
+    await until(lambda: is_available(runner), "available")
+    await until(lambda: len(runner.status().zones[0].ports) == 3, "ports")
+    key, rows = next((k, v) for k, v in world.stored().items() if isinstance(k, ShardKey))
+    assert isinstance(rows, tuple)
+    changed = msgspec.structs.replace(rows[0], version=rows[0].version + 7)
+    stored = await world.metastore.read(key)
+    assert stored is not None
+    await world.metastore.write(key, (changed, *rows[1:]), stored.revision)
+
+    await runner.look_again()
+
+    await until(
+        lambda: all(agent.rows[0] == changed for agent in world.agents.values()), "published"
+    )
