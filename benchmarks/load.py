@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import resource
 import socket
 import statistics
 import subprocess
@@ -11,6 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rounds import Run
+
+from quorate.facts.keyspace import SLOT_COUNT
+
 CLIENTS = 50
 VALUE_BYTES = 100
 KEYS = 100_000
@@ -18,17 +23,36 @@ _CHUNK = 1000
 
 
 def redis_benchmark(
-    port: int, command: str, requests: int, *, pipeline: int = 1, cluster: bool = False
-) -> float:
-    """Operations per second of one run over random keys."""
+    port: int,
+    command: str,
+    requests: int,
+    *,
+    pids: Sequence[int] = (),
+    pipeline: int = 1,
+    cluster: bool = False,
+) -> Run:
+    """One run over random keys, with the CPU seconds of the servers `pids`.
+
+    In a cluster redis-benchmark makes as many keys of each slot.
+    """
+    keys = KEYS // SLOT_COUNT if cluster else KEYS
     words = ["redis-benchmark", "-h", "127.0.0.1", "-p", str(port), "-t", command.lower()]
-    words += ["-c", str(CLIENTS), "-n", str(requests), "-d", str(VALUE_BYTES), "-r", str(KEYS)]
+    words += ["-c", str(CLIENTS), "-n", str(requests), "-d", str(VALUE_BYTES), "-r", str(keys)]
     words += ["-P", str(pipeline), "--csv", *(["--cluster"] if cluster else [])]
+    servers, client = cpu_s(pids), _children_cpu_s()
     said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=600).stdout
+    used = [cpu_s(pids) - servers, _children_cpu_s() - client]
+    each = [one * 100_000 / requests for one in used]
     for line in csv.reader(said.splitlines()):
         if line and line[0] == command.upper():
-            return float(line[1])
+            _name, rate, _average, _least, p50, _p95, p99, *_rest = line
+            return Run(float(rate), float(p50), float(p99), *each)
     raise RuntimeError(f"{' '.join(words)} said no figure: {said[-300:]}")
+
+
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def cpu_s(pids: Sequence[int]) -> float:
@@ -66,11 +90,13 @@ def _set(key: bytes, value: bytes) -> bytes:
 class ClosedLoop:
     """One stock client in a process of its own: SET and GET by turns, each waited for.
 
-    `stop` answers its latencies in milliseconds with the time (monotonic) at which each ended.
+    `stop` answers its latencies in milliseconds with the time (monotonic) at which each ended; what
+    its commands failed with is in `failed` then.
     """
 
     def __init__(self, endpoints: Sequence[tuple[str, int]]) -> None:
         script = str(Path(__file__).with_name("closed_loop.py"))
+        self.failed: list[str] = []
         self._process = subprocess.Popen(
             [sys.executable, script, json.dumps([*endpoints])],
             stdin=subprocess.PIPE,
@@ -82,8 +108,9 @@ class ClosedLoop:
 
     def stop(self) -> list[tuple[float, float]]:
         said, _ = self._process.communicate("stop\n", timeout=60)
-        found: list[Any] = json.loads(said)
-        return [(float(at), float(took)) for at, took in found]
+        found: dict[str, Any] = json.loads(said)
+        self.failed = found["failed"]
+        return [(float(at), float(took)) for at, took in found["took"]]
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -6,8 +6,10 @@ import resource
 import sys
 import time
 
+from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.metastore import ShardKey
+from quorate.protocol.master import Master
+from quorate.protocol.metastore import Key, ShardKey, Value
 from quorate_lone_master.world import LoneMaster
 
 NODES = tuple(f"agent-{n:02}" for n in range(10))
@@ -18,22 +20,36 @@ def main() -> None:
     print(json.dumps({"join": _join(joined), "loss": _loss(lost)}))
 
 
+class _TimedMaster(Master):
+    """Notes what its decisions take."""
+
+    longest_s = spent_s = 0.0
+
+    def decide(self, now: Now) -> None:
+        began = time.process_time()
+        super().decide(now)
+        took = time.process_time() - began
+        self.longest_s = max(self.longest_s, took)
+        self.spent_s += took
+
+
+class _CountedMaster(Master):
+    """Counts the objects of rows that were written for it."""
+
+    shards_written = 0
+
+    def written(self, key: Key, value: Value | None, now: Now) -> None:
+        self.shards_written += isinstance(key, ShardKey)
+        super().written(key, value, now)
+
+
 def _join(partitions: int) -> dict[str, float]:
     zone = ZoneRecord("uid", "z", partitions, 3)
-    world = LoneMaster(zone, nodes=NODES)
-    longest, spent = [0.0], [0.0]
+    world = LoneMaster(zone, nodes=NODES, kind=_TimedMaster)
     master = world.master
-    decide = master.decide
-
-    def timed(now: object) -> None:
-        began = time.process_time()
-        decide(now)  # type: ignore[arg-type]  # a Now
-        took = time.process_time() - began
-        longest[0] = max(longest[0], took)
-        spent[0] += took
-
-    master.decide = timed  # type: ignore[method-assign]
+    assert isinstance(master, _TimedMaster)
     before = world.status(zone).migrations_done
+    master.longest_s = master.spent_s = 0.0
     world.connect("joined")
     began_ms = world.ms
     world.wait(
@@ -46,8 +62,8 @@ def _join(partitions: int) -> dict[str, float]:
     )
     return {
         "migrations": world.status(zone).migrations_done - before,
-        "cpu_s": spent[0],
-        "longest_s": longest[0],
+        "cpu_s": master.spent_s,
+        "longest_s": master.longest_s,
         "rounds": (world.ms - began_ms) / 100,
         "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
@@ -55,24 +71,19 @@ def _join(partitions: int) -> dict[str, float]:
 
 def _loss(partitions: int) -> dict[str, float]:
     zone = ZoneRecord("uid", "z", partitions, 3)
-    world = LoneMaster(zone, nodes=("a", "b", "c"))
+    world = LoneMaster(zone, nodes=("a", "b", "c"), kind=_CountedMaster)
+    master = world.master
+    assert isinstance(master, _CountedMaster)
     lost = sum(
         row.primary is not None and row.primary.node == "a" for row in world.rows(zone).values()
     )
-    writes = [0]
-    written = world.master.written
-
-    def counted(key: object, value: object, now: object) -> None:
-        writes[0] += isinstance(key, ShardKey)
-        written(key, value, now)  # type: ignore[arg-type]  # as the master has them
-
-    world.master.written = counted  # type: ignore[method-assign, assignment]
+    master.shards_written = 0
     began = time.process_time()
     world.kill("a")
     return {
         "primaries": lost,
         "shards": partitions // 64,
-        "writes": writes[0],
+        "writes": master.shards_written,
         "cpu_s": time.process_time() - began,
     }
 

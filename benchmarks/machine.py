@@ -15,15 +15,19 @@ def describe() -> list[tuple[str, str]]:
     """(what, value) of everything a reader needs to judge the figures."""
     packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _PACKAGES)
     return [
-        ("date", datetime.datetime.now(datetime.UTC).date().isoformat()),
         ("CPU", f"{_cpu_model()}, {os.cpu_count()} CPUs"),
         ("memory", f"{_memory_gib():.0f} GiB"),
         ("kernel", f"{platform.system()} {platform.release()}"),
         ("Python", platform.python_version()),
         ("packages", packages),
         ("beside", _redis_version()),
-        ("load before", f"{os.getloadavg()[0]:.1f} (others may have used the machine)"),
     ]
+
+
+def moment() -> str:
+    """When something is measured, and whether the machine has other things to do."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return f"Measured {today}; load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs."
 
 
 def _cpu_model() -> str:

@@ -17,7 +17,7 @@ HOST = "127.0.0.1"
 
 
 class RedisServer(Component):
-    """One redis-server that keeps nothing on disk."""
+    """One redis-server that keeps nothing on disk, unless its options say so."""
 
     def __init__(self, name: str, folder: Path, port: int, *options: str) -> None:
         self.port = port
@@ -52,8 +52,9 @@ def one_redis_server() -> Iterator[RedisServer]:
 
 
 @contextmanager
-def redis_cluster(replicas: int) -> Iterator[list[RedisServer]]:
-    """Three masters with `replicas` replicas each, as redis-cli puts them together."""
+def redis_cluster(replicas: int, *options: str) -> Iterator[list[RedisServer]]:
+    """Three masters with `replicas` replicas each, as redis-cli puts them together; `options` are
+    each server's."""
     kept = KeptFolder("quorate-bench-")
     try:
         ports = free_ports()
@@ -62,7 +63,7 @@ def redis_cluster(replicas: int) -> Iterator[list[RedisServer]]:
                 f"redis-{number}",
                 kept.path,
                 next(ports),
-                *("--cluster-enabled", "yes", "--cluster-port", str(next(ports))),
+                *("--cluster-enabled", "yes", "--cluster-port", str(next(ports)), *options),
             )
             for number in range(3 * (1 + replicas))
         ]

@@ -1,50 +1,63 @@
 """`make bench`: what Quorate does on this machine, beside Redis; figures go to docs/benchmarks.md.
 
-    make bench BENCH="--quick --only throughput,replicated"
+    make bench BENCH="--quick --only cluster,acknowledged"
+    make bench BENCH="--only cluster --rounds 5 --write"
 
-Only a whole run that is not quick writes the page.
+A whole run that is not quick writes the page, and so does `--write`; sections that were not
+measured stay as they are.
 """
 
 import argparse
 import time
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 
 import machine
 import measures
+import memory
 import report
+from acknowledged import acknowledged
+from beside_cluster import beside_redis_cluster
+from rolling_restart import rolling_restart
+from size import FULL, QUICK, Size
 
-ROOT = Path(__file__).parents[1]
-
-MEASURES: dict[str, Callable[[measures.Size], report.Section]] = {
+MEASURES: dict[str, Callable[[Size], report.Section]] = {
     "throughput": measures.one_agent_beside_redis,
-    "replicated": measures.three_copies,
+    "cluster": beside_redis_cluster,
+    "acknowledged": acknowledged,
     "failover": measures.failover,
     "joining": measures.joining_agent,
+    "restarts": rolling_restart,
     "master": measures.master,
-    "memory": measures.memory,
+    "memory": memory.one_process,
+    "small-keys": memory.small_keys,
+    "idle-connections": memory.idle_connections,
 }
 
 
 def main() -> None:
     """Measure, print, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="under two minutes, less exact")
+    parser.add_argument("--quick", action="store_true", help="a few minutes, less exact")
     parser.add_argument("--only", default=",".join(MEASURES), help="some of: %(default)s")
+    parser.add_argument("--rounds", type=int, help="how often each of what is compared runs")
+    parser.add_argument("--write", action="store_true", help="write what was measured to the page")
     given = parser.parse_args()
-    size = measures.QUICK if given.quick else measures.FULL
+    size = QUICK if given.quick else FULL
+    if given.rounds:
+        size = replace(size, repeats=given.rounds)
     names = given.only.split(",")
     where = machine.describe()
     sections = []
     for name in names:
-        began = time.monotonic()
+        measured, began = machine.moment(), time.monotonic()
         section = MEASURES[name](size)
+        section.measured = measured
         sections.append(section)
-        print(f"\n{section.markdown()}({time.monotonic() - began:.0f} s)", flush=True)
-    if not given.quick and names == [*MEASURES]:
-        page = ROOT / "docs" / "benchmarks.md"
-        report.write(page, where, sections)
-        print(f"written: {page.relative_to(ROOT)}")
+        print(f"\n{section.markdown()}\n({time.monotonic() - began:.0f} s)", flush=True)
+    if given.write or (not given.quick and names == [*MEASURES]):
+        report.write(report.PAGE, where, sections)
+        print(f"written: {report.PAGE.name}")
 
 
 if __name__ == "__main__":
