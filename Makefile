@@ -1,7 +1,7 @@
 # What a person types.  Everything stays inside the project's folder, except programs that are built
 # for tests (control plane, judge of histories, client libraries): these are kept in $XDG_CACHE_HOME, or ~/.cache.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds control-plane history-judge client-libraries bench constraints clean
+.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds control-plane history-judge client-libraries bench overload constraints clean
 
 VENV   := .venv
 PY     := $(VENV)/bin/python
@@ -71,8 +71,11 @@ history-judge: setup ## find or build the program that judges clients' histories
 client-libraries: setup ## install the stock client libraries that tests try, pinned, into the cache (minutes)
 	PYTHONPATH=core:tests $(PY) -m quorate_clients
 
-bench: setup ## measure beside redis-server; figures go to docs/benchmarks.md
+bench: setup ## measure beside Redis; figures go to docs/benchmarks.md
 	PYTHONPATH=tests $(PY) benchmarks/run.py $(BENCH)
+
+overload: setup ## three agents at twice what they can do, MINUTES=n (30): nobody may be taken for lost
+	PYTHONPATH=tests $(PY) benchmarks/overload.py --minutes $(or $(filter-out 0,$(MINUTES)),30) $(BENCH)
 
 UV_COMPILE = $(VENV)/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
   --no-annotate --custom-compile-command "make constraints"
