@@ -31,6 +31,11 @@ brings: two thousand small commands."""
 OUTPUT_BYTES_MAX = 256 * 1024 * 1024
 """A client that does not read its replies is cut off above this."""
 
+GOODBYE_S = 0.3
+"""Clients may take so long to notice that their connection ends."""
+
+_GOODBYE_POLL_S = 0.01
+
 _boottime = time.CLOCK_BOOTTIME
 
 
@@ -199,6 +204,21 @@ class ClientConnection(asyncio.Protocol):
         if not self.queue:
             self.transport.close()
 
+    def say_goodbye(self) -> None:
+        """Send what is ready, then no more; what the client still says is read and dropped."""
+        self.drain()
+        self.queue.clear()
+        self.backlog.clear()
+        self.unread = b""
+        self.blocked = 0
+        self.state.closing = True
+        self.endpoint.disconnected(self)
+        if not self.transport.is_closing():
+            self.transport.write_eof()
+            if self.paused:
+                self.paused = False
+                self.transport.resume_reading()
+
     def answer(self, reply: bytes) -> None:
         """Queue a reply behind those that still wait."""
         if self.queue:
@@ -229,3 +249,17 @@ class ClientConnection(asyncio.Protocol):
         out.clear()
         if self.state.closing and not self.queue:
             self.transport.close()
+
+
+async def end_all(clients: Sequence[ClientConnection]) -> None:
+    """End connections in a way that clients take for an end: with words of theirs unread, the
+    kernel would reset the connection, and some libraries fail what they wrote last on it instead of
+    repeating it elsewhere."""
+    for client in clients:
+        client.say_goodbye()
+    for _ in range(int(GOODBYE_S / _GOODBYE_POLL_S)):
+        if all(client.transport.is_closing() for client in clients):
+            break
+        await asyncio.sleep(_GOODBYE_POLL_S)
+    for client in clients:
+        client.transport.abort()

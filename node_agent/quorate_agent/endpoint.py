@@ -19,7 +19,7 @@ from quorate.protocol.parts import Telling
 from quorate.protocol.primary import Primary, Waiter
 from quorate.protocol.replicas import Replicas
 from quorate_agent.across import Across
-from quorate_agent.client import ClientConnection, PartOfFlush, Slot, boot_ms
+from quorate_agent.client import ClientConnection, PartOfFlush, Slot, boot_ms, end_all
 from quorate_agent.forwards import Forwards
 from quorate_agent.hand_overs import HandOvers
 from quorate_agent.overview import ZoneOverview
@@ -57,7 +57,7 @@ class ZoneEndpoint:
         self.replicas = replicas
         self._turn = turn
         self._clients: dict[int, ClientConnection] = {}
-        self.overview = ZoneOverview(replicas, node, nodes, self._clients)
+        self.overview = ZoneOverview(replicas, node, nodes, is_up, self._clients)
         self._tracking = self.overview.tracking
         self.forwards = Forwards(self, process, send)
         self._metrics = metrics
@@ -98,8 +98,7 @@ class ZoneEndpoint:
         """Stop listening and end every connection."""
         if self._server is not None:
             self._server.close()
-        for client in list(self._clients.values()):
-            client.transport.abort()
+        await end_all(list(self._clients.values()))
         if self._server is not None:
             await self._server.wait_closed()
 

@@ -32,6 +32,7 @@ class ZoneOverview:
         replicas: Replicas,
         node: str,
         nodes: Callable[[], dict[str, tuple[str, int]]],
+        is_up: Callable[[str], bool],
         connected: Mapping[int, ClientConnection],
     ) -> None:
         self.replicas = replicas
@@ -44,6 +45,9 @@ class ZoneOverview:
         self.tracking = Tracking(replicas, connected)
         self._connected = connected
         self._nodes = nodes
+        self._is_up = is_up
+        self._gone: dict[str, int] = {}
+        """Agents whose process has ended, and until when that is remembered (boot ms)."""
         self._shift = slot_shift(replicas.zone.partitions)
         self._cluster: ClusterView | None = None
         self._named: list[int] | None = None  # partitions whose rows name this node as primary
@@ -53,16 +57,34 @@ class ZoneOverview:
         self._cluster = None
         self._named = None
 
+    def peer_gone(self, node: str) -> None:
+        """An agent's process has ended."""
+        self._gone[node] = boot_ms() + self.replicas.settings.park_bound_ms
+        self._cluster = None
+
     def now_us(self) -> int:
         """Wall microseconds."""
         return time.time_ns() // 1000
 
     def cluster(self) -> ClusterView:
-        """Who serves which slots, as far as this agent knows."""
+        """Who serves which slots, as far as this agent knows.
+
+        It names itself instead of a primary that has just ended: here commands wait for the next
+        one, there they would be refused, and some libraries use all their attempts up on that.
+        """
+        if self._gone:
+            self._forget_gone(boot_ms())
         view = self._cluster
         if view is None:
             view = self._cluster = self._build_cluster()
         return view
+
+    def _forget_gone(self, now: int) -> None:
+        over = [node for node, until in self._gone.items() if until <= now or self._is_up(node)]
+        for node in over:
+            del self._gone[node]
+        if over:
+            self._cluster = None
 
     def _build_cluster(self) -> ClusterView:
         nodes = self._nodes()
@@ -80,6 +102,9 @@ class ZoneOverview:
                 continue
             epoch += row.version
             owners = [row.primary.node] if row.primary is not None else []
+            if owners and owners[0] in self._gone:
+                primaries.append(mine)
+                continue
             owners += [*row.owners, *row.voter_nodes]
             primaries.append(next((index[node] for node in owners if node in index), mine))
         members = tuple(ClusterNode(name, *nodes[name]) for name in names)

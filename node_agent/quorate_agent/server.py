@@ -263,6 +263,11 @@ class Agent(BaseHandler):
                 runtime.endpoint.forwards.peer_down(link.peer_hello.node)
         self._table_changed()
 
+    def on_gone(self, link: Link) -> None:
+        if link.peer_hello is not None:
+            for runtime in self._runtimes.values():
+                runtime.endpoint.overview.peer_gone(link.peer_hello.node)
+
     def on_message(self, link: Link, message: Message) -> None:
         hello = link.peer_hello
         if hello is None:

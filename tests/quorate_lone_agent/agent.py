@@ -31,15 +31,18 @@ def replicas_in_memory(
 
 
 def endpoint_of(
-    replicas: Replicas, nodes: dict[str, tuple[str, int]], send: Callable[[Message], None]
+    replicas: Replicas,
+    nodes: dict[str, tuple[str, int]],
+    send: Callable[[Message], None],
+    is_up: Callable[[str], bool] | None = None,
 ) -> ZoneEndpoint:
-    """The endpoint of these copies; `nodes`: who is there, with their addresses."""
+    """The endpoint of these copies; `nodes`: who is there, with their addresses; all are up."""
     return ZoneEndpoint(
         replicas,
         node=replicas.me.node,
         turn=lambda: None,
         nodes=lambda: nodes,
-        is_up=nodes.__contains__,
+        is_up=is_up or nodes.__contains__,
         metrics=AgentMetrics(),
         storage_full=lambda: False,
         process="process",
@@ -55,7 +58,13 @@ class Agent:
         self.me = Holder("a", "s-a.1", 1)
         self.replicas = replicas_in_memory(ZONE, self.me, self._now(), memory_bytes)
         self.sent: list[Any] = []
-        self.endpoint = endpoint_of(self.replicas, {"a": ("a", 1), "b": ("b", 2)}, self.sent.append)
+        self.up = {"a", "b"}
+        self.endpoint = endpoint_of(
+            self.replicas,
+            {"a": ("a", 1), "b": ("b", 2)},
+            self.sent.append,
+            lambda node: node in self.up,
+        )
         self.said: list[tuple[str, Message]] = []
         self._version = 0
         self._turns: list[Turn] = []

@@ -1,0 +1,62 @@
+"""How connections end when their agent does: as an end, never as a fault."""
+
+import asyncio
+import socket
+import time
+
+import pytest
+import uvloop
+
+from quorate_agent.client import GOODBYE_S
+from quorate_lone_agent.agent import OTHER, Agent
+
+PING = b"*1\r\n$4\r\nPING\r\n"
+GET = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"
+
+
+async def _ended(agent: Agent, said: bytes, *, is_read: bool = True) -> tuple[bytes, float]:
+    """What a client reads to the end that said this just before its agent closed, and how long the
+    close took; it reads nothing and stays: b\"\" at once."""
+    loop = asyncio.get_running_loop()
+    port = await agent.endpoint.listen("127.0.0.1", [0])
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(PING)
+        assert await loop.run_in_executor(None, client.recv, 100) == b"+PONG\r\n"
+        reading = loop.run_in_executor(None, _read_all, client) if is_read else None
+        client.sendall(said)
+        began = time.monotonic()
+        await agent.endpoint.close()  # the loop has had no turn since, so nobody has read it
+        took = time.monotonic() - began
+        return await reading if reading else b"", took
+
+
+def _read_all(client: socket.socket) -> bytes:
+    read = b""
+    while piece := client.recv(100):
+        read += piece
+    client.close()
+    return read
+
+
+def test_words_that_came_too_late_are_not_answered_and_no_fault() -> None:
+    read, took = uvloop.run(_ended(Agent(), GET * 3))
+
+    assert read == b""
+    assert took < GOODBYE_S
+
+
+@pytest.mark.parametrize("said", [b"", GET, GET[:-3]], ids=["nothing", "a command", "a part"])
+def test_who_does_not_close_is_not_waited_for_long(said: bytes) -> None:
+    _, took = uvloop.run(_ended(Agent(), said, is_read=False))
+
+    assert took >= GOODBYE_S
+
+
+def test_one_that_waits_for_a_reply_hears_the_end() -> None:
+    agent = Agent()
+    agent.up.discard("b")
+    agent.give(OTHER, range(4))
+
+    read, _ = uvloop.run(_ended(agent, GET))
+
+    assert read == b""
