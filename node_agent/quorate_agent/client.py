@@ -61,9 +61,19 @@ class Endpoint(Protocol):
 
 
 class Slot(Waiter):
-    """The place of one reply in its connection's queue."""
+    """The place of a reply in its connection's queue; of several for writes that were joined."""
 
-    __slots__ = ("args", "command", "connection", "deadline_ms", "done", "left", "reply", "wait")
+    __slots__ = (
+        "args",
+        "command",
+        "connection",
+        "count",
+        "deadline_ms",
+        "done",
+        "left",
+        "reply",
+        "wait",
+    )
 
     def __init__(
         self,
@@ -73,6 +83,7 @@ class Slot(Waiter):
         reply: bytes,
         keys: tuple[bytes | None, ...],
         since_ms: int,
+        count: int = 1,
     ) -> None:
         # Waiter's fields are set here: this is made for every write.
         self.keys = keys
@@ -82,6 +93,7 @@ class Slot(Waiter):
         self.command = command
         self.args = args
         self.reply = reply
+        self.count = count
         self.done = False
         self.deadline_ms = 0
         self.left = 0
@@ -180,6 +192,16 @@ class ClientConnection(asyncio.Protocol):
             self.end_when_done()
         elif self.out:
             self.write()
+
+    def take_backlog(self, count_max: int) -> tuple[int, list[list[bytes]]]:
+        """When the first commands of the backlog came, and those that came then, the first last."""
+        backlog = self.backlog
+        arrived = backlog[0][0]
+        taken: list[list[bytes]] = []
+        while backlog and backlog[0][0] == arrived and len(taken) < count_max:
+            taken.append(backlog.popleft()[1])
+        taken.reverse()
+        return arrived, taken
 
     def pause(self) -> None:
         """Read no more of the socket until the backlog is worked off."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from binascii import crc_hqx
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from quorate.facts.keyspace import TAG, is_reserved, key_slot, slot_shift
@@ -22,6 +22,7 @@ from quorate_agent.across import Across
 from quorate_agent.client import ClientConnection, PartOfFlush, Slot, boot_ms, end_all
 from quorate_agent.forwards import Forwards
 from quorate_agent.hand_overs import HandOvers
+from quorate_agent.joined_writes import join_writes
 from quorate_agent.overview import ZoneOverview
 from quorate_agent.parking import Parking
 from quorate_agent.redirects import Redirects
@@ -138,18 +139,10 @@ class ZoneEndpoint:
                 self._turn()
             return
         self.parking.arrived_ms = now
-        rest = iter(commands)
-        state = client.state
-        while not client.blocked and not state.closing:
-            if not state.in_mode:
-                self._execute_each(client, rest, now)
-                if client.blocked or state.closing:
-                    break
-            if (args := next(rest, None)) is None:
-                return
-            self._execute_in_mode(client, args, now)
+        rest = [*reversed(commands)]
+        self._execute_all(client, rest, now)
         if client.blocked:
-            client.backlog.extend([(now, later) for later in rest])
+            client.backlog.extend([(now, later) for later in reversed(rest)])
 
     def cut(self, client: ClientConnection) -> None:
         """Cut what was read into commands and execute them, in this turn or when there is time."""
@@ -170,9 +163,21 @@ class ZoneEndpoint:
             if not left:
                 self._touched[client] = None  # others first
                 return
-            left -= 1
-            self.parking.arrived_ms, args = backlog.popleft()
-            self._execute_in_mode(client, args, now)
+            arrived, some = client.take_backlog(left)
+            self.parking.arrived_ms = arrived
+            left -= len(some)
+            self._execute_all(client, some, now)
+            backlog.extendleft([(arrived, later) for later in some])
+
+    def _execute_all(self, client: ClientConnection, commands: list[list[bytes]], now: int) -> None:
+        """Execute commands, the last of the list first, and take them from it, until one blocks or
+        ends the connection."""
+        state = client.state
+        while commands and not client.blocked and not state.closing:
+            if state.in_mode:
+                self._execute_in_mode(client, commands.pop(), now)
+            else:
+                self._execute_each(client, commands, now)
 
     def _execute_in_mode(self, client: ClientConnection, args: list[bytes], now: int) -> None:
         """Execute, as a connection may that has subscribed, tracks, or has said MULTI."""
@@ -207,24 +212,24 @@ class ZoneEndpoint:
         slot: Slot | None,
         command: Command | None = None,
     ) -> None:
-        """Execute one command; `slot` is its place when it waited before."""
-        self._execute_each(client, iter((args,)), now, slot, command)
+        """One command alone; `slot` is its place when it waited before."""
+        self._execute_each(client, [args], now, slot, command)
 
     def _execute_each(
         self,
         client: ClientConnection,
-        commands: Iterator[list[bytes]],
+        commands: list[list[bytes]],
         now: int,
         slot: Slot | None = None,
         known: Command | None = None,
     ) -> None:
-        """Execute commands until one blocks or ends the connection or changes its mode.
-
-        Of one alone `slot` and `known` may be given: its place, and which command it is."""
+        """The same, also until one changes the connection's mode.  Of one alone `slot` and `known`
+        may be given: its place, and which command it is."""
         view, primaries, shift = self._view, self._primaries, self._shift
         queue, out = client.queue, client.out
         keys: tuple[bytes | None, ...]
-        for args in commands:
+        while commands:
+            args = commands.pop()
             command = known or DISPATCH.get(args[0])
             if command is None or (command.usual_words != len(args) and command is not known):
                 resolved = resolve(args)
@@ -268,8 +273,7 @@ class ZoneEndpoint:
                 view.operations.clear()
                 continue
             if role.locks and not role.locks.keys().isdisjoint(command.keys(args)):
-                # Until a transaction is decided.
-                self.parking.park(client, command, args, now, slot)
+                self.parking.park(client, command, args, now, slot)  # until it is decided
                 return
             if command.grows and (problem := self.no_room()):
                 self.fulfil(client, slot, problem)
@@ -278,11 +282,12 @@ class ZoneEndpoint:
             view.copy = role.copy
             reply = command.handler(view, args)
             if view.operations:
-                view.waits = False
+                count = 1
+                if commands and command.joins and not role.locks:
+                    reply, count = join_writes(view, commands, command, key, reply, shift)
                 keys = self._write(client, role)
             elif view.waits:
-                view.waits = False
-                keys = ()
+                keys, count = (), 1
                 self._turn()
             elif slot is None:
                 (queue or out).append(reply)  # `client.answer`, of which there are many
@@ -290,8 +295,9 @@ class ZoneEndpoint:
             else:
                 self.fulfil(client, slot, reply)
                 continue
+            view.waits = False
             if slot is None:
-                waiter = Slot(client, command, args, reply, keys, now)
+                waiter = Slot(client, command, args, reply, keys, now, count)
                 queue.append(waiter)
             else:
                 waiter = slot
@@ -459,7 +465,7 @@ class ZoneEndpoint:
 
     def _end(self, waiter: Waiter, reply: bytes) -> None:
         if isinstance(waiter, Slot):
-            waiter.reply = reply
+            waiter.reply = reply * waiter.count
             waiter.done = True
             self._touched[waiter.connection] = None
         elif isinstance(waiter, PartOfFlush):

@@ -63,6 +63,7 @@ class Command:
     single_key: bool = field(init=False)  # keyed, and the one key is args[1]
     is_write: bool = field(init=False)
     grows: bool = field(init=False)  # refused while there is no room
+    joins: bool = field(init=False)  # writes one key alone: may share an update with others
     in_transactions: bool = field(init=False)
     # MULTI does not queue these, it runs them.
     ends_queueing: bool = field(init=False)
@@ -78,6 +79,7 @@ class Command:
         settle(self, "single_key", single_key)
         settle(self, "is_write", "write" in self.flags)
         settle(self, "grows", "denyoom" in self.flags)
+        settle(self, "joins", self.single_key and self.is_write)
         queued = (Scope.KEYED, Scope.CONNECTION, Scope.SCAN)
         settle(self, "in_transactions", self.scope in queued and "pubsub" not in self.flags)
         settle(self, "ends_queueing", self.name in _NOT_QUEUED)

@@ -1,0 +1,150 @@
+"""Writes of a pipeline that become one update, and those that may not."""
+
+import pytest
+
+from quorate.facts.keyspace import key_partition
+from quorate_agent.joined_writes import JOINED_BYTES_MAX
+from quorate_agent.resp.replies import UNKNOWN_OUTCOME
+from quorate_differential.kept_client import KeptClient
+from quorate_lone_agent.agent import OTHER, ZONE, Agent
+
+Words = tuple[bytes, ...]
+
+A, B, C = b"{t}a", b"{t}b", b"{t}c"
+HOME = key_partition(A, ZONE.partitions)
+ELSEWHERE = next(
+    b"%d" % number
+    for number in range(100)
+    if key_partition(b"%d" % number, ZONE.partitions) != HOME
+)
+
+
+def _updates(agent: Agent) -> int:
+    return agent.replicas.copies[HOME].lwm
+
+
+def _sent(agent: Agent, client: KeptClient, *commands: Words) -> tuple[list[object], int]:
+    """The replies to these in one read, and how many updates it took."""
+    before = _updates(agent)
+    said = client.send(*commands)
+    agent.turn()
+    return said + client.told(), _updates(agent) - before
+
+
+@pytest.fixture
+def agent() -> Agent:
+    return Agent()
+
+
+@pytest.fixture
+def client(agent: Agent) -> KeptClient:
+    return agent.writer()
+
+
+def test_writes_that_follow_each_other_are_one_update(agent: Agent, client: KeptClient) -> None:
+    client.ask(b"SET", C, b"9")
+    agent.turn()
+    client.told()
+
+    said, updates = _sent(agent, client, (b"SET", A, b"1"), (b"INCR", C), (b"HSET", B, b"f", b"v"))
+
+    assert said == [b"OK", 10, 1]
+    assert updates == 1
+    assert client.send((b"GET", A), (b"GET", C), (b"HGET", B, b"f")) == [b"1", b"10", b"v"]
+
+
+@pytest.mark.parametrize(
+    ("between", "reply", "updates"),
+    [
+        ((b"SET", A, b"2"), b"OK", 2),
+        ((b"GET", A), b"1", 2),
+        ((b"SETNX", B, b"2"), 0, 2),
+        ((b"DEL", b"{t}absent"), 0, 2),
+        ((b"SET", ELSEWHERE, b"2"), b"OK", 2),
+        ((b"SET", C, b"2", b"EX", b"10"), b"OK", 2),
+        ((b"MSET", C, b"2"), b"OK", 3),
+        ((b"WAIT", b"0", b"0"), 0, 2),
+        ((b"PING",), b"PONG", 2),
+    ],
+    ids=lambda value: value[0].decode() if isinstance(value, tuple) else "",
+)
+def test_what_stands_between_has_its_own_turn(
+    agent: Agent, client: KeptClient, between: Words, reply: object, updates: int
+) -> None:
+    client.ask(b"SET", B, b"old")
+    agent.turn()
+    client.told()
+
+    said, took = _sent(agent, client, (b"SET", A, b"1"), between, (b"SET", b"{t}d", b"4"))
+
+    assert said == [b"OK", reply, b"OK"]
+    assert took == updates
+
+
+def test_errors_stand_where_their_commands_do(agent: Agent, client: KeptClient) -> None:
+    said, updates = _sent(
+        agent,
+        client,
+        (b"SET", A, b"x"),
+        (b"SET", B),
+        (b"SET", b"\0quorate\0", b"1"),
+        (b"SET", C, b"1"),
+        (b"INCR", A),
+        (b"INCR", b"{t}d"),
+    )
+
+    assert [str(each).partition(" ")[0] for each in said] == [
+        "b'OK'", "ERR", "ERR", "b'OK'", "ERR", "1",
+    ]  # fmt: skip
+    assert updates == 3
+
+
+def test_long_values_go_alone(agent: Agent, client: KeptClient) -> None:
+    long = bytes(JOINED_BYTES_MAX)
+
+    said, updates = _sent(
+        agent, client, *((b"SET", b"{t}%d" % n, long[: n * 40_000]) for n in range(3))
+    )
+
+    assert said == [b"OK"] * 3
+    assert updates == 2
+
+
+def test_each_command_is_told_when_nobody_knows(agent: Agent, client: KeptClient) -> None:
+    said = client.send((b"SET", A, b"1"), (b"SET", B, b"2"), (b"GET", C))
+    assert said == []
+
+    agent.give(OTHER, [HOME])
+
+    said = client.told()
+    assert [str(each) for each in said] == [
+        str(each) for each in [_error(UNKNOWN_OUTCOME)] * 2 + [None]
+    ]
+
+
+def _error(reply: bytes) -> str:
+    return reply[1:-2].decode()
+
+
+def test_each_command_is_told_when_there_is_no_room() -> None:
+    agent = Agent(memory_bytes=10_000)
+    client = agent.writer()
+
+    said, updates = _sent(agent, client, (b"SET", A, bytes(9_000)), (b"SET", B, bytes(9_000)))
+
+    assert [str(each)[:3] for each in said] == ["OOM", "OOM"]
+    assert updates == 0
+
+
+def test_what_waited_is_joined_as_well(agent: Agent, client: KeptClient) -> None:
+    agent.give(OTHER, [HOME])
+    agent.up.discard(OTHER.node)
+    commands = [(b"SET", b"{t}%d" % number, b"v") for number in range(5)]
+    assert client.send(*commands) == []
+
+    agent.give(agent.me, [HOME])
+    before = _updates(agent)
+    agent.turn()
+
+    assert client.told() == [b"OK"] * 5
+    assert _updates(agent) - before <= 2
