@@ -100,16 +100,6 @@ class Slot(Waiter):
         self.wait: WaitRequest | None = None
 
 
-class PartOfFlush(Waiter):
-    """One partition's share of a FLUSHALL."""
-
-    __slots__ = ("slot",)
-
-    def __init__(self, slot: Slot, since_ms: int) -> None:
-        super().__init__((None,), None, since_ms)
-        self.slot = slot
-
-
 class ClientConnection(asyncio.Protocol):
     """One client's socket."""
 

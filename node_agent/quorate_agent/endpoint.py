@@ -19,7 +19,8 @@ from quorate.protocol.parts import Telling
 from quorate.protocol.primary import Primary, Waiter
 from quorate.protocol.replicas import Replicas
 from quorate_agent.across import Across
-from quorate_agent.client import ClientConnection, PartOfFlush, Slot, boot_ms, end_all
+from quorate_agent.client import ClientConnection, Slot, boot_ms, end_all
+from quorate_agent.flush import PartOfFlush, flush_all
 from quorate_agent.forwards import Forwards
 from quorate_agent.hand_overs import HandOvers
 from quorate_agent.joined_writes import join_writes
@@ -228,6 +229,7 @@ class ZoneEndpoint:
         view, primaries, shift = self._view, self._primaries, self._shift
         queue, out = client.queue, client.out
         keys: tuple[bytes | None, ...]
+        at = -1  # the partition that `view` shows, as it is after the command before
         while commands:
             args = commands.pop()
             command = known or DISPATCH.get(args[0])
@@ -244,6 +246,7 @@ class ZoneEndpoint:
                     self.fulfil(client, slot, replies.RESERVED_KEY)
                     continue
             elif not command.is_keyed:
+                at = -1
                 self._execute_other(client, command, args, now, slot)
                 if client.blocked or client.state.closing or client.state.in_mode:
                     return
@@ -254,36 +257,42 @@ class ZoneEndpoint:
                     continue
                 number = command_slot(command, args)
                 if number < 0:
+                    at = -1
                     number = self.across.take_on(client, command, args, now, slot)
                     if number < 0:
                         if client.blocked:
                             return
                         continue
-            role = primaries[number >> shift]
-            if role is None or role.serving_until <= now or role.frozen:
-                copy = self._redirects.readable(client, command, number >> shift)
-                if copy is None:
-                    self._redirects.send_on(client, command, args, number, now, slot)
-                    if client.blocked:
-                        return
+            if number >> shift != at:  # else nothing has changed since the command before
+                at = -1
+                found = primaries[number >> shift]
+                if found is None or found.serving_until <= now or found.frozen:
+                    copy = self._redirects.readable(client, command, number >> shift)
+                    if copy is None:
+                        self._redirects.send_on(client, command, args, number, now, slot)
+                        if client.blocked:
+                            return
+                        continue
+                    view.is_pending = None
+                    view.copy = copy
+                    self.fulfil(client, slot, command.handler(view, args))
+                    view.operations.clear()
                     continue
-                view.is_pending = None
-                view.copy = copy
-                self.fulfil(client, slot, command.handler(view, args))
-                view.operations.clear()
-                continue
-            if role.locks and not role.locks.keys().isdisjoint(command.keys(args)):
-                self.parking.park(client, command, args, now, slot)  # until it is decided
-                return
+                role = found
+                if role.locks and not role.locks.keys().isdisjoint(command.keys(args)):
+                    self.parking.park(client, command, args, now, slot)  # until it is decided
+                    return
+                view.is_pending = role.is_pending if role.waiters else None
+                view.copy = role.copy
+                if not role.locks:
+                    at = number >> shift
             if command.grows and (problem := self.no_room()):
                 self.fulfil(client, slot, problem)
                 continue
-            view.is_pending = role.is_pending if role.waiters else None
-            view.copy = role.copy
             reply = command.handler(view, args)
             if view.operations:
                 count = 1
-                if commands and command.joins and not role.locks:
+                if commands and command.joins and at >= 0:
                     reply, count = join_writes(view, commands, command, key, reply, shift)
                 keys = self._write(client, role)
             elif view.waits:
@@ -304,6 +313,7 @@ class ZoneEndpoint:
                 slot.keys, slot.reply = keys, reply
                 self._unblock(slot)
             role.wait(waiter)
+            view.is_pending = role.is_pending
 
     def _write(self, client: ClientConnection, role: Primary) -> tuple[bytes | None, ...]:
         """Make what the view has gathered one update; the keys whose acknowledgement is due."""
@@ -378,7 +388,7 @@ class ZoneEndpoint:
             self._view.resp3 = client.state.resp3
             client.answer(answer)
             return
-        roles = list(self.replicas.roles.values())
+        roles = self.replicas.roles.values()
         if answer is None and not all(role.serves(now) and not role.parts for role in roles):
             # All of this agent's keys, or an error; never what a transaction is about to write.
             self.parking.park(client, command, args, now, slot)
@@ -394,12 +404,7 @@ class ZoneEndpoint:
             self._waits.add(slot, now)
             self._turn()
             return
-        slot.left = len(roles)
-        slot.done = not roles
-        for role in roles:
-            client.last_write = (role, role.write(((None, None, 0),)))
-            self.replicas.commands_wrote(role)
-            role.wait(PartOfFlush(slot, now))
+        flush_all(self.replicas, slot, now)
         self._touched[client] = None
         self._turn()
 
@@ -417,8 +422,8 @@ class ZoneEndpoint:
                 touched[waiter.connection] = None
             elif isinstance(waiter, Telling):
                 self.replicas.transactions.told(waiter)
-            elif isinstance(waiter, PartOfFlush):
-                self._flush_part(waiter, b"")
+            elif isinstance(waiter, PartOfFlush) and waiter.ended():
+                touched[waiter.slot.connection] = None
         for waiter in finished.unknown:
             self._metrics.unknown.inc()
             self._end(waiter, replies.UNKNOWN_OUTCOME)
@@ -468,17 +473,8 @@ class ZoneEndpoint:
             waiter.reply = reply * waiter.count
             waiter.done = True
             self._touched[waiter.connection] = None
-        elif isinstance(waiter, PartOfFlush):
-            self._flush_part(waiter, reply)
-
-    def _flush_part(self, part: PartOfFlush, problem: bytes) -> None:
-        slot = part.slot
-        slot.left -= 1
-        if problem:
-            slot.reply = problem
-        if slot.left == 0:
-            slot.done = True
-            self._touched[slot.connection] = None
+        elif isinstance(waiter, PartOfFlush) and waiter.ended(reply):
+            self._touched[waiter.slot.connection] = None
 
     def _execute_again(self, slot: Slot, now: int) -> None:
         self._view.resp3 = slot.connection.state.resp3

@@ -1,6 +1,6 @@
 """Which writes of a pipeline become one update: one counter, one entry of every log, one answer."""
 
-from quorate.facts.keyspace import is_reserved, key_slot
+from quorate.facts.keyspace import key_slot
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.table import DISPATCH
 from quorate_agent.resp.view import View
@@ -30,16 +30,17 @@ def join_writes(
     while commands:
         args = commands[-1]
         command = DISPATCH.get(args[0])
-        if (
+        if command is not first and (
             command is None
             or not command.joins
-            or command.usual_words != len(args)
             or (command.grows and not first.grows)  # whether there is room was not asked
         ):
             break
-        key = args[1]
-        if key in keys or is_reserved(key) or key_slot(key) >> shift != partition:
+        if len(args) != command.usual_words:
             break
+        key = args[1]
+        if key in keys or key < b"\1" or key_slot(key) >> shift != partition:
+            break  # reserved keys begin with 0
         gathered = len(operations)
         reply = command.handler(view, args)
         if len(operations) == gathered:
