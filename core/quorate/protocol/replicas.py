@@ -52,6 +52,9 @@ from quorate.protocol.transfer_messages import (
     Updates,
 )
 
+APPEND_BYTES_MAX = 4 * 1024 * 1024
+"""Updates that travel in one message; a longer one, as clients may write them, has its own."""
+
 
 class Turn(NamedTuple):
     """What a flush leaves: `sends` go out now, the rest when `synced` is called with it."""
@@ -371,14 +374,26 @@ class Replicas:
 
     def _send_appends(self) -> None:
         groups: dict[tuple[str, ...], list[Batch]] = {}
+        size = 0
         for role in self.dirty.values():
-            if not role.turn:
-                continue
+            updates, role.turn = role.turn, []
             peers = tuple(node for node, peer in role.peers.items() if peer.promised)
-            if peers:
-                groups.setdefault(peers, []).append(role.batch(role.turn))
-            role.turn = []
+            if not updates or not peers:
+                continue
+            of_role = sum(map(len, updates))
+            if size + of_role > APPEND_BYTES_MAX:
+                self._send_groups(groups)
+                groups, size = {}, 0
+            if of_role <= APPEND_BYTES_MAX:
+                groups.setdefault(peers, []).append(role.batch(updates))
+                size += of_role
+                continue
+            for update in updates:  # two of them may be more than a frame takes
+                self._send_groups({peers: [role.batch([update])]})
         self.dirty = {}
+        self._send_groups(groups)
+
+    def _send_groups(self, groups: dict[tuple[str, ...], list[Batch]]) -> None:
         for peers, batches in groups.items():
             message = Append(self.uid, tuple(batches))
             for node in peers:

@@ -3,12 +3,14 @@
 from dataclasses import dataclass, field
 
 import msgspec
+import pytest
 
 from quorate.facts.lineage import Entry, Lineage
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol import replicas as replicas_module
 from quorate.protocol.copy import Copy
 from quorate.protocol.leases import Leases
 from quorate.protocol.messages import (
@@ -335,3 +337,22 @@ def test_a_delta_takes_a_full_copy_along_that_ended_half_way() -> None:
     copy.adopt(OLD, 0, {})
 
     assert left.scan(None, 10, 1 << 20) == []
+
+
+def test_updates_that_no_frame_would_take_together_travel_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replicas_module, "APPEND_BYTES_MAX", 1000)
+    agent = Agent("a")
+    agent.take(_row(3, "a"))
+    _serve(agent, 3, Lineage(), 0)
+    role = agent.replicas.roles[0]
+    for _ in range(3):
+        role.write(((b"k", bytes(500), 0),))
+        agent.replicas.commands_wrote(role)
+
+    appends = [message for node, message in agent.end() if isinstance(message, Append)]
+
+    sent = [[batch.updates for batch in message.batches] for message in appends]
+    assert [len(updates) for batches in sent for updates in batches] == [1, 1, 1]
+    assert [len(batches) for batches in sent] == [1, 1, 1]
