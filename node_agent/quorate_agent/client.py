@@ -53,8 +53,8 @@ class Endpoint(Protocol):
     def disconnected(self, client: ClientConnection) -> None:
         """A client went away."""
 
-    def run(self, client: ClientConnection, commands: Sequence[list[bytes]]) -> None:
-        """Execute commands in order, until one blocks the connection."""
+    def run(self, client: ClientConnection, commands: list[list[bytes]]) -> None:
+        """Execute commands in order, until one blocks the connection; uses the list up."""
 
     def cut(self, client: ClientConnection) -> None:
         """Have `take_in` called for what was read, now or later."""

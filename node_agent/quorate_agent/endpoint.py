@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from binascii import crc_hqx
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from quorate.facts.keyspace import TAG, is_reserved, key_slot, slot_shift
@@ -132,18 +132,18 @@ class ZoneEndpoint:
 
     # --- commands --------------------------------------------------------------------------------
 
-    def run(self, client: ClientConnection, commands: Sequence[list[bytes]]) -> None:
-        """Execute commands of one connection in order, until one blocks it."""
+    def run(self, client: ClientConnection, commands: list[list[bytes]]) -> None:
+        """Execute commands of one connection in order, until one blocks it; uses the list up."""
         now = self._begin_run(client)
         if len(commands) > QUANTUM or not self._share.takes(len(commands)):
             if self._share.keep(client, commands, now):
                 self._turn()
             return
         self.parking.arrived_ms = now
-        rest = [*reversed(commands)]
-        self._execute_all(client, rest, now)
+        commands.reverse()
+        self._execute_all(client, commands, now)
         if client.blocked:
-            client.backlog.extend([(now, later) for later in reversed(rest)])
+            client.backlog.extend([(now, later) for later in reversed(commands)])
 
     def cut(self, client: ClientConnection) -> None:
         """Cut what was read into commands and execute them, in this turn or when there is time."""
@@ -174,7 +174,7 @@ class ZoneEndpoint:
         """Execute commands, the last of the list first, and take them from it, until one blocks or
         ends the connection."""
         state = client.state
-        while commands and not client.blocked and not state.closing:
+        while commands and not (client.blocked or state.closing):
             if state.in_mode:
                 self._execute_in_mode(client, commands.pop(), now)
             else:
@@ -263,11 +263,12 @@ class ZoneEndpoint:
                         if client.blocked:
                             return
                         continue
-            if number >> shift != at:  # else nothing has changed since the command before
+            partition = number >> shift
+            if partition != at:  # else nothing has changed since the command before
                 at = -1
-                found = primaries[number >> shift]
+                found = primaries[partition]
                 if found is None or found.serving_until <= now or found.frozen:
-                    copy = self._redirects.readable(client, command, number >> shift)
+                    copy = self._redirects.readable(client, command, partition)
                     if copy is None:
                         self._redirects.send_on(client, command, args, number, now, slot)
                         if client.blocked:
@@ -285,7 +286,7 @@ class ZoneEndpoint:
                 view.is_pending = role.is_pending if role.waiters else None
                 view.copy = role.copy
                 if not role.locks:
-                    at = number >> shift
+                    at = partition
             if command.grows and (problem := self.no_room()):
                 self.fulfil(client, slot, problem)
                 continue

@@ -50,20 +50,17 @@ class MemorySpace:
         self._replaced(key, old, row)
         if old is None and self._sorted is not None:
             self._added.append(key)
-        storage = self._storage
-        if storage.bounded:
-            storage.row_bytes += _row_bytes(key, row) - _row_bytes(key, old)
-            storage.undo.append(lambda: self._put_back(key, old))
+        if self._storage.bounded:
+            self._note_replaced(key, old, row)
 
     def drop(self, key: bytes) -> None:
         """Remove the row for good."""
         old = self._rows.pop(key, None)
         if old is None:
             return
-        self._account(key, old, None)
-        storage = self._storage
-        if storage.bounded:
-            storage.undo.append(lambda: self._put_back(key, old))
+        self._totals.replace(key, old, None)
+        if self._storage.bounded:
+            self._note_replaced(key, old, None)
 
     def scan(self, after: bytes | None, rows_max: int, bytes_max: int) -> list[tuple[bytes, Row]]:
         """Rows in key order with key > after; stops once `bytes_max` is reached."""
@@ -132,6 +129,11 @@ class MemorySpace:
         self._sorted = keys
         self._added = []
         return keys
+
+    def _note_replaced(self, key: bytes, old: Row | None, row: Row | None) -> None:
+        storage = self._storage
+        storage.row_bytes += _row_bytes(key, row) - _row_bytes(key, old)
+        storage.undo.append(lambda: self._put_back(key, old))
 
     def _account(self, key: bytes, old: Row | None, row: Row | None) -> None:
         self._totals.replace(key, old, row)
@@ -280,8 +282,7 @@ class MemoryStorage:
         if log is None:
             log = self._logs[partition] = _Log(self)
         if self.bounded:
-            old = log.find(counter, term)
-            self.undo.append(lambda: log.drop(counter, term) if old is None else log.put(old))
+            self._note_logged(log, counter, term)
         entries = log.entries
         if entries and counter <= entries[-1][0]:
             log.put((counter, term, update))
@@ -290,6 +291,10 @@ class MemoryStorage:
         size = len(update) + LOG_OVERHEAD_BYTES
         log.bytes += size
         self.log_total += size
+
+    def _note_logged(self, log: _Log, counter: int, term: int) -> None:
+        old = log.find(counter, term)
+        self.undo.append(lambda: log.drop(counter, term) if old is None else log.put(old))
 
     def log_read(
         self, partition: int, first: int, last: int, bytes_max: int
