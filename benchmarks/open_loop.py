@@ -87,7 +87,7 @@ class LeanClient:
 
     def __init__(self, seeds: list[Address]) -> None:
         self._seeds = seeds
-        self._table: dict[int, Address] = {}
+        self._table: list[Address] = []  # by slot
         self._open: dict[Address, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
 
     async def set_or_get(self, key: bytes, is_set: bool) -> bytes:
@@ -95,19 +95,20 @@ class LeanClient:
         words = (b"SET", key, VALUE) if is_set else (b"GET", key)
         frame = b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in words)
         problem: Exception = RuntimeError("too many redirections")
-        for _ in range(16):
-            at = self._table.get(slot)
+        for attempt in range(16):
+            at = None
             try:
-                if at is None:
+                if not self._table:
                     await self._read_table()
-                    at = self._table[slot]
+                at = self._table[slot]
                 reply = await self._ask(at, frame)
             except (OSError, asyncio.IncompleteReadError) as error:
                 problem = error
                 if at is not None:
                     self._close(at)
                 self._table.clear()
-                await asyncio.sleep(0.002)
+                if attempt:
+                    await asyncio.sleep(0.002)
                 continue
             if reply.startswith(b"-MOVED"):
                 host, _, port = reply.split()[2].decode().rpartition(":")
@@ -145,13 +146,15 @@ class LeanClient:
             size = int((await reader.readuntil(b"\r\n"))[1:])
             text = (await reader.readexactly(size + 2)).decode()
             writer.close()
-            for line in text.splitlines():
+            table = [(host, port)] * 16384
+            for line in filter(None, text.splitlines()):
                 fields = line.split()
+                at_host, _, at_port = fields[1].partition("@")[0].rpartition(":")
                 for slots in fields[8:]:
                     first, _, last = slots.partition("-")
-                    at_host, _, at_port = fields[1].partition("@")[0].rpartition(":")
-                    for slot in range(int(first), int(last or first) + 1):
-                        self._table[slot] = (at_host, int(at_port))
+                    begin, end = int(first), int(last or first) + 1
+                    table[begin:end] = [(at_host, int(at_port))] * (end - begin)
+            self._table = table
             return
         raise OSError("no agent answers")
 
