@@ -217,8 +217,10 @@ class ClientConnection(asyncio.Protocol):
             self.transport.close()
 
     def say_goodbye(self) -> None:
-        """Send what is ready, then no more; what the client still says is read and dropped."""
-        self.drain()
+        """Send no more; what the client still says is read and dropped."""
+        for place in self.queue:
+            if isinstance(place, Slot):
+                place.deadline_ms = 0  # whatever it waits for, nothing waits for it any more
         self.queue.clear()
         self.backlog.clear()
         self.unread = b""
@@ -264,14 +266,12 @@ class ClientConnection(asyncio.Protocol):
 
 
 async def end_all(clients: Sequence[ClientConnection]) -> None:
-    """End connections in a way that clients take for an end: with words of theirs unread, the
-    kernel would reset the connection, and some libraries fail what they wrote last on it instead of
-    repeating it elsewhere."""
+    """End connections so that clients take it for an end, and wait a moment until they have: with
+    words of theirs unread, the kernel would reset the connection, and some libraries fail what they
+    wrote last on it instead of repeating it elsewhere."""
     for client in clients:
         client.say_goodbye()
     for _ in range(int(GOODBYE_S / _GOODBYE_POLL_S)):
         if all(client.transport.is_closing() for client in clients):
             break
         await asyncio.sleep(_GOODBYE_POLL_S)
-    for client in clients:
-        client.transport.abort()

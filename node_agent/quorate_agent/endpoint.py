@@ -28,6 +28,7 @@ from quorate_agent.overview import ZoneOverview
 from quorate_agent.parking import Parking
 from quorate_agent.redirects import Redirects
 from quorate_agent.resp import replies
+from quorate_agent.resp.cluster_commands import TABLES
 from quorate_agent.resp.command import Command, command_slot
 from quorate_agent.resp.pubsub_commands import refused_while_subscribed
 from quorate_agent.resp.session import Connection, Session, WaitRequest
@@ -96,11 +97,15 @@ class ZoneEndpoint:
             return bound
         raise error or OSError("no port to try")
 
-    async def close(self) -> None:
-        """Stop listening and end every connection."""
+    async def close(self, *, at_once: bool = False) -> None:
+        """Stop listening and end every connection; `at_once`: nothing more is said to anybody."""
         if self._server is not None:
             self._server.close()
-        await end_all(list(self._clients.values()))
+        clients = list(self._clients.values())
+        if not at_once:
+            await end_all(clients)
+        for client in clients:
+            client.transport.abort()
         if self._server is not None:
             await self._server.wait_closed()
 
@@ -224,12 +229,12 @@ class ZoneEndpoint:
         slot: Slot | None = None,
         known: Command | None = None,
     ) -> None:
-        """The same, also until one changes the connection's mode.  Of one alone `slot` and `known`
-        may be given: its place, and which command it is."""
+        """As `_execute_all`, also until one changes the connection's mode.  Of one alone `slot` and
+        `known` may be given: its place, and which command it is."""
         view, primaries, shift = self._view, self._primaries, self._shift
         queue, out = client.queue, client.out
         keys: tuple[bytes | None, ...]
-        at = -1  # the partition that `view` shows, as it is after the command before
+        at = -1  # the partition that `role` and `view` show; whatever may change that takes it back
         while commands:
             args = commands.pop()
             command = known or DISPATCH.get(args[0])
@@ -330,17 +335,11 @@ class ZoneEndpoint:
 
     def _queue(self, client: ClientConnection, args: list[bytes], now: int) -> None:
         """A command after MULTI: kept for EXEC, unless it is wrong or another node's."""
-        transaction = client.state.transaction
-        assert transaction is not None
         command = resolve(args)
-        if isinstance(command, bytes):
-            client.answer(transaction.refuse(command))
-        elif command.ends_queueing:
+        if isinstance(command, Command) and command.ends_queueing:
             self._execute(client, args, now, None, command)
-        elif problem := self._redirects.refusal(client, transaction, command, args):
-            client.answer(transaction.refuse(problem))
         else:
-            client.answer(transaction.queue(command, args))
+            client.answer(self._redirects.queue(client, command, args))
 
     def no_room(self) -> bytes:
         """Why nothing may grow now; empty: it may."""
@@ -381,13 +380,17 @@ class ZoneEndpoint:
         now: int,
         slot: Slot | None,
     ) -> None:
+        if command.name in TABLES and self.overview.expects_primary(now):
+            # A table that names a dead agent sends clients there, and some give up over it.
+            self.parking.park(client, command, args, now, slot)
+            return
         answer = command.handler(client.session, args)
         if isinstance(answer, Call):
             self._execute(client, answer.args, now, slot, answer.command)
             return
         if isinstance(answer, bytes):
             self._view.resp3 = client.state.resp3
-            client.answer(answer)
+            self.fulfil(client, slot, answer)
             return
         roles = self.replicas.roles.values()
         if answer is None and not all(role.serves(now) and not role.parts for role in roles):
@@ -426,7 +429,7 @@ class ZoneEndpoint:
             elif isinstance(waiter, PartOfFlush) and waiter.ended():
                 touched[waiter.slot.connection] = None
         for waiter in finished.unknown:
-            self._metrics.unknown.inc()
+            self._metrics.unknown.inc(waiter.count if isinstance(waiter, Slot) else 1)
             self._end(waiter, replies.UNKNOWN_OUTCOME)
         for waiter in finished.refused:
             self._end(waiter, self._full())
@@ -435,7 +438,7 @@ class ZoneEndpoint:
         if finished.again:
             self._view.now_ms = time.time_ns() // 1_000_000
             for waiter in finished.again:
-                if isinstance(waiter, Slot):
+                if isinstance(waiter, Slot) and not waiter.connection.state.closing:
                     self._execute_again(waiter, now)
         if self.parking:
             self._view.now_ms = time.time_ns() // 1_000_000

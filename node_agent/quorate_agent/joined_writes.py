@@ -1,12 +1,13 @@
 """Which writes of a pipeline become one update: one counter, one entry of every log, one answer."""
 
-from quorate.facts.keyspace import key_slot
+from quorate.facts.keyspace import is_reserved, key_slot
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.table import DISPATCH
 from quorate_agent.resp.view import View
 
 JOINED_BYTES_MAX = 64 * 1024
-"""Of values: longer ones cost so much by themselves that sharing an update saves nothing."""
+"""Of keys and values: behind so many an update ends.  Longer ones cost so much by themselves that
+sharing saves nothing, and one such fits into a frame between agents beside them."""
 
 
 def join_writes(
@@ -21,35 +22,36 @@ def join_writes(
     of another key; they are taken from `commands`, the last of the list first.  The replies to all,
     the first one's among them, and how many they are.
 
-    A handler that ran and whose command does not join runs again, with nothing gathered."""
+    A handler that changes nothing has run for nothing, and does so again in its own turn."""
     operations = view.operations
     partition = key_slot(key) >> shift
     keys = {key}
-    handed = [reply]
-    size = len(operations[0][1] or b"")
-    while commands:
-        args = commands[-1]
-        command = DISPATCH.get(args[0])
-        if command is not first and (
-            command is None
-            or not command.joins
-            or (command.grows and not first.grows)  # whether there is room was not asked
-        ):
-            break
-        if len(args) != command.usual_words:
-            break
-        key = args[1]
-        if key in keys or key < b"\1" or key_slot(key) >> shift != partition:
-            break  # reserved keys begin with 0
-        gathered = len(operations)
-        reply = command.handler(view, args)
-        if len(operations) == gathered:
-            break  # it changes nothing
-        size += len(operations[-1][1] or b"")
-        if size > JOINED_BYTES_MAX:
-            operations.pop()
-            break
-        commands.pop()
-        keys.add(key)
-        handed.append(reply)
-    return b"".join(handed), len(handed)
+    replies = [reply]
+    size = len(key) + len(operations[0][1] or b"")
+    try:
+        while commands and size < JOINED_BYTES_MAX:
+            args = commands[-1]
+            command = DISPATCH.get(args[0])
+            if command is not first and (
+                command is None
+                or not command.joins
+                or (command.grows and not first.grows)  # whether there is room was not asked
+            ):
+                break
+            if len(args) != command.usual_words:
+                break
+            later = args[1]
+            if later in keys or is_reserved(later) or key_slot(later) >> shift != partition:
+                break
+            gathered = len(operations)
+            answer = command.handler(view, args)
+            if len(operations) == gathered:
+                break
+            commands.pop()
+            keys.add(later)
+            replies.append(answer)
+            size += len(later) + len(operations[-1][1] or b"")
+    except BaseException:
+        operations.clear()  # or the next command of anybody would write them
+        raise
+    return b"".join(replies), len(replies)

@@ -22,6 +22,10 @@ from quorate_agent.resp.session import Connection
 from quorate_agent.resp.view import is_live
 from quorate_agent.tracking import Tracking
 
+TAKE_OVER_MS = 500
+"""A master that is there has named other primaries long before, and no library's limit for reading
+a table is as short."""
+
 
 class ZoneOverview:
     """One zone as its clients on this agent see it.  `nodes()`: client addresses by node name;
@@ -47,7 +51,7 @@ class ZoneOverview:
         self._nodes = nodes
         self._is_up = is_up
         self._gone: dict[str, int] = {}
-        """Agents whose process has ended, and until when that is remembered (boot ms)."""
+        """Agents whose process has ended, and until when others may take over (boot ms)."""
         self._shift = slot_shift(replicas.zone.partitions)
         self._cluster: ClusterView | None = None
         self._named: list[int] | None = None  # partitions whose rows name this node as primary
@@ -59,32 +63,27 @@ class ZoneOverview:
 
     def peer_gone(self, node: str) -> None:
         """An agent's process has ended."""
-        self._gone[node] = boot_ms() + self.replicas.settings.park_bound_ms
-        self._cluster = None
+        self._gone[node] = boot_ms() + TAKE_OVER_MS
+
+    def expects_primary(self, now_ms: int) -> bool:
+        """Whether a primary's process has ended so lately that another agent is about to be it."""
+        for node in [n for n, until in self._gone.items() if until <= now_ms or self._is_up(n)]:
+            del self._gone[node]
+        return bool(self._gone) and any(
+            row is not None and row.primary is not None and row.primary.node in self._gone
+            for row in self.replicas.table
+        )
 
     def now_us(self) -> int:
         """Wall microseconds."""
         return time.time_ns() // 1000
 
     def cluster(self) -> ClusterView:
-        """Who serves which slots, as far as this agent knows.
-
-        It names itself instead of a primary that has just ended: here commands wait for the next
-        one, there they would be refused, and some libraries use all their attempts up on that.
-        """
-        if self._gone:
-            self._forget_gone(boot_ms())
+        """Who serves which slots, as far as this agent knows."""
         view = self._cluster
         if view is None:
             view = self._cluster = self._build_cluster()
         return view
-
-    def _forget_gone(self, now: int) -> None:
-        over = [node for node, until in self._gone.items() if until <= now or self._is_up(node)]
-        for node in over:
-            del self._gone[node]
-        if over:
-            self._cluster = None
 
     def _build_cluster(self) -> ClusterView:
         nodes = self._nodes()
@@ -102,9 +101,6 @@ class ZoneOverview:
                 continue
             epoch += row.version
             owners = [row.primary.node] if row.primary is not None else []
-            if owners and owners[0] in self._gone:
-                primaries.append(mine)
-                continue
             owners += [*row.owners, *row.voter_nodes]
             primaries.append(next((index[node] for node in owners if node in index), mine))
         members = tuple(ClusterNode(name, *nodes[name]) for name in names)

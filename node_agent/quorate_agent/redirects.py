@@ -97,7 +97,18 @@ class Redirects:
                 client.state.watch_moved = True
             endpoint.fulfil(client, slot, self._moved(number))
 
-    def refusal(
+    def queue(self, client: ClientConnection, command: Command | bytes, args: list[bytes]) -> bytes:
+        """Keep a command behind MULTI for EXEC, unless it is wrong (bytes: how) or another node's;
+        the reply to it."""
+        transaction = client.state.transaction
+        assert transaction is not None
+        if isinstance(command, bytes):
+            return transaction.refuse(command)
+        if problem := self._refusal(client, transaction, command, args):
+            return transaction.refuse(problem)
+        return transaction.queue(command, args)
+
+    def _refusal(
         self,
         client: ClientConnection,
         transaction: Transaction,

@@ -141,6 +141,9 @@ class Agent(BaseHandler):
             if self._loop.time() > deadline:
                 break
             await asyncio.sleep(0.01)
+        endpoints = [runtime.endpoint for runtime in self._runtimes.values()]
+        at_once = bool(self.failure)  # what we hold may be wrong: nobody is told any of it
+        await asyncio.gather(*[endpoint.close(at_once=at_once) for endpoint in endpoints])
         await self.links.close()
         for runtime in self._runtimes.values():
             await runtime.close()

@@ -35,6 +35,7 @@ def endpoint_of(
     nodes: dict[str, tuple[str, int]],
     send: Callable[[Message], None],
     is_up: Callable[[str], bool] | None = None,
+    is_full: Callable[[], bool] = lambda: False,
 ) -> ZoneEndpoint:
     """The endpoint of these copies; `nodes`: who is there, with their addresses; all are up."""
     return ZoneEndpoint(
@@ -44,7 +45,7 @@ def endpoint_of(
         nodes=lambda: nodes,
         is_up=is_up or nodes.__contains__,
         metrics=AgentMetrics(),
-        storage_full=lambda: False,
+        storage_full=is_full,
         process="process",
         send=lambda node, message: send(message),
     )
@@ -59,11 +60,13 @@ class Agent:
         self.replicas = replicas_in_memory(ZONE, self.me, self._now(), memory_bytes)
         self.sent: list[Any] = []
         self.up = {"a", "b"}
+        self.is_full = False
         self.endpoint = endpoint_of(
             self.replicas,
             {"a": ("a", 1), "b": ("b", 2)},
             self.sent.append,
             lambda node: node in self.up,
+            lambda: self.is_full,
         )
         self.said: list[tuple[str, Message]] = []
         self._version = 0

@@ -5,6 +5,9 @@ from quorate_agent.resp.integers import parse_integer
 from quorate_agent.resp.replies import NOT_AN_INTEGER, bulk, error, integer
 from quorate_agent.resp.session import Session
 
+TABLES = (b"cluster|slots", b"cluster|shards", b"cluster|nodes")
+"""Commands that say who serves which slots."""
+
 _BAD_SLOT = error(b"ERR Invalid slot")
 
 

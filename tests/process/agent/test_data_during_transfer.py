@@ -111,16 +111,17 @@ def test_nothing_comes_back_or_goes_back_while_full_copies_are_made(
     wait_until(lambda: not differences(cluster, "z"), "equal copies", 30)
     wrong = []
     for agent, rows in copies_rows(cluster, "z"):
-        found = {row[0].decode(): row[4] for row in rows}
+        found = {row[0]: row[4] for row in rows}  # forwarded commands leave some of their own
         wrong += [
             f"{agent}: {key} is back"
             for key, value in changes.last.items()
-            if value is None and found.get(key) is not None
+            if value is None and found.get(key.encode()) is not None
         ]
         wrong += [
             f"{agent}: {key} is {row[:20]!r}, and {value[:20]} was written"
             for key, value in changes.last.items()
-            if value is not None and (row := found.get(key, value.encode())) != value.encode()
+            if value is not None
+            and (row := found.get(key.encode(), value.encode())) != value.encode()
         ]
     assert wrong == []
     assert {key: client.get(key) for key in changes.last} == {

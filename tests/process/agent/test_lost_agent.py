@@ -10,9 +10,10 @@ from redis.exceptions import ClusterDownError, RedisError
 from quorate_cluster.fixtures import Measured, StartCluster
 from quorate_cluster.history import find_violations
 from quorate_cluster.outage import Pulses, key_in_each
-from quorate_cluster.processes import Agent
+from quorate_cluster.processes import HOST, Agent
 from quorate_cluster.waiting import wait_until
 from quorate_cluster.workload import Workload
+from quorate_differential.raw_replies import RawConnection
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -150,3 +151,24 @@ def _is_refused(direct: redis.Redis, keys: list[str]) -> bool:
         pipeline.get(key)
     answers = pipeline.execute(raise_on_error=False)
     return all(isinstance(each, ClusterDownError) for each in answers)
+
+
+def test_a_table_that_names_an_ended_agent_is_held_back_for_a_moment(
+    start_cluster: StartCluster,
+) -> None:
+    cluster = start_cluster(agents=3)
+    cluster.apply_zone("z", partitions=16)
+    cluster.wait_quiet("z")
+    ended, other = cluster.port("z", "agent-1"), cluster.port("z", "agent-2")
+    cluster.operator.kill()  # so nobody names another primary
+    with RawConnection(HOST, other, 10) as connection:
+
+        def is_held_back() -> bool:
+            began = time.monotonic()
+            connection.ask([b"CLUSTER", b"SLOTS"])
+            return time.monotonic() - began > 0.2
+
+        cluster.agents["agent-1"].kill()
+        wait_until(is_held_back, "a table that was waited for", 5)
+        # Then it is told as it is: no library can do without one.
+        assert b":%d\r\n" % ended in connection.ask([b"CLUSTER", b"SLOTS"])

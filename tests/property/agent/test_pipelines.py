@@ -17,6 +17,7 @@ COMMANDS = st.one_of(
     st.tuples(st.sampled_from([b"GET", b"DEL", b"INCR", b"GETDEL", b"PERSIST"]), _key),
     st.tuples(st.just(b"SET"), _key, _value, st.sampled_from([b"NX", b"XX", b"GET", b"wrong"])),
     st.tuples(st.just(b"EXPIRE"), _key, st.sampled_from([b"100", b"-1"])),
+    st.tuples(st.just(b"SETEX"), _key, st.just(b"100"), _value),
     st.tuples(st.just(b"HSET"), _key, _value, _value),
     st.tuples(st.just(b"MSET"), st.just(KEYS[0]), _value, st.just(KEYS[1]), _value),
     st.tuples(st.just(b"RENAME"), st.just(KEYS[0]), st.just(KEYS[1])),
@@ -32,12 +33,12 @@ def _said(agent: Agent, client: KeptClient, commands: list[Words]) -> list[str]:
     return [str(each) for each in said]
 
 
-def _rows(agent: Agent) -> dict[bytes, bytes | None]:
+def _rows(agent: Agent) -> dict[bytes, tuple[bytes | None, bool]]:
+    """Values, and whether they expire: at other moments here and there."""
     rows = {}
     for key in KEYS:
-        copy = agent.replicas.copies[key_partition(key, ZONE.partitions)]
-        row = copy.get(key)
-        rows[key] = None if row is None else row.value
+        row = agent.replicas.copies[key_partition(key, ZONE.partitions)].get(key)
+        rows[key] = (None, False) if row is None else (row.value, row.expires_at > 0)
     return rows
 
 

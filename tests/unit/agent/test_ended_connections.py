@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import time
+from collections.abc import Callable
 
 import pytest
 import uvloop
@@ -14,9 +15,17 @@ PING = b"*1\r\n$4\r\nPING\r\n"
 GET = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"
 
 
-async def _ended(agent: Agent, said: bytes, *, is_read: bool = True) -> tuple[bytes, float]:
+async def _ended(
+    agent: Agent,
+    said: bytes,
+    *,
+    is_read: bool = True,
+    at_once: bool = False,
+    until: Callable[[], bool] = lambda: True,
+) -> tuple[bytes, float]:
     """What a client reads to the end that said this just before its agent closed, and how long the
-    close took; it reads nothing and stays: b\"\" at once."""
+    close took.  Who does not read stays.  `until`: when to close; by default what the client said
+    last is still unread, for the loop has no turn before."""
     loop = asyncio.get_running_loop()
     port = await agent.endpoint.listen("127.0.0.1", [0])
     with socket.create_connection(("127.0.0.1", port)) as client:
@@ -24,8 +33,11 @@ async def _ended(agent: Agent, said: bytes, *, is_read: bool = True) -> tuple[by
         assert await loop.run_in_executor(None, client.recv, 100) == b"+PONG\r\n"
         reading = loop.run_in_executor(None, _read_all, client) if is_read else None
         client.sendall(said)
+        async with asyncio.timeout(10):
+            while not until():  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.001)
         began = time.monotonic()
-        await agent.endpoint.close()  # the loop has had no turn since, so nobody has read it
+        await agent.endpoint.close(at_once=at_once)
         took = time.monotonic() - began
         return await reading if reading else b"", took
 
@@ -49,14 +61,35 @@ def test_words_that_came_too_late_are_not_answered_and_no_fault() -> None:
 def test_who_does_not_close_is_not_waited_for_long(said: bytes) -> None:
     _, took = uvloop.run(_ended(Agent(), said, is_read=False))
 
-    assert took >= GOODBYE_S
+    assert GOODBYE_S <= took < 3 * GOODBYE_S
 
 
 def test_one_that_waits_for_a_reply_hears_the_end() -> None:
     agent = Agent()
-    agent.up.discard("b")
+    agent.up.discard(OTHER.node)
     agent.give(OTHER, range(4))
 
-    read, _ = uvloop.run(_ended(agent, GET))
+    read, took = uvloop.run(_ended(agent, GET * 3, until=lambda: bool(agent.endpoint.parking)))
 
     assert read == b""
+    assert took < GOODBYE_S
+    assert not agent.endpoint.overview.clients
+
+
+def test_one_that_was_not_read_any_more_hears_the_end() -> None:
+    agent = Agent()
+
+    def paused() -> bool:
+        for client in agent.endpoint._clients.values():
+            client.pause()
+        return True
+
+    read, took = uvloop.run(_ended(agent, GET * 3, until=paused))
+
+    assert read == b""
+    assert took < GOODBYE_S
+
+
+def test_nothing_is_said_when_what_is_held_may_be_wrong() -> None:
+    with pytest.raises(ConnectionResetError):
+        uvloop.run(_ended(Agent(), GET, at_once=True))

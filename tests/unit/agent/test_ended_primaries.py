@@ -1,19 +1,18 @@
-"""Whom clients are sent to while a primary's process has ended and there is no other yet."""
+"""What is said of who serves which slots while a primary's process has ended and there is no other
+yet: nothing, for a moment."""
 
-from itertools import count
+from typing import Any
 
 import pytest
 
-from quorate.facts.keyspace import key_partition
-from quorate.protocol.settings import DEFAULTS
+from quorate_agent import endpoint as endpoint_module
 from quorate_agent import overview
 from quorate_agent.client import boot_ms
+from quorate_agent.overview import TAKE_OVER_MS
+from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, Agent
 
-
-def _primaries(agent: Agent) -> list[str]:
-    view = agent.endpoint.overview.cluster()
-    return [view.nodes[at].name for at in view.primaries]
+TABLES = [(b"CLUSTER", b"SLOTS"), (b"CLUSTER", b"SHARDS"), (b"CLUSTER", b"NODES")]
 
 
 @pytest.fixture
@@ -21,40 +20,71 @@ def agent() -> Agent:
     """Of its four partitions, two are another agent's, whose process has ended."""
     agent = Agent()
     agent.give(OTHER, [1, 2])
-    assert _primaries(agent) == ["a", "b", "b", "a"]
     agent.up.discard("b")
     agent.endpoint.overview.peer_gone("b")
     return agent
 
 
-def test_they_come_here_where_commands_wait(agent: Agent) -> None:
-    assert _primaries(agent) == ["a", "a", "a", "a"]
+def _primaries(slots: list[Any]) -> list[bytes]:
+    return [primary[0] for _, _, primary in slots[0]]
 
-    key = next(b"%d" % n for n in count() if key_partition(b"%d" % n, 4) == 1)
-    assert agent.writer().ask(b"GET", key) == []
-    assert not agent.sent
+
+@pytest.mark.parametrize("words", TABLES, ids=lambda words: words[1].decode())
+def test_whoever_asks_waits_for_the_next_primary(agent: Agent, words: tuple[bytes, ...]) -> None:
+    client = agent.writer()
+    assert client.send(words, (b"PING",)) == []
+
+    agent.give(agent.me, [1, 2])
+
+    table, pong = client.told()
+    assert table
+    assert pong == b"PONG"
+
+
+def test_the_table_names_the_next_primary(agent: Agent) -> None:
+    client = agent.writer()
+    assert client.ask(b"CLUSTER", b"SLOTS") == []
+
+    agent.give(agent.me, [1, 2])
+
+    assert _primaries(client.told()) == [b"a"]
+
+
+def test_other_commands_do_not_wait(agent: Agent) -> None:
+    assert agent.writer().ask(b"PING") == [b"PONG"]
+    assert agent.writer().ask(b"CLUSTER", b"MYID") != []
 
 
 def test_it_is_named_again_once_it_is_back(agent: Agent) -> None:
+    client = agent.writer()
+    assert client.ask(b"CLUSTER", b"SLOTS") == []
+
     agent.up.add("b")
+    agent.turn()
 
-    assert _primaries(agent) == ["a", "b", "b", "a"]
+    assert _primaries(client.told()) == [b"a", b"b", b"a"]
 
 
-def test_one_that_is_only_out_of_reach_is_named(agent: Agent) -> None:
+def test_nobody_waits_for_one_that_is_primary_of_nothing(agent: Agent) -> None:
+    agent.give(agent.me, [1, 2])
+
+    assert agent.writer().ask(b"CLUSTER", b"SLOTS") != []
+
+
+def test_nobody_waits_for_one_that_is_only_out_of_reach(agent: Agent) -> None:
     agent.up.add("b")
-    assert _primaries(agent) == ["a", "b", "b", "a"]
+    assert agent.writer().ask(b"CLUSTER", b"SLOTS") != []
     agent.up.discard("b")
-    agent.endpoint.table_changed()
 
-    assert _primaries(agent) == ["a", "b", "b", "a"]
+    assert agent.writer().ask(b"CLUSTER", b"SLOTS") != []
 
 
-def test_it_is_named_again_when_commands_wait_no_longer(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert _primaries(agent) == ["a", "a", "a", "a"]
+def test_nobody_waits_long(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    client: KeptClient = agent.writer()
+    assert client.ask(b"CLUSTER", b"SLOTS") == []
 
-    monkeypatch.setattr(overview, "boot_ms", lambda: boot_ms() + DEFAULTS.park_bound_ms)
+    for module in (overview, endpoint_module):
+        monkeypatch.setattr(module, "boot_ms", lambda: boot_ms() + TAKE_OVER_MS)
+    agent.turn()
 
-    assert _primaries(agent) == ["a", "b", "b", "a"]
+    assert _primaries(client.told()) == [b"a", b"b", b"a"]

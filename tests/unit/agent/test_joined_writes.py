@@ -1,10 +1,12 @@
 """Writes of a pipeline that become one update, and those that may not."""
 
+import dataclasses
+
 import pytest
 
 from quorate.facts.keyspace import key_partition
 from quorate_agent.joined_writes import JOINED_BYTES_MAX
-from quorate_agent.resp.replies import UNKNOWN_OUTCOME
+from quorate_agent.resp.table import DISPATCH
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, ZONE, Agent
 
@@ -86,8 +88,8 @@ def test_errors_stand_where_their_commands_do(agent: Agent, client: KeptClient) 
         agent,
         client,
         (b"SET", A, b"x"),
+        (b"SET", b"\0quorate\0{t}", b"1"),
         (b"SET", B),
-        (b"SET", b"\0quorate\0", b"1"),
         (b"SET", C, b"1"),
         (b"INCR", A),
         (b"INCR", b"{t}d"),
@@ -103,27 +105,51 @@ def test_long_values_go_alone(agent: Agent, client: KeptClient) -> None:
     long = bytes(JOINED_BYTES_MAX)
 
     said, updates = _sent(
-        agent, client, *((b"SET", b"{t}%d" % n, long[: n * 40_000]) for n in range(3))
+        agent, client, *((b"SET", b"{t}%d" % n, long[: n * 30_000]) for n in range(5))
     )
 
-    assert said == [b"OK"] * 3
-    assert updates == 2
+    assert said == [b"OK"] * 5
+    assert updates == 3  # 0, 30,000 and 60,000 bytes, which are enough; each of the others
 
 
-def test_each_command_is_told_when_nobody_knows(agent: Agent, client: KeptClient) -> None:
-    said = client.send((b"SET", A, b"1"), (b"SET", B, b"2"), (b"GET", C))
-    assert said == []
+def test_long_keys_count_as_well(agent: Agent, client: KeptClient) -> None:
+    commands = [(b"SET", b"{t}%d" % n + bytes(40_000), b"v") for n in range(3)]
+
+    assert _sent(agent, client, *commands) == ([b"OK"] * 3, 2)
+
+
+def test_what_needs_room_is_asked_for_it(agent: Agent, client: KeptClient) -> None:
+    _sent(agent, client, (b"SET", A, b"1"))
+    agent.is_full = True
+
+    said, updates = _sent(agent, client, (b"EXPIRE", A, b"100"), (b"SET", B, b"2"))
+
+    assert [str(each)[:3] for each in said] == ["1", "OOM"]
+    assert updates == 1
+
+
+def test_a_command_that_fails_takes_what_was_gathered_along(
+    agent: Agent, client: KeptClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(view: object, args: object) -> bytes:
+        raise MemoryError
+
+    broken = dataclasses.replace(DISPATCH[b"APPEND"], handler=fail)
+    monkeypatch.setitem(DISPATCH, b"APPEND", broken)
+    with pytest.raises(MemoryError):
+        client.send((b"SET", A, b"1"), (b"APPEND", B, b"2"))
+
+    assert agent.writer().ask(b"GET", ELSEWHERE) == [None]
+    agent.turn()
+    assert _updates(agent) == 0
+
+
+def test_each_unknown_outcome_is_counted(agent: Agent, client: KeptClient) -> None:
+    client.send(*[(b"SET", b"{t}%d" % n, b"v") for n in range(10)])
 
     agent.give(OTHER, [HOME])
 
-    said = client.told()
-    assert [str(each) for each in said] == [
-        str(each) for each in [_error(UNKNOWN_OUTCOME)] * 2 + [None]
-    ]
-
-
-def _error(reply: bytes) -> str:
-    return reply[1:-2].decode()
+    assert agent.endpoint._metrics.unknown._value.get() == 10
 
 
 def test_each_command_is_told_when_there_is_no_room() -> None:
