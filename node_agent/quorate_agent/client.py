@@ -222,8 +222,6 @@ class ClientConnection(asyncio.Protocol):
             if isinstance(place, Slot):
                 place.deadline_ms = 0  # whatever it waits for, nothing waits for it any more
         self.queue.clear()
-        self.backlog.clear()
-        self.unread = b""
         self.blocked = 0
         self.state.closing = True
         self.endpoint.disconnected(self)

@@ -299,7 +299,7 @@ class ZoneEndpoint:
             if view.operations:
                 count = 1
                 if commands and command.joins and at >= 0:
-                    reply, count = join_writes(view, commands, command, key, reply, shift)
+                    reply, count = join_writes(view, commands, command, reply, at, shift)
                 keys = self._write(client, role)
             elif view.waits:
                 keys, count = (), 1

@@ -20,8 +20,7 @@ class PartOfFlush(Waiter):
         slot.left -= 1
         if problem:
             slot.reply = problem
-        if slot.left == 0:
-            slot.done = True
+        slot.done = slot.left == 0
         return slot.done
 
 

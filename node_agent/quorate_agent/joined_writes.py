@@ -14,8 +14,8 @@ def join_writes(
     view: View,
     commands: list[list[bytes]],
     first: Command,
-    key: bytes,
     reply: bytes,
+    partition: int,
     shift: int,
 ) -> tuple[bytes, int]:
     """Gather, behind a write that `view` has gathered, those that follow it in its partition, each
@@ -24,10 +24,10 @@ def join_writes(
 
     A handler that changes nothing has run for nothing, and does so again in its own turn."""
     operations = view.operations
-    partition = key_slot(key) >> shift
+    key, value, _ = operations[0]
     keys = {key}
     replies = [reply]
-    size = len(key) + len(operations[0][1] or b"")
+    size = len(key or b"") + len(value or b"")
     try:
         while commands and size < JOINED_BYTES_MAX:
             args = commands[-1]
