@@ -124,6 +124,11 @@ def test_the_quick_reader_is_used_for_what_most_clients_send() -> None:
         assert read_quickly(b"".join(map(encode_command, commands))) == commands
 
 
+@pytest.mark.parametrize("end", [b"xx", b"\r", b"\r\n\r\n", b""])
+def test_a_command_ends_where_its_words_do(end: bytes) -> None:
+    assert read_quickly(b"*2\r\n$3\r\nGET\r\n$4\r\nkey1" + end) is None
+
+
 def test_the_quick_reader_holds_nothing_after_what_it_could_not_read() -> None:
     whole = encode_command([b"GET", b"key"])
     for at in range(1, len(whole)):
