@@ -23,6 +23,7 @@ from quorate_agent.client import ClientConnection, Slot, boot_ms, end_all
 from quorate_agent.flush import PartOfFlush, flush_all
 from quorate_agent.forwards import Forwards
 from quorate_agent.hand_overs import HandOvers
+from quorate_agent.joined_reads import join_reads
 from quorate_agent.joined_writes import join_writes
 from quorate_agent.overview import ZoneOverview
 from quorate_agent.parking import Parking
@@ -182,8 +183,14 @@ class ZoneEndpoint:
         while commands and not (client.blocked or state.closing):
             if state.in_mode:
                 self._execute_in_mode(client, commands.pop(), now)
-            else:
-                self._execute_each(client, commands, now)
+                continue
+            if len(commands) > 1:
+                said = join_reads(self._view, commands, self._primaries, self._shift, now)
+                if said is not None:
+                    client.answer(said)
+                    commands.clear()
+                    return
+            self._execute_each(client, commands, now)
 
     def _execute_in_mode(self, client: ClientConnection, args: list[bytes], now: int) -> None:
         """Execute, as a connection may that has subscribed, tracks, or has said MULTI."""

@@ -17,6 +17,9 @@ RESERVED = b"\x00quorate\x00"
 """No client's keys begin so: commands that name one are refused, those that list or count keys pass
 these rows over."""
 
+FIRST_UNRESERVED = b"\1"
+"""No key from here on is reserved, in the order of bytes."""
+
 
 def is_reserved(key: bytes) -> bool:
     """Whether the key is none that clients may name."""
@@ -30,6 +33,15 @@ def key_slot(key: bytes) -> int:
     """
     tag, end, _ = key.partition(b"{")[2].partition(b"}")
     return crc_hqx(tag if tag and end else key, 0) & 16383
+
+
+def slot_of_range(low: bytes, high: bytes) -> int:
+    """The slot of every key from `low` to `high` in the order of bytes, when a hash tag that both
+    begin with tells; else -1."""
+    end = low.find(b"}") + 1
+    if high.startswith(low[:end]) and 0 <= low.find(b"{", 0, end) < end - 2:
+        return key_slot(low)
+    return -1
 
 
 def is_partition_count(count: int) -> bool:

@@ -53,6 +53,8 @@ class Command:
     key_flags: tuple[tuple[str, ...], ...] = ()
     categories: tuple[str, ...] = ()
     tips: tuple[str, ...] = ()
+    # What it answers for each of some values, when it reads the values of single keys alone.
+    each: Callable[[list[bytes | None], bool], bytes] | None = None
     subcommands: Mapping[bytes, "Command"] = field(default_factory=dict)
     # Facts the endpoint asks for at every command, worked out once.
     is_keyed: bool = field(init=False)

@@ -29,6 +29,7 @@ class KeyedRow(NamedTuple):
     summary: str
     keys: tuple[int, int, int] = FIRST
     tips: tuple[str, ...] = ()
+    each: Callable[[list[bytes | None], bool], bytes] | None = None
 
 
 def keyed_command(row: KeyedRow, group: str, category: str) -> Command:
@@ -49,4 +50,5 @@ def keyed_command(row: KeyedRow, group: str, category: str) -> Command:
         key_flags=tuple(tuple(flags.split()) for flags in row.key_flags.split(";")),
         categories=(category,) if category else (),
         tips=row.tips,
+        each=row.each,
     )

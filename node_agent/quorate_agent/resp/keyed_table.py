@@ -31,7 +31,8 @@ _DATED = "RW update"
 
 # fmt: off
 _STRING_ROWS = (
-    KeyedRow("get", string.get, 2, READ, "RO access", "1.0.0", "The value of a key"),
+    KeyedRow("get", string.get, 2, READ, "RO access", "1.0.0", "The value of a key",
+             each=string.get_each),
     KeyedRow("set", string.set_value, -3, GROW, "RW access update variable_flags", "1.0.0",
              "Give a key a value"),
     KeyedRow("setnx", string.set_if_absent, 3, GROW_FAST, "OW insert", "1.0.0",

@@ -55,6 +55,14 @@ def bulk(value: bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (size, value)
 
 
+def bulk_each(values: Sequence[bytes]) -> bytes:
+    """Several strings, one behind the other, at least one."""
+    try:
+        return b"\r\n".join([_HEADERS[len(value)] + value for value in values]) + b"\r\n"
+    except IndexError:
+        return b"".join(map(bulk, values))
+
+
 def integer(number: int) -> bytes:
     """A 64-bit integer."""
     return b":%d\r\n" % number

@@ -4,6 +4,8 @@ Each is `handler(view, args) -> reply`, `args` checked for arity only.  GET and 
 first and do nothing that they need not: they are what most clients send most of the time.
 """
 
+from typing import cast
+
 from quorate_agent.resp.integers import expiry_ms, parse_integer
 from quorate_agent.resp.replies import (
     EMPTY_BULK,
@@ -19,6 +21,7 @@ from quorate_agent.resp.replies import (
     ZERO,
     array,
     bulk,
+    bulk_each,
     error,
     integer,
     invalid_expire,
@@ -41,6 +44,18 @@ def get(view: KeyView, args: list[bytes]) -> bytes:
     if value >= MARKER:
         return _bulk_of(value)
     return bulk(value)
+
+
+def get_each(values: list[bytes | None], resp3: bool) -> bytes:
+    """What GET answers for each of some values, at least one; None where none is."""
+    strings = cast(list[bytes], values)
+    try:
+        if max(strings) < MARKER:
+            return bulk_each(strings)
+    except TypeError:
+        pass  # None is among them
+    absent = null(resp3)
+    return b"".join([absent if value is None else _bulk_of(value) for value in values])
 
 
 def set_value(view: KeyView, args: list[bytes]) -> bytes:

@@ -6,7 +6,7 @@ having written it, and call neither when the command changes nothing.  So an imp
 gather the writes and turn them into one update after the handler has returned.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from quorate.protocol.copy import Copy
@@ -37,8 +37,14 @@ class KeyView(Protocol):
 
 
 def is_live(row: Row, now_ms: int) -> bool:
-    """The rule above.  `View.get`, which every command passes, has it without a call."""
+    """The rule above.  `View.get`, which every command passes, and `live_values` have it without a
+    call."""
     return row.value is not None and not 0 < row.expires_at < now_ms
+
+
+def live_values(rows: Iterable[Row | None], now_ms: int) -> list[bytes | None]:
+    """The values of rows that are live; None for all others."""
+    return [None if row is None or 0 < row.expires_at < now_ms else row.value for row in rows]
 
 
 class View:

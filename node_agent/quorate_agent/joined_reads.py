@@ -1,0 +1,53 @@
+"""Which reads of a pipeline are answered in one step: all rows found, then all replies made.
+
+A step of the interpreter that is taken once for sixteen commands is not taken sixteen times.
+"""
+
+from binascii import crc_hqx
+from collections.abc import Sequence
+
+from quorate.facts.keyspace import FIRST_UNRESERVED, TAG, key_slot, slot_of_range
+from quorate.protocol.primary import Primary
+from quorate_agent.resp.table import DISPATCH
+from quorate_agent.resp.view import View, live_values
+
+
+def join_reads(
+    view: View,
+    commands: Sequence[Sequence[bytes]],
+    primaries: Sequence[Primary | None],
+    shift: int,
+    now: int,
+) -> bytes | None:
+    """The replies to `commands`, the last of the list first, when all of them only read a value of
+    one key, in the same words, and nothing stands in the way of an answer: their partitions are
+    served here, and nothing waits there to be acknowledged or decided.  None: they are to be
+    executed one by one."""
+    command = DISPATCH.get(commands[-1][0])
+    if command is None or command.each is None:
+        return None
+    try:
+        names, keys = zip(*reversed(commands), strict=True)
+    except ValueError:
+        return None  # not two words each
+    low, high = min(keys), max(keys)
+    if names.count(names[0]) != len(names) or low < FIRST_UNRESERVED:
+        return None
+    slot = slot_of_range(low, high)
+    if slot >= 0:
+        partitions = [slot >> shift]
+    else:
+        partitions = [
+            (key_slot(key) if TAG in key else crc_hqx(key, 0) & 16383) >> shift for key in keys
+        ]
+    spaces = {}
+    for partition in set(partitions):
+        role = primaries[partition]
+        if role is None or role.serving_until <= now or role.frozen or role.locks or role.waiters:
+            return None
+        spaces[partition] = role.copy.get
+    if len(spaces) == 1:
+        rows = map(spaces[partitions[0]], keys)
+    else:
+        rows = map(lambda partition, key: spaces[partition](key), partitions, keys)
+    return command.each(live_values(rows, view.now_ms), view.resp3)
