@@ -19,11 +19,6 @@ ELSEWHERE = next(
 
 
 @pytest.fixture
-def agent() -> Agent:
-    return Agent()
-
-
-@pytest.fixture
 def client(agent: Agent) -> KeptClient:
     """Its A is 1."""
     client = agent.writer()

@@ -17,11 +17,6 @@ KEYS = tuple(b"%d" % number for number in range(20))
 
 
 @pytest.fixture
-def agent() -> Agent:
-    return Agent()
-
-
-@pytest.fixture
 def client(agent: Agent) -> KeptClient:
     client = agent.writer()
     for key in (A, B, *KEYS):

@@ -34,11 +34,6 @@ def _sent(agent: Agent, client: KeptClient, *commands: Words) -> tuple[list[obje
 
 
 @pytest.fixture
-def agent() -> Agent:
-    return Agent()
-
-
-@pytest.fixture
 def client(agent: Agent) -> KeptClient:
     return agent.writer()
 

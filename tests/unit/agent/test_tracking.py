@@ -25,11 +25,6 @@ def _pushes(frames: list[Any]) -> list[Any]:
     return told
 
 
-@pytest.fixture
-def agent() -> Agent:
-    return Agent()
-
-
 def test_a_key_that_was_read_is_told_once_when_another_writes_it(agent: Agent) -> None:
     client = agent.client()
     assert client.ask(b"GET", b"k") == [None]
