@@ -16,7 +16,7 @@ from typing import Protocol, cast
 from quorate.protocol.primary import Primary, Waiter
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.connection import CommandParser
-from quorate_agent.resp.session import Connection, Session, WaitRequest
+from quorate_agent.resp.session import Agent, Connection, Session, WaitRequest
 
 BACKLOG_MAX = 1024
 """Commands a blocked connection may pile up before its socket is no longer read."""
@@ -143,6 +143,14 @@ class ClientConnection(asyncio.Protocol):
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
         self.transport.set_write_buffer_limits(high=OUTPUT_BYTES_MAX)
         self.endpoint.connected(self)
+
+    def open(self, number: int, agent: Agent) -> None:
+        """From now on this is client `number` of the zone."""
+        peer = self.transport.get_extra_info("peername") or ("?", 0)
+        local = self.transport.get_extra_info("sockname") or ("?", 0)
+        now = time.time_ns() // 1_000_000
+        self.state = Connection(number, f"{peer[0]}:{peer[1]}", f"{local[0]}:{local[1]}", now)
+        self.session = Session(self.state, agent)
 
     def pause_writing(self) -> None:
         """The client does not read."""

@@ -32,7 +32,7 @@ from quorate_agent.resp import replies
 from quorate_agent.resp.cluster_commands import TABLES
 from quorate_agent.resp.command import Command, command_slot
 from quorate_agent.resp.pubsub_commands import refused_while_subscribed
-from quorate_agent.resp.session import Connection, Session, WaitRequest
+from quorate_agent.resp.session import WaitRequest
 from quorate_agent.resp.table import DISPATCH, resolve
 from quorate_agent.resp.transaction import Call
 from quorate_agent.resp.view import View
@@ -112,13 +112,7 @@ class ZoneEndpoint:
 
     def connected(self, client: ClientConnection) -> None:
         """A client connected."""
-        peer = client.transport.get_extra_info("peername") or ("?", 0)
-        local = client.transport.get_extra_info("sockname") or ("?", 0)
-        now = time.time_ns() // 1_000_000
-        client.state = Connection(
-            self._next_id, f"{peer[0]}:{peer[1]}", f"{local[0]}:{local[1]}", now
-        )
-        client.session = Session(client.state, self.overview)
+        client.open(self._next_id, self.overview)
         self._clients[self._next_id] = client
         self.overview.clients[self._next_id] = client.state
         self._next_id += 1
@@ -183,14 +177,12 @@ class ZoneEndpoint:
         while commands and not (client.blocked or state.closing):
             if state.in_mode:
                 self._execute_in_mode(client, commands.pop(), now)
-                continue
-            if len(commands) > 1:
-                said = join_reads(self._view, commands, self._primaries, self._shift, now)
-                if said is not None:
-                    client.answer(said)
-                    commands.clear()
-                    return
-            self._execute_each(client, commands, now)
+            elif len(commands) > 1 and (
+                said := join_reads(self._view, commands, self._primaries, self._shift, now)
+            ):
+                client.answer(said)
+            else:
+                self._execute_each(client, commands, now)
 
     def _execute_in_mode(self, client: ClientConnection, args: list[bytes], now: int) -> None:
         """Execute, as a connection may that has subscribed, tracks, or has said MULTI."""

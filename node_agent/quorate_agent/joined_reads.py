@@ -14,15 +14,15 @@ from quorate_agent.resp.view import View, live_values
 
 def join_reads(
     view: View,
-    commands: Sequence[Sequence[bytes]],
+    commands: list[list[bytes]],
     primaries: Sequence[Primary | None],
     shift: int,
     now: int,
 ) -> bytes | None:
-    """The replies to `commands`, the last of the list first, when all of them only read a value of
-    one key, in the same words, and nothing stands in the way of an answer: their partitions are
-    served here, and nothing waits there to be acknowledged or decided.  None: they are to be
-    executed one by one."""
+    """The replies to `commands`, the last of the list first, which are taken from it, when all of
+    them only read a value of one key, in the same words, and nothing stands in the way of an
+    answer: their partitions are served here, and nothing waits there to be acknowledged or decided.
+    None: they are to be executed one by one."""
     command = DISPATCH.get(commands[-1][0])
     if command is None or command.each is None:
         return None
@@ -50,4 +50,5 @@ def join_reads(
         rows = map(spaces[partitions[0]], keys)
     else:
         rows = map(lambda partition, key: spaces[partition](key), partitions, keys)
+    commands.clear()
     return command.each(live_values(rows, view.now_ms), view.resp3)

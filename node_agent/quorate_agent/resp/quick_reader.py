@@ -1,6 +1,7 @@
 """Which commands a chunk of bytes spells, when it is whole and harmless: hiredis, guarded.
 
-Commands that differ in one word of the same length, as most GETs do, are cut out without it.  Else
+Commands that differ in one word of the same length, as GETs of UUIDs do, are cut out without it.
+
 hiredis reads four times as fast as Python could.  But it believes any array header (a few bytes
 would make it reserve gigabytes), takes kinds of values that no client may send, and cannot tell
 where in the stream it stands.  So it only gets chunks that start at a command and in which no
