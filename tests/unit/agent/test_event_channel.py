@@ -43,6 +43,11 @@ class Agent:
         return client
 
 
+@pytest.fixture
+def agent() -> Agent:
+    return Agent()
+
+
 def _json(frame: list[Any]) -> ToldEvent:
     return msgspec.json.decode(frame[-1], type=ToldEvent)
 
