@@ -24,8 +24,8 @@ $(STAMP): constraints-build.txt constraints.txt pyproject.toml
 demo: setup ## the whole story on this machine: load, kill, scale, restart, validate (under 3 minutes)
 	$(PY) -m quorate_cli.demo
 
-test: setup ## every test: also real kube-apiserver, real processes, Spark
-	$(PYTEST)
+test: setup ## every test: also real kube-apiserver, real processes, Spark; deep ones while MINUTES=n last
+	$(PYTEST) --minutes $(MINUTES)
 
 test-fast: setup ## unit, property and simulation tests on both cores, under a minute
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-units test-simulation
@@ -36,7 +36,7 @@ test-units:
 	$(PYTEST) -q -m "not integration and not process and not spark" tests/unit tests/scenarios tests/property/core tests/property/spark \
 	  --ignore tests/unit/agent/test_damaged_log.py
 test-simulation:
-	$(PYTEST) -q -k "not five_places" tests/property/planning \
+	$(PYTEST) -q -m "not deep" tests/property/planning \
 	  $(addprefix tests/simulation/test_,seeds.py planted_defects.py replay.py)
 
 SEEDS   ?= 2000

@@ -4,7 +4,12 @@ import signal
 
 from hypothesis import settings
 
-pytest_plugins = ["machine_parts", "quorate_control_plane.fixtures", "quorate_cluster.fixtures"]
+pytest_plugins = [
+    "machine_parts",
+    "deep_tests",
+    "quorate_control_plane.fixtures",
+    "quorate_cluster.fixtures",
+]
 
 # A machine that is busy must not fail a test by its speed, and a failure must come back.
 settings.register_profile("quorate", deadline=None, derandomize=True, database=None)

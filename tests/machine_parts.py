@@ -88,10 +88,15 @@ def _has(part: str) -> bool:
 
 
 _Lacking = dict[str, set[str]]
-"""part -> the tests that did not run for want of it."""
+"""What was lacking, with the way out -> the tests that did not run for want of it."""
 
 _lacking = pytest.StashKey[_Lacking]()
 _current_test = pytest.StashKey[str]()
+
+
+def note_lacking(config: pytest.Config, what: str) -> None:
+    """The last lines name the current test: it does not run for want of `what`."""
+    config.stash[_lacking].setdefault(what, set()).add(config.stash[_current_test])
 
 
 def _stop_without(config: pytest.Config, parts: tuple[str, ...]) -> None:
@@ -103,7 +108,7 @@ def _stop_without(config: pytest.Config, parts: tuple[str, ...]) -> None:
     if not missing:
         return
     for part in missing:
-        config.stash[_lacking].setdefault(part, set()).add(config.stash[_current_test])
+        note_lacking(config, f"{part} ({PARTS[part].way_out})")
     reason = "; ".join(f"needs {part} ({PARTS[part].way_out})" for part in missing)
     expected = any(PARTS[part].everywhere for part in missing)
     if expected and os.environ.get("CI", "").lower() in ("1", "true"):
@@ -132,10 +137,10 @@ def pytest_terminal_summary(
     if not lacking:
         return
     terminalreporter.section("did not run", sep="-", yellow=True)
-    for part in sorted(lacking):
-        tests = lacking[part]
+    for what in sorted(lacking):
+        tests = lacking[what]
         files = sorted({test.partition("::")[0] for test in tests})
-        terminalreporter.line(f"{len(tests)} for want of {part} ({PARTS[part].way_out}):")
+        terminalreporter.line(f"{len(tests)} for want of {what}:")
         for file in files:
             terminalreporter.line(f"    {file}")
 

@@ -33,6 +33,7 @@ def failure_of(case: Case) -> str:
     return ""
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("kind", "role"), GROUPS, ids=lambda each: each.value)
 def test_nothing_is_lost_when_somebody_is_hurt_in_a_migration(
     workers: Pool, kind: Kind, role: Role

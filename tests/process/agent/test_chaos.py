@@ -63,7 +63,10 @@ def _steps(chance: random.Random, cluster: Cluster, rounds: int) -> list[Step]:
 # Interval: what the system holds for a file survives the process that wrote it.  Not InMemory: who
 # is killed has nothing left and takes no part as its old self, so that a second loss would be right
 # to stop the zone.
-@pytest.mark.parametrize(("sync_writes", "rounds"), [("Always", 20), ("Interval", 10)])
+@pytest.mark.parametrize(
+    ("sync_writes", "rounds"),
+    [("Interval", 10), pytest.param("Always", 20, marks=pytest.mark.deep)],
+)
 def test_no_acknowledged_write_is_lost_and_no_read_is_wrong_in_rounds_of_chaos(
     start_cluster: StartCluster, measured: Measured, sync_writes: str, rounds: int
 ) -> None:

@@ -19,7 +19,7 @@ from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import Measured
 from quorate_cluster.waiting import wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.process, pytest.mark.deep, pytest.mark.timeout(420)]
 
 ZONE = "z"
 DROPPED_MAX = 6

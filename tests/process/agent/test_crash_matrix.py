@@ -327,6 +327,7 @@ def _hurt_and_mend(arena: Arena, case: Case, strike: Strike) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.deep
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", _chosen(), ids=str)
 def test_nothing_is_lost_when_somebody_is_hurt_in_a_migration(arena: Arena, case: Case) -> None:

@@ -101,6 +101,7 @@ def test_so_is_every_plan_of_a_row_with_offline_voters(planner: Planner, places:
     _examine_rows_with_offline_voters(planner, places)
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("planner", [plan_migrations, plan_staged])
 def test_so_is_every_plan_of_five_places_with_offline_voters(planner: Planner) -> None:

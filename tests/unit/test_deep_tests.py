@@ -1,0 +1,62 @@
+"""Deep tests come last, and do not begin when a run's time is over; the run says so."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = """
+import time
+import pytest
+
+@pytest.mark.deep
+def test_deep(): time.sleep(0.1)
+
+@pytest.mark.deep
+def test_deeper(): pass
+
+def test_shallow(): pass
+"""
+
+
+def run(folder: Path, *options: str) -> list[str]:
+    """The lines that a run of these tests prints."""
+    (folder / "test_three.py").write_text(TESTS)
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    deep:\n    needs(*parts):\n")
+    plugins = ["-p", "no:cacheprovider", "-p", "machine_parts", "-p", "deep_tests"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", *plugins, *options],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "CI": "true"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [line for line in done.stdout.splitlines() if line]
+
+
+def verdicts(lines: list[str]) -> list[str]:
+    """Each test with what became of it, in the order in which they ran."""
+    return [" ".join(line.split()[:2]) for line in lines if line.startswith("test_three.py::")]
+
+
+def test_with_time_enough_all_run_the_deep_ones_last(tmp_path: Path) -> None:
+    lines = run(tmp_path)
+
+    assert verdicts(lines) == [
+        "test_three.py::test_shallow PASSED",
+        "test_three.py::test_deep PASSED",
+        "test_three.py::test_deeper PASSED",
+    ]
+    assert "did not run" not in "".join(lines)
+
+
+def test_none_begins_when_the_time_is_over(tmp_path: Path) -> None:
+    lines = run(tmp_path, "--minutes", "0.0016")  # a tenth of a second
+
+    assert verdicts(lines)[0] == "test_three.py::test_shallow PASSED"
+    assert verdicts(lines)[2] == "test_three.py::test_deeper SKIPPED"
+    assert "for want of time (make test, which has more than 0.0016 minutes):" in lines[-3]
+    assert lines[-2] == "    test_three.py"
+    assert "passed" in lines[-1]
+    assert "skipped" in lines[-1]
