@@ -175,12 +175,10 @@ class ZoneEndpoint:
         ends the connection."""
         state = client.state
         while commands and not (client.blocked or state.closing):
-            if state.in_mode:
+            if state.transaction is not None or state.tracking is not None or state.subscribed:
                 self._execute_in_mode(client, commands.pop(), now)
-            elif len(commands) > 1 and (
-                said := join_reads(self._view, commands, self._primaries, self._shift, now)
-            ):
-                client.answer(said)
+            elif said := join_reads(self._view, commands, self._primaries, self._shift, now):
+                (client.queue or client.out).append(said)  # `client.answer`
             else:
                 self._execute_each(client, commands, now)
 

@@ -1,10 +1,12 @@
-"""Which reads of a pipeline are answered in one step: all rows found, then all replies made.
+"""Which reads are answered in one step: those of a pipeline together, and one alone, past all that
+only other commands need.
 
 A step of the interpreter that is taken once for sixteen commands is not taken sixteen times.
 """
 
 from binascii import crc_hqx
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from quorate.facts.keyspace import FIRST_UNRESERVED, TAG, key_slot, slot_of_range
 from quorate.protocol.primary import Primary
@@ -21,11 +23,23 @@ def join_reads(
 ) -> bytes | None:
     """The replies to `commands`, the last of the list first, which are taken from it, when all of
     them only read a value of one key, in the same words, and nothing stands in the way of an
-    answer: their partitions are served here, and nothing waits there to be acknowledged or decided.
-    None: they are to be executed one by one."""
+    answer.  None: they are to be executed one by one."""
     command = DISPATCH.get(commands[-1][0])
     if command is None or command.each is None:
         return None
+    if len(commands) == 1:
+        args = commands[0]
+        if len(args) != 2:
+            return None
+        key = args[1]
+        slot = key_slot(key) if TAG in key else crc_hqx(key, 0) & 16383
+        role = primaries[slot >> shift]
+        if not _is_free(role, now) or key < FIRST_UNRESERVED:
+            return None
+        commands.clear()
+        view.is_pending, view.copy = None, role.copy
+        reply: bytes = command.handler(view, args)
+        return reply
     try:
         names, keys = zip(*reversed(commands), strict=True)
     except ValueError:
@@ -43,7 +57,7 @@ def join_reads(
     spaces = {}
     for partition in set(partitions):
         role = primaries[partition]
-        if role is None or role.serving_until <= now or role.frozen or role.locks or role.waiters:
+        if not _is_free(role, now):
             return None
         spaces[partition] = role.copy.get
     if len(spaces) == 1:
@@ -52,3 +66,10 @@ def join_reads(
         rows = map(lambda partition, key: spaces[partition](key), partitions, keys)
     commands.clear()
     return command.each(live_values(rows, view.now_ms), view.resp3)
+
+
+def _is_free(role: Primary | None, now: int) -> TypeGuard[Primary]:
+    """Whether a partition is served here, and nothing waits there to be acknowledged or decided."""
+    return not (
+        role is None or role.serving_until <= now or role.frozen or role.locks or role.waiters
+    )

@@ -1,6 +1,7 @@
 """Which commands a chunk of bytes spells, when it is whole and harmless: hiredis, guarded.
 
-Commands that differ in one word of the same length, as GETs of UUIDs do, are cut out without it.
+One short command, and several that differ in one word of the same length, as GETs of UUIDs do, are
+cut out without it.
 
 hiredis reads four times as fast as Python could.  But it believes any array header (a few bytes
 would make it reserve gigabytes), takes kinds of values that no client may send, and cannot tell
@@ -31,6 +32,35 @@ _ALIKE_MAX = 128
 # The header of the second string is looked for where the first one is a command's name.
 _HEAD_BYTES_MAX = 48
 _SIZES = {b"%d" % size: size for size in range(1, 512)}
+_HEADERS = [b"$%d" % size for size in range(512)]
+
+
+def read_alone(data: bytes) -> list[list[bytes]] | None:
+    """The command of `data` when it is one of two or three short words without line breaks."""
+    parts = data.split(b"\r\n", 7)
+    try:
+        if len(parts) == 6:
+            count, name_size, name, key_size, key, rest = parts
+            if (
+                count == b"*2"
+                and not rest
+                and key_size == _HEADERS[len(key)]
+                and name_size == _HEADERS[len(name)]
+            ):
+                return [[name, key]]
+        elif len(parts) == 8:
+            count, name_size, name, key_size, key, value_size, value, rest = parts
+            if (
+                count == b"*3"
+                and not rest
+                and value_size == _HEADERS[len(value)]
+                and key_size == _HEADERS[len(key)]
+                and name_size == _HEADERS[len(name)]
+            ):
+                return [[name, key, value]]
+    except IndexError:
+        pass  # a long word
+    return None
 
 
 @lru_cache(maxsize=256)
@@ -49,17 +79,14 @@ def _second_words(before: int, size: int, times: int) -> Callable[[bytes], tuple
 
 def read_alike(data: bytes) -> list[list[bytes]] | None:
     """The commands of `data` when all have two words, the first the same and the second of the
-    same length: a GET alone, or those of keys that are UUIDs or numbers with leading zeros."""
+    same length: GETs of keys that are UUIDs or numbers with leading zeros."""
     at = data.find(b"\r\n$", 4, _HEAD_BYTES_MAX) + 3
     end = data.find(b"\r\n", at, at + 5)
     name, size = _first_word(data[:at]), _SIZES.get(data[at:end])
     if name is None or size is None or end < 0:
         return None
     start = end + 2
-    length = start + size + 2
-    if length == len(data):
-        return [[name, data[start:-2]]] if data[-2:] == b"\r\n" else None
-    times, left = divmod(len(data), length)
+    times, left = divmod(len(data), start + size + 2)
     if left or times > _ALIKE_MAX:
         return None
     words = _second_words(start, size, times)(data)
@@ -73,8 +100,10 @@ def read_alike(data: bytes) -> list[list[bytes]] | None:
 def read_quickly(data: bytes) -> list[list[bytes]] | None:
     """The commands of `data`, which starts at a command, if it consists of whole ones and that can
     be proved; None when it does not or cannot."""
-    if len(data) > 4 and data[1] == _TWO and (alike := read_alike(data)) is not None:
-        return alike
+    if (commands := read_alone(data)) is not None:
+        return commands
+    if len(data) > 4 and data[1] == _TWO and (commands := read_alike(data)) is not None:
+        return commands
     # Other kinds of arrays (%>|~) do not come from clients.  Asking for numbers, because that is
     # three times as quick as asking for strings.
     if data[:1] != b"*" or 0x25 in data or 0x3E in data or 0x7C in data or 0x7E in data:
@@ -86,7 +115,7 @@ def read_quickly(data: bytes) -> list[list[bytes]] | None:
     reader = _reader
     try:
         reader.feed(data)
-        commands: list[list[bytes]] = list(iter(reader.gets, _MORE))
+        commands = list(iter(reader.gets, _MORE))
         # Every array consumed its own `*`; so with none left over no array was begun inside another
         # or at the end, and of what else hiredis answers only bytes have a length.  With no bytes
         # left over nothing else was begun either, but for a kind (`$`) at the very end, which

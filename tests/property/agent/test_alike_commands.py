@@ -1,10 +1,11 @@
-"""Commands that are alike are read as the strict reader reads them, also when they are damaged."""
+"""Commands that are short or alike are read as the strict reader reads them, also when they are
+damaged."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quorate_agent.resp.connection import CommandParser
-from quorate_agent.resp.quick_reader import read_alike
+from quorate_agent.resp.quick_reader import read_alike, read_alone
 from quorate_differential.raw_replies import encode_command
 
 _word = st.one_of(
@@ -39,3 +40,21 @@ def test_alike_or_not(stream: tuple[bytes, list[bytes]], damage: tuple[int, byte
     assert commands is None or commands == _strictly(data)
     if damage is None and len({len(word) for word in words}) == 1 and 0 < len(words[0]) < 512:
         assert commands is not None
+
+
+@settings(derandomize=True, max_examples=1500, deadline=None)
+@given(st.lists(_word, min_size=1, max_size=4), st.none() | _damage, st.booleans())
+def test_alone_or_not(
+    words: list[bytes], damage: tuple[int, bytes] | None, is_followed: bool
+) -> None:
+    data = encode_command(words) + (encode_command([b"PING"]) if is_followed else b"")
+    if damage is not None:
+        at = damage[0] % len(data)
+        data = data[:at] + damage[1] + data[at + len(damage[1]) :]
+
+    commands = read_alone(data)
+
+    assert commands is None or commands == _strictly(data)
+    if damage is None and not is_followed and len(words) in (2, 3):
+        is_short = all(len(word) < 512 and b"\r\n" not in word for word in words)
+        assert (commands is not None) == is_short

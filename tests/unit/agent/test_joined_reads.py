@@ -1,4 +1,5 @@
-"""Reads of a pipeline that are answered in one step, and those that are executed one by one."""
+"""Reads, of a pipeline or alone, that are answered in one step, and those that are executed one by
+one."""
 
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from quorate.facts.keyspace import key_partition, key_slot, slot_of_range
 from quorate.protocol.storage import Row
 from quorate_agent import endpoint as endpoints
-from quorate_agent.resp.view import live_values
+from quorate_agent.resp.view import View, live_values
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, ZONE, Agent
 
@@ -32,8 +33,10 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     seen: list[bool] = []
     join = endpoints.join_reads
 
-    def watched(*given: Any) -> bytes | None:
-        said = join(*given)
+    def watched(view: View, commands: list[list[bytes]], *given: Any) -> bytes | None:
+        before = len(commands)
+        said = join(view, commands, *given)
+        assert len(commands) == (before if said is None else 0)
         seen.append(said is not None)
         return said
 
@@ -41,7 +44,7 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return seen
 
 
-@pytest.mark.parametrize("keys", [(A, B, A), (b"0", b"1", b"12"), (A, b"0"), KEYS])
+@pytest.mark.parametrize("keys", [(A,), (b"0",), (A, B, A), (b"0", b"1", b"12"), (A, b"0"), KEYS])
 def test_reads_of_one_partition_or_several(
     client: KeptClient, joined: list[bool], keys: tuple[bytes, ...]
 ) -> None:
@@ -80,7 +83,8 @@ def test_every_kind_of_value(agent: Agent, client: KeptClient, joined: list[bool
     for number, value in enumerate(values, 1):  # beside a short one alone
         said = client.send((b"GET", A), (b"GET", b"{t}%d" % number))
         assert [*map(_first_word, said)] == [b"value of " + A, value]
-    assert joined == [True] * 9
+        assert [*map(_first_word, client.send((b"GET", b"{t}%d" % number)))] == [value]
+    assert joined[-17:] == [True] * 17
 
 
 def _first_word(said: object) -> object:
@@ -96,8 +100,9 @@ def test_a_row_is_live_until_its_moment_has_passed() -> None:
 def test_nothing_is_said_as_the_protocol_of_the_client_does(agent: Agent) -> None:
     client = agent.writer()
     client.ask(b"HELLO", b"3")
-    client.connection.data_received(b"*2\r\n$3\r\nGET\r\n$1\r\nx\r\n" * 2)
-    assert client.socket.take() == b"_\r\n_\r\n"
+    for count in (1, 2):
+        client.connection.data_received(b"*2\r\n$3\r\nGET\r\n$1\r\nx\r\n" * count)
+        assert client.socket.take() == b"_\r\n" * count
 
 
 @pytest.mark.parametrize(
@@ -108,6 +113,10 @@ def test_nothing_is_said_as_the_protocol_of_the_client_does(agent: Agent) -> Non
         ([(b"GET", A), (b"GET", B, b"more")], [b"value of " + A, "ERR"]),
         ([(b"GET", A), (b"GET", b"\0quorate\0{t}")], [b"value of " + A, "ERR"]),
         ([(b"GET",), (b"GET",)], ["ERR", "ERR"]),
+        ([(b"GET",)], ["ERR"]),
+        ([(b"GET", A, b"more")], ["ERR"]),
+        ([(b"GET", b"\0quorate\0{t}")], ["ERR"]),
+        ([(b"STRLEN", A)], [13]),
     ],
 )
 def test_others_are_executed_one_by_one(
@@ -124,13 +133,15 @@ def test_what_is_not_acknowledged_yet_is_waited_for(
     agent: Agent, client: KeptClient, joined: list[bool]
 ) -> None:
     client.ask(b"SET", C, b"1")
-    reader = agent.writer()
+    several, one = agent.writer(), agent.writer()
+    joined.clear()
 
-    assert reader.send((b"GET", A), (b"GET", C)) == [b"value of " + A]
+    assert several.send((b"GET", A), (b"GET", C)) == [b"value of " + A]
+    assert one.send((b"GET", C)) == []
     agent.turn()
 
-    assert reader.told() == [b"1"]
-    assert joined == [False]
+    assert several.told() == one.told() == [b"1"]
+    assert joined == [False, False]
 
 
 def test_what_another_agent_has_is_not_answered_here(
@@ -139,22 +150,23 @@ def test_what_another_agent_has_is_not_answered_here(
     agent.give(OTHER, [HOME])
     agent.tick(3000)
 
-    said = client.send((b"GET", A), (b"GET", B))
+    said = client.send((b"GET", A), (b"GET", B)) + agent.writer().send((b"GET", A))
 
     assert not {*map(str, said)} & {str(b"value of " + key) for key in (A, B)}
-    assert joined == [False]
+    assert joined == [False, False]
 
 
+@pytest.mark.parametrize("keys", [(A,), (A, B)])
 @pytest.mark.parametrize("what", ["frozen", "locks", "serving_until"])
 def test_a_partition_that_may_not_answer(
-    agent: Agent, client: KeptClient, joined: list[bool], what: str
+    agent: Agent, client: KeptClient, joined: list[bool], what: str, keys: tuple[bytes, ...]
 ) -> None:
     role = agent.replicas.primaries[HOME]
     assert role is not None
     value: dict[str, Any] = {"frozen": "m-1", "locks": {A: b"t"}, "serving_until": 0}
     setattr(role, what, value[what])
 
-    assert client.send((b"GET", A), (b"GET", B)) == []
+    assert client.send(*[(b"GET", key) for key in keys]) == []
     assert joined[0] is False
 
 
@@ -163,9 +175,10 @@ def test_their_place_is_behind_what_waits(agent: Agent, client: KeptClient) -> N
     elsewhere = [key for key in KEYS if key_partition(key, ZONE.partitions) != HOME]
 
     assert client.send(*[(b"GET", key) for key in elsewhere]) == []
+    assert client.send((b"GET", elsewhere[0])) == []
     agent.turn()
 
-    assert client.told() == [b"OK", *[b"value of " + key for key in elsewhere]]
+    assert client.told() == [b"OK", *[b"value of " + key for key in (*elsewhere, elsewhere[0])]]
 
 
 @pytest.mark.parametrize(
