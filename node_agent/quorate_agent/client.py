@@ -10,7 +10,7 @@ import asyncio
 import socket
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol, cast
 
 from quorate.protocol.primary import Primary, Waiter
@@ -269,6 +269,20 @@ class ClientConnection(asyncio.Protocol):
         out.clear()
         if self.state.closing and not self.queue:
             self.transport.close()
+
+
+async def accept_clients(endpoint: Endpoint, host: str, ports: Iterable[int]) -> asyncio.Server:
+    """Listen for clients on the first of `ports` that is free; OSError when none is."""
+    loop = asyncio.get_running_loop()
+    error: OSError | None = None
+    for port in ports:
+        try:
+            return await loop.create_server(
+                lambda: ClientConnection(endpoint), host, port, backlog=1024
+            )
+        except OSError as problem:
+            error = problem
+    raise error or OSError("no port to try")
 
 
 async def end_all(clients: Sequence[ClientConnection]) -> None:

@@ -19,11 +19,11 @@ from quorate.protocol.parts import Telling
 from quorate.protocol.primary import Primary, Waiter
 from quorate.protocol.replicas import Replicas
 from quorate_agent.across import Across
-from quorate_agent.client import ClientConnection, Slot, boot_ms, end_all
+from quorate_agent.client import ClientConnection, Slot, accept_clients, boot_ms, end_all
 from quorate_agent.flush import PartOfFlush, flush_all
 from quorate_agent.forwards import Forwards
 from quorate_agent.hand_overs import HandOvers
-from quorate_agent.joined_reads import join_reads
+from quorate_agent.joined_reads import join_reads, read_one
 from quorate_agent.joined_writes import join_writes
 from quorate_agent.overview import ZoneOverview
 from quorate_agent.parking import Parking
@@ -83,20 +83,10 @@ class ZoneEndpoint:
 
     async def listen(self, host: str, ports: Iterable[int]) -> int:
         """Listen on the first of `ports` that is free; OSError when none is."""
-        loop = asyncio.get_running_loop()
-        error: OSError | None = None
-        for port in ports:
-            try:
-                self._server = await loop.create_server(
-                    lambda: ClientConnection(self), host, port, backlog=1024
-                )
-            except OSError as problem:
-                error = problem
-                continue
-            bound: int = self._server.sockets[0].getsockname()[1]
-            self.overview.address = (host, bound)
-            return bound
-        raise error or OSError("no port to try")
+        self._server = await accept_clients(self, host, ports)
+        port: int = self._server.sockets[0].getsockname()[1]
+        self.overview.address = (host, port)
+        return port
 
     async def close(self, *, at_once: bool = False) -> None:
         """Stop listening and end every connection; `at_once`: nothing more is said to anybody."""
@@ -134,10 +124,15 @@ class ZoneEndpoint:
 
     def run(self, client: ClientConnection, commands: list[list[bytes]]) -> None:
         """Execute commands of one connection in order, until one blocks it; uses the list up."""
-        now = self._begin_run(client)
-        if len(commands) > QUANTUM or not self._share.takes(len(commands)):
+        now, view, count = self._begin_run(client), self._view, len(commands)
+        if count > QUANTUM or not self._share.takes(count):
             if self._share.keep(client, commands, now):
                 self._turn()
+            return
+        if count == 1 and (
+            said := read_one(client.state, view, commands[0], self._primaries, self._shift, now)
+        ):
+            (client.queue or client.out).append(said)  # `client.answer`
             return
         self.parking.arrived_ms = now
         commands.reverse()
@@ -175,10 +170,12 @@ class ZoneEndpoint:
         ends the connection."""
         state = client.state
         while commands and not (client.blocked or state.closing):
-            if state.transaction is not None or state.tracking is not None or state.subscribed:
+            if state.in_mode:
                 self._execute_in_mode(client, commands.pop(), now)
-            elif said := join_reads(self._view, commands, self._primaries, self._shift, now):
-                (client.queue or client.out).append(said)  # `client.answer`
+            elif len(commands) > 1 and (
+                said := join_reads(self._view, commands, self._primaries, self._shift, now)
+            ):
+                client.answer(said)
             else:
                 self._execute_each(client, commands, now)
 

@@ -10,6 +10,7 @@ from typing import TypeGuard
 
 from quorate.facts.keyspace import FIRST_UNRESERVED, TAG, key_slot, slot_of_range
 from quorate.protocol.primary import Primary
+from quorate_agent.resp.session import Connection
 from quorate_agent.resp.table import DISPATCH
 from quorate_agent.resp.view import View, live_values
 
@@ -27,19 +28,6 @@ def join_reads(
     command = DISPATCH.get(commands[-1][0])
     if command is None or command.each is None:
         return None
-    if len(commands) == 1:
-        args = commands[0]
-        if len(args) != 2:
-            return None
-        key = args[1]
-        slot = key_slot(key) if TAG in key else crc_hqx(key, 0) & 16383
-        role = primaries[slot >> shift]
-        if not _is_free(role, now) or key < FIRST_UNRESERVED:
-            return None
-        commands.clear()
-        view.is_pending, view.copy = None, role.copy
-        reply: bytes = command.handler(view, args)
-        return reply
     try:
         names, keys = zip(*reversed(commands), strict=True)
     except ValueError:
@@ -66,6 +54,30 @@ def join_reads(
         rows = map(lambda partition, key: spaces[partition](key), partitions, keys)
     commands.clear()
     return command.each(live_values(rows, view.now_ms), view.resp3)
+
+
+def read_one(
+    state: Connection,
+    view: View,
+    args: list[bytes],
+    primaries: Sequence[Primary | None],
+    shift: int,
+    now: int,
+) -> bytes | None:
+    """As `join_reads`, of one command alone; None also where the connection is in a mode."""
+    command = DISPATCH.get(args[0])
+    if command is None or command.each is None or len(args) != 2:
+        return None
+    # `state.in_mode` would be a call.
+    if state.transaction is not None or state.tracking is not None or state.subscribed:
+        return None
+    key = args[1]
+    role = primaries[(key_slot(key) if TAG in key else crc_hqx(key, 0) & 16383) >> shift]
+    if not _is_free(role, now) or key < FIRST_UNRESERVED:
+        return None
+    view.is_pending, view.copy = None, role.copy
+    reply: bytes = command.handler(view, args)
+    return reply
 
 
 def _is_free(role: Primary | None, now: int) -> TypeGuard[Primary]:

@@ -31,7 +31,7 @@ def client(agent: Agent) -> KeptClient:
 def joined(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether the commands of each read were answered in one step."""
     seen: list[bool] = []
-    join = endpoints.join_reads
+    join, one = endpoints.join_reads, endpoints.read_one
 
     def watched(view: View, commands: list[list[bytes]], *given: Any) -> bytes | None:
         before = len(commands)
@@ -40,7 +40,13 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         seen.append(said is not None)
         return said
 
+    def watched_one(*given: Any) -> bytes | None:
+        said = one(*given)
+        seen.append(said is not None)
+        return said
+
     monkeypatch.setattr(endpoints, "join_reads", watched)
+    monkeypatch.setattr(endpoints, "read_one", watched_one)
     return seen
 
 
