@@ -1,18 +1,25 @@
 """Tests that look further where others have looked already: last, and only while there is time.
 
-A pytest plugin.  `@pytest.mark.deep` is for more seeds, more rounds, more kinds of clients: what it
-could find is rare.  Such tests run behind all others.  With `--minutes N` those that would begin
-later than that do not run, and the run's last lines name them: a machine that others make slow
-still ends in time.
+A pytest plugin.  `@pytest.mark.deep` is for more seeds, rounds, cases of a matrix or stories of
+clients, of which others ran some: what they could find is rare.  They run behind all others.  With
+`--minutes N` those that would begin later than that do not run, and the run's last lines say of
+which files and how many: so a machine that others make slow ends in time.
 """
 
 import time
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from machine_parts import note_lacking
 
 _began = pytest.StashKey[float]()
+
+
+def most_are_deep(cases: Iterable[object], of: int) -> Iterator[object]:
+    """Parameters for a test: one in so many cases is run always, the others are deep."""
+    for number, case in enumerate(cases):
+        yield pytest.param(case, marks=[pytest.mark.deep] if number % of else [])
 
 
 def _is_deep(item: pytest.Item) -> bool:
@@ -43,5 +50,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if not (minutes and _is_deep(item)):
         return
     if time.monotonic() - item.config.stash[_began] >= minutes * 60:
-        note_lacking(item.config, f"time (make test, which has more than {minutes:g} minutes)")
+        note_lacking(
+            item.config, f"time (make test has no limit; this run's was {minutes:g} minutes)"
+        )
         pytest.skip("the time is over")  # not silently: the last lines of the run name it

@@ -19,7 +19,7 @@ from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import Measured
 from quorate_cluster.waiting import wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.deep, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(420)]
 
 ZONE = "z"
 DROPPED_MAX = 6
@@ -141,7 +141,15 @@ def _tell(story: Story) -> Told:
     return told
 
 
-@pytest.fixture(scope="module", params=[JOIN, ROLLING, KILL], ids=lambda story: story.name)
+@pytest.fixture(
+    scope="module",
+    params=[
+        JOIN,
+        pytest.param(ROLLING, marks=pytest.mark.deep),
+        pytest.param(KILL, marks=pytest.mark.deep),
+    ],
+    ids=lambda story: story.name,
+)
 def told(request: pytest.FixtureRequest) -> Told:
     return _tell(request.param)
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
+from deep_tests import most_are_deep
 from migration_words import Kind, Moment, Role, why_impossible
 from quorate_cluster.agreement import RowsSeen, differences, unsettled
 from quorate_cluster.history import find_violations
@@ -327,9 +328,8 @@ def _hurt_and_mend(arena: Arena, case: Case, strike: Strike) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.deep
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("case", _chosen(), ids=str)
+@pytest.mark.parametrize("case", [*most_are_deep(_chosen(), of=8)], ids=str)
 def test_nothing_is_lost_when_somebody_is_hurt_in_a_migration(arena: Arena, case: Case) -> None:
     start, goal = PROVOKED_BY[case.kind]
     arena.prepare()
