@@ -1,4 +1,4 @@
-"""One client's connection: bytes in, replies out in the order of its commands.
+"""Clients' connections: bytes in, replies out in the order of each one's commands.
 
 A command that has to wait leaves a slot in the connection's queue; the replies behind it wait with
 it, and what is ready leaves in one write per turn.  What a command means the endpoint knows.

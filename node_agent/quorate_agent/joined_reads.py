@@ -23,8 +23,8 @@ def join_reads(
     now: int,
 ) -> bytes | None:
     """The replies to `commands`, the last of the list first, which are taken from it, when all of
-    them only read a value of one key, in the same words, and nothing stands in the way of an
-    answer.  None: they are to be executed one by one."""
+    them only read a value of one key, in the same words, and their partitions are free.  None: they
+    are to be executed one by one."""
     command = DISPATCH.get(commands[-1][0])
     if command is None or command.each is None:
         return None
@@ -64,7 +64,8 @@ def read_one(
     shift: int,
     now: int,
 ) -> bytes | None:
-    """As `join_reads`, of one command alone; None also where the connection is in a mode."""
+    """The reply to a command alone when it only reads a value of one key, the key's partition is
+    free and the connection is in no mode.  None: it is to be executed as others are."""
     command = DISPATCH.get(args[0])
     if command is None or command.each is None or len(args) != 2:
         return None

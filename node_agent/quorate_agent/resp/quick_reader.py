@@ -5,7 +5,7 @@ cut out without it.
 
 hiredis reads four times as fast as Python could.  But it believes any array header (a few bytes
 would make it reserve gigabytes), takes kinds of values that no client may send, and cannot tell
-where in the stream it stands.  So it only gets chunks that start at a command and in which no
+where in the stream it stands.  So hiredis only gets chunks that start at a command and in which no
 header can cost much, and its answer only counts when it shows that the chunk ended exactly at the
 end of a command.  Chunks cut in a command, values with `*` or `~` in them, long commands and
 garbage are left to the strict reader of `connection`.

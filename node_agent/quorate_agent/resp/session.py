@@ -58,7 +58,8 @@ class Connection:
 
     @property
     def in_mode(self) -> bool:
-        """Whether its commands are not just executed, one after the other."""
+        """Whether its commands are not just executed, one after the other; `joined_reads.read_one`
+        asks the same without a call."""
         return self.transaction is not None or self.tracking is not None or bool(self.subscribed)
 
 

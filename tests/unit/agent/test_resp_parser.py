@@ -7,7 +7,7 @@ import pytest
 
 from quorate_agent.resp import connection
 from quorate_agent.resp.connection import CommandParser
-from quorate_agent.resp.quick_reader import read_quickly
+from quorate_agent.resp.quick_reader import read_alone, read_quickly
 from quorate_differential.byte_streams import ODD_STREAMS, random_stream
 from quorate_differential.command_streams import random_command
 from quorate_differential.exemptions import is_exempt_stream
@@ -127,6 +127,21 @@ def test_the_quick_reader_is_used_for_what_most_clients_send() -> None:
 @pytest.mark.parametrize("end", [b"xx", b"\r", b"\r\n\r\n", b""])
 def test_a_command_ends_where_its_words_do(end: bytes) -> None:
     assert read_quickly(b"*2\r\n$3\r\nGET\r\n$4\r\nkey1" + end) is None
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        b"*2\r\n$03\r\nGET\r\n$4\r\nkey1\r\n",
+        b"*2\r\n$3\r\nGET\r\n$+4\r\nkey1\r\n",
+        b"*02\r\n$3\r\nGET\r\n$4\r\nkey1\r\n",
+        b"*3\r\n$3\r\nSET\r\n$4\r\nkey1\r\n$ 1\r\nv\r\n",
+        b"*3\r\n$3\r\nGET\r\n$4\r\nkey1\r\n",
+        b"*2\r\n$3\r\nSET\r\n$4\r\nkey1\r\n$1\r\nv\r\n",
+    ],
+)
+def test_one_short_command_has_the_plainest_headers(stream: bytes) -> None:
+    assert read_alone(stream) is None
 
 
 def test_the_quick_reader_holds_nothing_after_what_it_could_not_read() -> None:
