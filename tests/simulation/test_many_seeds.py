@@ -8,7 +8,7 @@ import pytest
 
 from quorate_sim.canaries import hunt
 
-FIRST, LAST = 300, 2000  # those before are run by test_seeds
+FIRST, END = 300, 2000  # those before are run by test_seeds
 BLOCK = 100
 
 LATER = (
@@ -23,7 +23,7 @@ LATER = (
 pytestmark = [pytest.mark.simulation, pytest.mark.deep, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("first", range(FIRST, LAST, BLOCK))
+@pytest.mark.parametrize("first", range(FIRST, END, BLOCK))
 def test_no_seed_of_many_breaks_an_invariant(first: int) -> None:
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
     command = [sys.executable, "-m", "quorate_sim.soak", "--first", str(first)]
@@ -40,5 +40,5 @@ def test_no_seed_of_many_breaks_an_invariant(first: int) -> None:
 
 @pytest.mark.parametrize("name", LATER)
 def test_the_defect_is_found_within_these_seeds(name: str) -> None:
-    found = hunt(name, LAST)
-    assert found.seed is not None, found.broke or f"{LAST} seeds ran as if all were well"
+    found = hunt(name, END)
+    assert found.seed is not None, found.broke or f"{END} seeds ran as if all were well"
