@@ -184,7 +184,7 @@ class Api:
         if runner is None:
             return refusal
         draining = request.match_info["action"] == "drain"
-        return _done(runner.drain(request.match_info["name"], draining))
+        return _done(await runner.drain(request.match_info["name"], draining))
 
     async def forget_node(self, request: web.Request) -> web.Response:
         """Remove the registration of a node that holds nothing."""

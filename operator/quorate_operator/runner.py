@@ -44,7 +44,7 @@ from quorate_operator.decisions import gather, summary
 from quorate_operator.dialing import Dialing, address_of
 from quorate_operator.event_log import EventLog, states
 from quorate_operator.metrics import Metrics
-from quorate_operator.removals import Removals
+from quorate_operator.registrations import Registrations
 from quorate_operator.writer import RETRY_MAX_S, RETRY_S, Writer
 
 _log = logging.getLogger("quorate.runner")
@@ -105,7 +105,7 @@ class Runner(BaseHandler):
         self._zones: dict[str, ZoneRecord] = {}
         self._writer = Writer(self, metastore, metrics)
         self._writes: set[asyncio.Task[None]] = set()
-        self._removals = Removals(self._is_removing)
+        self._registrations = Registrations(self._is_removing, self._is_drain_wanted)
         self._starting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pump_scheduled = False
@@ -158,9 +158,13 @@ class Runner(BaseHandler):
             return {}
         return {uid: zone.record for uid, zone in sorted(self._master.zones.items())}
 
-    def drain(self, node: str, draining: bool) -> str:
-        """Move everything off a node, or no longer; a sentence why not, or empty."""
-        return self._ask(lambda master: master.drain(node, draining, self._clock.now()))
+    async def drain(self, node: str, draining: bool) -> str:
+        """Move everything off a node, or no longer; a sentence why not, or empty.
+
+        Empty means that it is written.  OutcomeUnknown when nobody can tell in time.
+        """
+        refused = self._ask(lambda master: master.drain(node, draining, self._clock.now()))
+        return refused or await self._registrations.drained(node, draining)
 
     async def forget_node(self, node: str) -> str:
         """Remove the registration of a node that holds nothing; a sentence why not, or empty.
@@ -170,10 +174,13 @@ class Runner(BaseHandler):
         if self._master is not None and node not in self._master.agents:
             return ""
         refused = self._ask(lambda master: master.forget(node, self._clock.now()))
-        return refused or await self._removals.written(node)
+        return refused or await self._registrations.removed(node)
 
     def _is_removing(self, node: str) -> bool:
         return self._master is not None and self._master.is_removing(node)
+
+    def _is_drain_wanted(self, node: str) -> bool:
+        return self._master is not None and self._master.is_drain_wanted(node)
 
     def preview(self, uid: str, without: Sequence[str], more: int) -> Preview | None:
         """What would be moved in a zone; None while it is not led.  ValueError says why not."""
@@ -244,7 +251,7 @@ class Runner(BaseHandler):
     def written(self, key: Key, value: Value | None) -> None:
         """The metastore holds this now, as it was wanted."""
         self._step(lambda master: master.written(key, value, self._clock.now()))
-        self._removals.stored(key, value)
+        self._registrations.stored(key, value)
 
     def reloaded(self, key: Key, value: Value | None) -> None:
         """The metastore holds this, and not what was wanted."""

@@ -114,7 +114,8 @@ class Master:
     def drain(self, node: str, draining: bool, now: Now) -> str:
         """Move everything off `node` (or stop to); a sentence why not, or empty.
 
-        It begins once it is written, so that it outlives this master."""
+        It begins once it is written, so that it outlives this master; it is written in any case,
+        so that who asks can be told when it is."""
         refused = self._nodes.drain(node, draining)
         self.decide(now)
         return refused
@@ -129,6 +130,11 @@ class Master:
         """Whether its registration is to be removed and still there."""
         agent = self.agents.get(node)
         return agent is not None and agent.removing
+
+    def is_drain_wanted(self, node: str) -> bool:
+        """Whether it is to hold nothing, written or not yet."""
+        agent = self.agents.get(node)
+        return agent is not None and agent.drain_wanted
 
     # --- messages --------------------------------------------------------------------------------
 

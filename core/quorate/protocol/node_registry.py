@@ -173,7 +173,8 @@ class NodeRegistry:
     def drain(self, node: str, draining: bool) -> str:
         """Move everything off `node` (or stop to); a sentence why not, or empty.
 
-        It begins once it is written, so that it outlives this master."""
+        It begins once it is written, so that it outlives this master; it is written in any case,
+        so that who asks can be told when it is."""
         agent = self._agents.get(node)
         if agent is None or agent.newest is None:
             known = ", ".join(sorted(n for n, a in self._agents.items() if a.newest is not None))
@@ -188,11 +189,10 @@ class NodeRegistry:
                         f"node {node}: zone {zone.record.name} needs {zone.record.replicas} agents "
                         f"and {len(others)} would remain; add an agent first"
                     )
-        if agent.drain_wanted != draining:
-            agent.drain_wanted = draining
-            newest = self._write_node(node, agent, agent.newest)
-            if agent.pending is not None:
-                agent.pending = newest
+        agent.drain_wanted = draining
+        newest = self._write_node(node, agent, agent.newest)
+        if agent.pending is not None:
+            agent.pending = newest
         return ""
 
     def forget(self, node: str, now: Now) -> str:

@@ -77,15 +77,15 @@ async def test_the_next_master_knows_who_is_draining(world: World) -> None:
     first = await world.lead()
     await until(lambda: is_available(first) and len(first.status().nodes) == 4, "available")
 
-    assert first.drain("agent-4", True) == ""
-    await until(lambda: state_of(first, "agent-4") == "Draining", "draining")
+    assert await first.drain("agent-4", True) == ""
     await first.stop()
     second = await world.lead()
 
     await until(lambda: second.is_leading and len(second.status().nodes) == 4, "nodes")
     assert state_of(second, "agent-4") == "Draining"
-    assert second.drain("agent-4", False) == ""
+    assert await second.drain("agent-4", False) == ""
     await until(lambda: state_of(second, "agent-4") == "Online", "undrained")
+    assert await second.drain("agent-4", False) == ""
 
 
 class Revocable:
