@@ -29,9 +29,8 @@ from quorate_cli.process import (
     kill,
     python,
     send,
-    start,
+    start_noted,
     wait_until_gone,
-    write_started,
 )
 from quorate_cli.resources import STORAGE_CLUSTER, Whole
 
@@ -72,7 +71,8 @@ class DevCluster:
     ) -> None:
         """Make the cluster if there is none, start what is not running, wait until all take part.
 
-        What is None keeps the value the cluster was made with.  A second call changes nothing.
+        What is None keeps the value the cluster was made with.  A second call changes nothing, but
+        for agents that are being drained: they no longer are.
         """
         if agents is not None:
             check_count("--agents", agents)
@@ -87,6 +87,7 @@ class DevCluster:
             self._start_agents(entry, [a.name for a in entry.agents])
             self._declare(self.folder.read())
             self._wait_for_members([a.name for a in entry.agents])
+            self._take_drains_back(entry)
 
     def down(self) -> None:
         """Stop every process; the data stays."""
@@ -164,8 +165,8 @@ class DevCluster:
             which = f"cluster={entry.cluster}"
             # Not registered: an earlier command came so far and was interrupted.
             if self.state().node(name) is not None:
-                api.post(f"/nodes/{name}/drain?{which}")
                 try:
+                    api.post(f"/nodes/{name}/drain?{which}")
                     self._wait_until_drained(name, deadline, progress)
                     self._stop([name])
                     self._wait_until_forgotten(api, f"/nodes/{name}?{which}", name, deadline)
@@ -342,13 +343,8 @@ class DevCluster:
         )
 
     def _launch(self, name: str, arguments: list[str]) -> Started:
-        process = start(arguments, self.folder.log(name), str(self.folder.path))
-        try:
-            write_started(self.folder.pid_file(name), process)
-        except BaseException:
-            kill(process)  # nobody would ever find it again
-            raise
-        return process
+        folder = self.folder
+        return start_noted(arguments, folder.log(name), folder.pid_file(name), str(folder.path))
 
     def _wait(self, name: str, address: Callable[[], object | None]) -> None:
         """Until the process listens; Problem with what it said when it ended instead."""
@@ -432,6 +428,14 @@ class DevCluster:
             return [*names]  # the operator has just heard of the cluster
         online = [node.name for node in state.nodes if node.online]
         return [name for name in names if name not in online]
+
+    def _take_drains_back(self, entry: ClusterEntry) -> None:
+        """A removal that was interrupted together with the operator could not do so itself."""
+        names = {agent.name for agent in entry.agents}
+        for node in self.state().nodes:
+            if node.name in names and node.state == "Draining":
+                self.api().post(f"/nodes/{node.name}/undrain?cluster={entry.cluster}")
+                self._say(f"{node.name}: is no longer being drained")
 
     # --- stopping --------------------------------------------------------------------------------
 

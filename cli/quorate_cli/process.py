@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -19,6 +21,8 @@ from quorate_cli.problem import WAY_OUT, Problem, words
 from quorate_cli.written_file import write_file
 
 POLL_S = 0.02
+
+T = TypeVar("T")
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -60,6 +64,31 @@ def start(
             f"{arguments[0]} cannot be started with log {log}: {words(error)}; {way_out}"
         ) from error
     return identify(pid, folder)
+
+
+def start_noted(arguments: Sequence[str], log: Path, pid_file: Path, folder: str) -> Started:
+    """As `start`, and kept in `pid_file`; both or, whoever interrupts, neither."""
+
+    def begin() -> Started:
+        process = start(arguments, log, folder)
+        try:
+            write_started(pid_file, process)
+        except Exception:
+            kill(process)  # nobody would ever find it again
+            raise
+        return process
+
+    return undisturbed(begin)
+
+
+def undisturbed(work: Callable[[], T]) -> T:
+    """What `work` returns or raises.  An interrupt comes when all of it is done: signals are for
+    the main thread, and it runs in another.  A process that it starts is never one unknown to us.
+    """
+    with ThreadPoolExecutor(1) as threads:
+        # A thread that is interrupted in its start is one that nobody waits for: not with `work`.
+        threads.submit(int).result()
+        return threads.submit(work).result()
 
 
 def identify(pid: int, folder: str) -> Started:

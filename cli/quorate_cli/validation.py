@@ -3,9 +3,10 @@
 import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
-from quorate_cli.process import identify, python, write_started
+from quorate_cli.process import identify, python, undisturbed, write_started
 
 
 def validation_command(
@@ -32,25 +33,29 @@ def run_validation(
     command: list[str], log: Path | None = None, pid_file: Path | None = None
 ) -> int:
     """Its exit code: 0 agree, 1 differ, 2 could not tell.  Output goes to ours, or to `log`;
-    `pid_file` is where others find the process."""
-    if log is None:
-        return _wait_for(subprocess.Popen(command))
-    with log.open("ab") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file)
+    `pid_file` is where others find the process.  Whoever interrupts this, interrupts it too."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def begin() -> None:
+        with log.open("ab") if log is not None else nullcontext() as file:
+            running.append(subprocess.Popen(command, stdout=file, stderr=file))
         if pid_file is not None:
-            write_started(pid_file, identify(process.pid, str(pid_file.parent)))
-        return _wait_for(process)
+            write_started(pid_file, identify(running[0].pid, str(pid_file.parent)))
 
-
-def _wait_for(process: subprocess.Popen[bytes]) -> int:
-    """Its exit code; when we are told to stop, it is told too and has a while to end Spark."""
     try:
-        return process.wait()
+        undisturbed(begin)
+        return running[0].wait()
     except BaseException:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        for process in running:
+            _end(process)
         raise
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Tell it to stop; it has a while to end Spark."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -7,7 +7,6 @@ agree, 1 when they differ, 2 when it could not be told; nothing else ends with 0
 import argparse
 import contextlib
 import logging
-import shutil
 import signal
 import sys
 import tempfile
@@ -63,8 +62,10 @@ def _validate(options: argparse.Namespace, level: Level) -> Verdict:
     )
     if options.work_dir is not None:
         options.work_dir.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="validate-", dir=options.work_dir)).resolve()
-    try:
+    with tempfile.TemporaryDirectory(
+        prefix="validate-", dir=options.work_dir, ignore_cleanup_errors=True
+    ) as name:
+        folder = Path(name).resolve()
         # What Spark's Python side prints of connections that Java dropped is for nobody.
         with (folder / "stderr.log").open("w") as log, contextlib.redirect_stderr(log):
             return run_validation(
@@ -77,8 +78,6 @@ def _validate(options: argparse.Namespace, level: Level) -> Verdict:
                 replicas=options.replicas,
                 settings=settings,
             )
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _parser() -> argparse.ArgumentParser:

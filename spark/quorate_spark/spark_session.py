@@ -13,10 +13,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import quorate
 import quorate_spark
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 JAVA_MIN = 17
 STOP_TIMEOUT_S = 20.0
+
+T = TypeVar("T")
 
 LOG_SETTINGS = """\
 rootLogger.level = warn
@@ -126,10 +129,11 @@ def _find_java() -> str:
 
 def _java_version(java: str) -> int | None:
     """The major version that `java` says it is; None when it does not run."""
+    ask = partial(
+        subprocess.run, [java, "-version"], capture_output=True, text=True, timeout=30, check=True
+    )
     try:
-        answer = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=30, check=True
-        )
+        answer = _undisturbed(ask)
     except (OSError, subprocess.SubprocessError):
         return None
     found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
@@ -190,22 +194,28 @@ def _set_environment(values: dict[str, str | None]) -> None:
 
 
 def _start_java(conf: "SparkConf", log: BinaryIO) -> object:
-    """The gateway to a Java process.  Whoever interrupts this waits until Java has ended again.
-
-    In a thread of its own: a signal's exception then cannot come between the start of the process
-    and our knowing of it, which would leave it behind with a folder to write into.
-    """
+    """The gateway to a Java process.  Whoever interrupts this waits until Java has ended again."""
     from pyspark.java_gateway import launch_gateway
 
-    outputs = {"stdout": log, "stderr": log}
+    started: list[object] = []
+    start = partial(launch_gateway, conf, {"stdout": log, "stderr": log})
+    try:
+        _undisturbed(lambda: started.append(start()))
+    except BaseException:
+        for gateway in started:
+            _end_java(gateway)
+        raise
+    return started[0]
+
+
+def _undisturbed(work: Callable[[], T]) -> T:
+    """What `work` returns or raises.  In a thread of its own: a signal's exception then comes when
+    all of it is done, not between the start of a process and our knowing of it, which would leave
+    it behind with a folder to write into."""
     with ThreadPoolExecutor(1) as threads:
-        starting = threads.submit(launch_gateway, conf, outputs)
-        try:
-            return starting.result()
-        except BaseException:
-            if starting.exception() is None:
-                _end_java(starting.result())
-            raise
+        # A thread that is interrupted in its start is one that nobody waits for: not with `work`.
+        threads.submit(int).result()
+        return threads.submit(work).result()
 
 
 @contextlib.contextmanager

@@ -14,7 +14,11 @@ from quorate_cli import resources
 from quorate_cli.cluster_folder import OPERATOR, ClusterFolder
 from quorate_cli.dev_cluster import DevCluster
 from quorate_cli.keeper import end_all
+from quorate_cli.operator_api import OperatorApi
+from quorate_cli.problem import Problem
+from quorate_cli.process import kill
 from quorate_cluster.background import Background
+from quorate_cluster.interrupts import Interrupted, interrupted_behind
 from quorate_cluster.waiting import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
@@ -338,3 +342,36 @@ def test_a_demo_empties_no_folder_that_is_not_its_own(tmp_path: Path) -> None:
     assert ran.returncode == 1
     assert "is not a demo's and not empty (it holds thesis.txt)" in " ".join(ran.stderr.split())
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def _removable(quorate: Quorate) -> None:
+    quorate("dev", "up", "--agents", "4")
+    quorate("apply", "-f", str(EXAMPLE), "--wait", "60")
+
+
+def _wait_until_online(cluster: DevCluster, name: str) -> None:
+    def state() -> str:
+        return next(node.state for node in cluster.state().nodes if node.name == name)
+
+    wait_until(lambda: state() == "Online", f"{name} Online", say=state)
+
+
+def test_a_removal_that_is_interrupted_as_it_begins_leaves_a_full_member(
+    quorate: Quorate, cluster: DevCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _removable(quorate)
+    with interrupted_behind(monkeypatch, OperatorApi, "post"), pytest.raises(Interrupted):
+        cluster.remove("agent-4", 60, lambda first, left: None)
+    _wait_until_online(cluster, "agent-4")
+
+
+def test_a_removal_whose_operator_is_killed_is_taken_back_by_the_next_up(
+    quorate: Quorate, cluster: DevCluster
+) -> None:
+    _removable(quorate)
+    running = cluster.folder.process(OPERATOR)
+    assert running is not None
+    with pytest.raises(Problem):
+        cluster.remove("agent-4", 60, lambda first, left: kill(running))
+    assert "agent-4: is no longer being drained" in quorate("dev", "up")
+    _wait_until_online(cluster, "agent-4")

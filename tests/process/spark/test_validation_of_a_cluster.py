@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from redis.exceptions import RedisError
 
 from quorate.protocol.tool_messages import Damage, Damaged
+from quorate_cluster.client_errors import CLIENT_ERRORS
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import StartCluster
 from quorate_cluster.meanwhile import meanwhile
@@ -53,7 +53,7 @@ def writing(client: Any) -> AbstractContextManager[None]:
 
     def write(number: int) -> None:
         # While an agent is gone, the outcome of a write may be unknown.
-        with suppress(RedisError):
+        with suppress(*CLIENT_ERRORS):
             client.set(f"hot-{number % 50}", f"{number}")
             client.set(f"short-{number % 50}", "x", px=5)
             client.delete(f"hot-{(number + 25) % 50}")

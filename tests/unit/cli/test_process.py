@@ -21,9 +21,12 @@ from quorate_cli.process import (
     read_started,
     send,
     start,
+    start_noted,
     wait_until_gone,
     write_started,
 )
+from quorate_cli.validation import run_validation
+from quorate_cluster.interrupts import Interrupted, interrupted_behind, running_children
 
 SLEEPER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
 STUBBORN = [
@@ -84,6 +87,39 @@ def test_a_process_that_ended_is_not_alive_although_nobody_waited_for_it(tmp_pat
     process = start([sys.executable, "-c", ""], tmp_path / "log")
 
     assert wait_until_gone(process, 10)
+
+
+def test_a_process_is_found_again_whoever_interrupts_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[Started]
+) -> None:
+    with interrupted_behind(monkeypatch, os, "posix_spawn"), pytest.raises(Interrupted):
+        start_noted(SLEEPER, tmp_path / "log", tmp_path / "pid", str(tmp_path))
+
+    process = read_started(tmp_path / "pid")
+    assert process is not None
+    started.append(process)
+    assert is_alive(process)
+
+
+def test_a_process_that_cannot_be_noted_is_ended(tmp_path: Path) -> None:
+    (tmp_path / "pid").mkdir()
+
+    with pytest.raises(Problem, match="is a directory"):
+        start_noted(SLEEPER, tmp_path / "log", tmp_path / "pid", str(tmp_path))
+
+    assert not [command for command in running_children() if "print('here'" in command]
+
+
+def test_a_validation_ends_with_who_is_interrupted_as_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        interrupted_behind(monkeypatch, subprocess.Popen, "_execute_child"),
+        pytest.raises(Interrupted),
+    ):
+        run_validation(SLEEPER)
+
+    assert not [command for command in running_children() if "print('here'" in command]
 
 
 def test_another_process_under_the_same_pid_is_left_alone(

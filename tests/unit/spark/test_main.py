@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from quorate.protocol.totals import key_bucket
+from quorate_cluster.interrupts import Interrupted, interrupted_behind, running_children
 from quorate_spark import __main__ as command
+from quorate_spark.spark_session import check_spark
 from quorate_spark_fixtures.scripted_zone import ScriptedZone, listening
 
 ROOT = Path(__file__).parents[3]
@@ -28,6 +30,16 @@ def run(zone: ScriptedZone, tmp_path: Path, *options: str) -> tuple[int, dict[st
     files = ["--report", str(report), "--work-dir", str(tmp_path / "work")]
     code = command.main(["validate", "z", *agents, *files, *options])
     return code, json.loads(report.read_bytes())
+
+
+def home_of_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
+    """The only java there is does what `script` says."""
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    return program
 
 
 def test_agreeing_counters_end_with_0(tmp_path: Path) -> None:
@@ -113,16 +125,26 @@ def test_without_java_rows_cannot_be_told_and_the_way_out_is_named(
 def test_an_old_java_is_named_with_its_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = tmp_path / "bin" / "java"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    program = home_of_java(tmp_path, monkeypatch, "echo 'openjdk version \"1.8.0_392\"' >&2")
     with listening(filled()) as zone:
         code, report = run(zone, tmp_path, "--level", "rows")
 
     assert code == 2
     assert f"{program} is Java 8" in str(report["reasons"])
+
+
+def test_java_asked_for_its_version_is_not_left_behind_by_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home_of_java(tmp_path, monkeypatch, "exec sleep 0.5")
+
+    with (
+        interrupted_behind(monkeypatch, subprocess.Popen, "_execute_child"),
+        pytest.raises(Interrupted),
+    ):
+        check_spark()
+
+    assert not [command for command in running_children() if "sleep 0.5" in command]
 
 
 @pytest.mark.parametrize("package", ["pyspark", "pyarrow"])
