@@ -9,6 +9,7 @@ pytest_plugins = [
     "deep_tests",
     "quorate_control_plane.fixtures",
     "quorate_cluster.fixtures",
+    "machine_standstills",  # behind those whose sections it shows
 ]
 
 # A machine that is busy must not fail a test by its speed, and a failure must come back.
