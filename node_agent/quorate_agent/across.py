@@ -16,6 +16,7 @@ from quorate.protocol.coordinator import Ended, Outcome, PartWanted
 from quorate.protocol.parts import Evaluated
 from quorate.protocol.primary import Primary
 from quorate.protocol.replicas import Replicas
+from quorate.protocol.storage import ROW_OVERHEAD_BYTES
 from quorate.protocol.transaction_messages import PreparePart, Watched
 from quorate_agent.client import ClientConnection, Slot, boot_ms
 from quorate_agent.parking import Parking
@@ -48,6 +49,9 @@ class Executor(Protocol):
     def no_room(self) -> bytes:
         """Why nothing may grow now; empty: it may."""
 
+    def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
+        """Keys are about to be shown: have those told that have expired."""
+
 
 class Across:
     """The transactions across partitions of one zone's endpoint."""
@@ -57,7 +61,9 @@ class Across:
         self._turn = turn
         self._transactions = endpoint.replicas.transactions
         self._transactions.parts.evaluate = self._evaluate
-        self._shift = slot_shift(endpoint.replicas.zone.partitions)
+        zone = endpoint.replicas.zone
+        self._shift = slot_shift(zone.partitions)
+        self._row_overhead = 0 if zone.persistent else ROW_OVERHEAD_BYTES
         self._view = View()
         self._metrics = metrics
 
@@ -150,8 +156,12 @@ class Across:
         view.now_ms = time.time_ns() // 1_000_000
         view.resp3 = ask.resp3
         view.copy = role.copy
+        self._endpoint.expire(role, ask.keys, view.now_ms)
+        view.is_pending, view.waits = role.is_pending if role.waiters else None, False
         if ask.looks:
-            return Evaluated((), tuple([b"%d %d" % seen(view, key) for key in ask.keys]))
+            looked = tuple([b"%d %d" % seen(view, key) for key in ask.keys])
+            view.waits = False  # Parts waits
+            return Evaluated((), looked)
         found = resolve_all(ask.commands)
         if isinstance(found, bytes):
             return Evaluated((), (), found)
@@ -161,10 +171,12 @@ class Across:
         answers = Execution(found, watched, _no_plain).answers(view)
         operations = tuple(view.operations)
         view.operations.clear()
+        view.waits = False
         if isinstance(answers, bytes):
             return Evaluated((), (), answers)
         rows = [word or b"" for key, value, _ in operations for word in (key, value)]
-        if _packed(ask.keys) + _packed(rows) + _packed(answers) > PART_BYTES_MAX:
+        room = len(operations) * self._row_overhead
+        if _packed(ask.keys) + _packed(rows) + _packed(answers) + room > PART_BYTES_MAX:
             return Evaluated((), (), TOO_LARGE)
         return Evaluated(operations, tuple(answers))
 

@@ -14,12 +14,17 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol, cast
 
 from quorate.protocol.primary import Primary, Waiter
+from quorate_agent.lasting import lasts
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.connection import CommandParser
 from quorate_agent.resp.session import Agent, Connection, Session, WaitRequest
 
 BACKLOG_MAX = 1024
 """Commands a blocked connection may pile up before its socket is no longer read."""
+
+QUEUE_MAX = 1024
+"""Replies that may wait for an earlier one of their connection before its socket is no longer read:
+a write whose acknowledgement is late, on a disk that stands still, blocks no later command."""
 
 LONG_BYTES = 2048
 """A read that brought more may wait as it is until there is time to cut it into commands."""
@@ -115,6 +120,7 @@ class ClientConnection(asyncio.Protocol):
         "queue",
         "session",
         "state",
+        "told_behind",
         "transport",
         "unread",
     )
@@ -129,6 +135,7 @@ class ClientConnection(asyncio.Protocol):
         self.blocked = 0  # how many of its slots later commands wait for
         self.paused = False
         self.ended = False
+        self.told_behind = 0  # bytes of pushes that wait in the queue, or have waited (pushes.py)
         # Role and counter; of one that was forwarded, no role and the partition.
         self.last_write: tuple[Primary | None, int] | None = None
         self.transport: asyncio.Transport
@@ -185,6 +192,8 @@ class ClientConnection(asyncio.Protocol):
                 self.pause()
         else:
             self.endpoint.run(self, commands)
+            if len(self.queue) > QUEUE_MAX:
+                self.pause()
         if self.parser.error is not None:
             self.ended = True
             self.end_when_done()
@@ -291,7 +300,8 @@ async def end_all(clients: Sequence[ClientConnection]) -> None:
     wrote last on it instead of repeating it elsewhere."""
     for client in clients:
         client.say_goodbye()
-    for _ in range(int(GOODBYE_S / _GOODBYE_POLL_S)):
-        if all(client.transport.is_closing() for client in clients):
-            break
-        await asyncio.sleep(_GOODBYE_POLL_S)
+    await lasts(
+        lambda: not all(client.transport.is_closing() for client in clients),
+        GOODBYE_S,
+        _GOODBYE_POLL_S,
+    )

@@ -19,11 +19,18 @@ from quorate.protocol.parts import Telling
 from quorate.protocol.primary import Primary, Waiter
 from quorate.protocol.replicas import Replicas
 from quorate_agent.across import Across
-from quorate_agent.client import ClientConnection, Slot, accept_clients, boot_ms, end_all
+from quorate_agent.client import (
+    QUEUE_MAX,
+    ClientConnection,
+    Slot,
+    accept_clients,
+    boot_ms,
+    end_all,
+)
 from quorate_agent.flush import PartOfFlush, flush_all
 from quorate_agent.forwards import Forwards
 from quorate_agent.hand_overs import HandOvers
-from quorate_agent.joined_reads import join_reads, read_one
+from quorate_agent.joined_reads import join_reads, read_one, shows_expiry
 from quorate_agent.joined_writes import join_writes
 from quorate_agent.overview import ZoneOverview
 from quorate_agent.parking import Parking
@@ -34,7 +41,7 @@ from quorate_agent.resp.command import Command, command_slot
 from quorate_agent.resp.pubsub_commands import refused_while_subscribed
 from quorate_agent.resp.session import WaitRequest
 from quorate_agent.resp.table import DISPATCH, resolve
-from quorate_agent.resp.transaction import Call
+from quorate_agent.resp.transaction import Call, Watching
 from quorate_agent.resp.view import View
 from quorate_agent.turn_share import QUANTUM, TurnShare
 from quorate_agent.waits import Waits
@@ -78,6 +85,7 @@ class ZoneEndpoint:
         self._share = TurnShare()
         self._touched: dict[ClientConnection, None] = {}
         self._server: asyncio.Server | None = None
+        self._closed = False
 
     # --- listening -------------------------------------------------------------------------------
 
@@ -85,11 +93,14 @@ class ZoneEndpoint:
         """Listen on the first of `ports` that is free; OSError when none is."""
         self._server = await accept_clients(self, host, ports)
         port: int = self._server.sockets[0].getsockname()[1]
+        if self._closed:  # the zone was deleted meanwhile
+            self._server.close()
         self.overview.address = (host, port)
         return port
 
     async def close(self, *, at_once: bool = False) -> None:
         """Stop listening and end every connection; `at_once`: nothing more is said to anybody."""
+        self._closed = True
         if self._server is not None:
             self._server.close()
         clients = list(self._clients.values())
@@ -139,6 +150,9 @@ class ZoneEndpoint:
         self._execute_all(client, commands, now)
         if client.blocked:
             client.backlog.extend([(now, later) for later in reversed(commands)])
+        elif commands and not client.state.closing:  # there was no time for them
+            self._share.keep(client, commands[::-1], now)
+            self._turn()
 
     def cut(self, client: ClientConnection) -> None:
         """Cut what was read into commands and execute them, in this turn or when there is time."""
@@ -164,6 +178,11 @@ class ZoneEndpoint:
             left -= len(some)
             self._execute_all(client, some, now)
             backlog.extendleft([(arrived, later) for later in some])
+            if client.blocked or client.state.closing or not backlog:
+                return
+            if some or not self._share.has_time():
+                self._share.keep(client, (), now)
+                return
 
     def _execute_all(self, client: ClientConnection, commands: list[list[bytes]], now: int) -> None:
         """Execute commands, the last of the list first, and take them from it, until one blocks or
@@ -178,6 +197,8 @@ class ZoneEndpoint:
                 client.answer(said)
             else:
                 self._execute_each(client, commands, now)
+            if not self._share.has_time():
+                return
 
     def _execute_in_mode(self, client: ClientConnection, args: list[bytes], now: int) -> None:
         """Execute, as a connection may that has subscribed, tracks, or has said MULTI."""
@@ -229,7 +250,12 @@ class ZoneEndpoint:
         queue, out = client.queue, client.out
         keys: tuple[bytes | None, ...]
         at = -1  # the partition that `role` and `view` show; whatever may change that takes it back
+        is_first = True
         while commands:
+            if is_first:
+                is_first = False
+            elif not self._share.has_time():
+                return
             args = commands.pop()
             command = known or DISPATCH.get(args[0])
             if command is None or (command.usual_words != len(args) and command is not known):
@@ -286,6 +312,9 @@ class ZoneEndpoint:
                 view.copy = role.copy
                 if not role.locks:
                     at = partition
+            if role.changed is not None:
+                self.expire(role, command.keys(args), view.now_ms)
+                view.is_pending = role.is_pending if role.waiters else None
             if command.grows and (problem := self.no_room()):
                 self.fulfil(client, slot, problem)
                 continue
@@ -314,6 +343,12 @@ class ZoneEndpoint:
                 self._unblock(slot)
             role.wait(waiter)
             view.is_pending = role.is_pending
+
+    def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
+        """Keys are about to be shown: have those told that have expired."""
+        if shows_expiry(role, now_ms):
+            self._tracking.expire(role, keys, now_ms)
+            self._turn()
 
     def _write(self, client: ClientConnection, role: Primary) -> tuple[bytes | None, ...]:
         """Make what the view has gathered one update; the keys whose acknowledgement is due."""
@@ -402,6 +437,7 @@ class ZoneEndpoint:
             self._waits.add(slot, now)
             self._turn()
             return
+        self._tracking.flushed()
         flush_all(self.replicas, slot, now)
         self._touched[client] = None
         self._turn()
@@ -410,7 +446,7 @@ class ZoneEndpoint:
 
     def settle(self) -> None:
         """Take what the replicas finished, retry what is parked, write what is ready."""
-        if self._tracking.trackers:
+        if self._tracking.has_to_tell:
             self._tracking.tell(boot_ms())
         finished = self.replicas.take_finished()
         touched = self._touched
@@ -426,13 +462,18 @@ class ZoneEndpoint:
             self._metrics.unknown.inc(waiter.count if isinstance(waiter, Slot) else 1)
             self._end(waiter, replies.UNKNOWN_OUTCOME)
         for waiter in finished.refused:
+            if isinstance(waiter, Telling):
+                self.replicas.transactions.refused(waiter, self._full())
+            self._forget_watched(waiter)
             self._end(waiter, self._full())
         now = boot_ms()
         self.parking.arrived_ms = now
         if finished.again:
             self._view.now_ms = time.time_ns() // 1_000_000
             for waiter in finished.again:
-                if isinstance(waiter, Slot) and not waiter.connection.state.closing:
+                # Also of who sends no more: it is answered, and then closed.
+                if isinstance(waiter, Slot) and waiter.connection.queue:
+                    self._forget_watched(waiter)
                     self._execute_again(waiter, now)
         if self.parking:
             self._view.now_ms = time.time_ns() // 1_000_000
@@ -456,15 +497,19 @@ class ZoneEndpoint:
                         self._share.keep(client, (), now)
                 if client.unread and not client.blocked and not client.backlog:
                     self.cut(client)
+                client.drain()
                 is_idle = not client.blocked and not client.backlog and not client.unread
-                if client.paused and is_idle:
+                if client.paused and is_idle and len(client.queue) <= QUEUE_MAX:
                     client.paused = False
                     client.transport.resume_reading()
-                client.drain()
                 if client.ended and not client.state.closing:
                     client.end_when_done()
         if self._share.is_over or self.replicas.wrote or self.replicas.out.at_once:
             self._turn()
+
+    def _forget_watched(self, waiter: Waiter) -> None:
+        if isinstance(waiter, Slot) and isinstance(waiter.command.handler, Watching):
+            waiter.command.handler.forget()
 
     def _end(self, waiter: Waiter, reply: bytes) -> None:
         if isinstance(waiter, Slot):

@@ -1,9 +1,9 @@
 """How an agent ends so that its clients notice little: who takes over, and what they are told."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 
 from quorate.protocol.replicas import Replicas
+from quorate_agent.lasting import lasts
 from quorate_agent.zone_runtime import ZoneRuntime
 
 LEAVE_POLL_S = 0.02
@@ -23,7 +23,7 @@ async def hand_over(
     zones: Mapping[str, Replicas], bound_s: float, has_master: Callable[[], bool]
 ) -> None:
     """Wait until others are primary of what this agent was, as long as a master sees to it."""
-    await _lasts(lambda: has_master() and _hands_over(zones), bound_s)
+    await lasts(lambda: has_master() and _hands_over(zones), bound_s, LEAVE_POLL_S)
 
 
 async def say_farewell(zones: Mapping[str, Replicas], runtimes: Mapping[str, ZoneRuntime]) -> None:
@@ -37,24 +37,19 @@ async def say_farewell(zones: Mapping[str, Replicas], runtimes: Mapping[str, Zon
         has_clients = any(runtime.endpoint.overview.clients for runtime in runtimes.values())
         return has_clients and not _hands_over(zones)
 
-    if await _lasts(have_to_hear, NEWS_S):
+    if await lasts(have_to_hear, NEWS_S, LEAVE_POLL_S):
         for runtime in runtimes.values():
             runtime.endpoint.forwards.is_leaving = True
-        await _lasts(have_to_hear, FAREWELL_S - NEWS_S)
+        await lasts(have_to_hear, FAREWELL_S - NEWS_S, LEAVE_POLL_S)
 
 
 async def see_transactions_end(zones: Mapping[str, Replicas]) -> None:
     """Wait for those that this agent coordinates: nobody else would tell their clients."""
-    await _lasts(lambda: any(zone.transactions.coordinates for zone in zones.values()), FAREWELL_S)
 
+    def are_coordinated() -> bool:
+        return any(zone.transactions.coordinates for zone in zones.values())
 
-async def _lasts(condition: Callable[[], bool], bound_s: float) -> bool:
-    """Wait until it holds no more, for so long at most; whether it still does then."""
-    for _ in range(int(bound_s / LEAVE_POLL_S)):
-        if not condition():
-            return False
-        await asyncio.sleep(LEAVE_POLL_S)
-    return condition()
+    await lasts(are_coordinated, FAREWELL_S, LEAVE_POLL_S)
 
 
 def _hands_over(zones: Mapping[str, Replicas]) -> bool:

@@ -16,7 +16,7 @@ from typing import Protocol
 from quorate.protocol.client_messages import Forward, Forwarded
 from quorate.protocol.messages import Message
 from quorate.protocol.replicas import Replicas
-from quorate_agent.client import ClientConnection, Endpoint, Slot
+from quorate_agent.client import ClientConnection, Endpoint, Slot, boot_ms
 from quorate_agent.parking import Parking
 from quorate_agent.resp import replies
 from quorate_agent.resp.command import Command
@@ -49,11 +49,16 @@ class Executor(Endpoint, Protocol):
     def fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
         """Answer."""
 
+    def no_room(self) -> bytes:
+        """Why nothing may grow now; empty: it may."""
+
 
 class _Request:
     """One forwarded command.  `uncertain`: an attempt may have been executed."""
 
-    __slots__ = ("is_scan", "is_write", "message", "node", "partition", "slot", "uncertain")
+    __slots__ = (
+        "again_ms", "is_scan", "is_write", "message", "node", "partition", "slot", "uncertain",
+    )  # fmt: skip
 
     def __init__(self, slot: Slot, message: Forward, partition: int) -> None:
         self.slot = slot
@@ -63,6 +68,7 @@ class _Request:
         self.is_scan = isinstance(slot.command.handler, PartOfScan)
         self.node = ""  # whom it was sent to; empty: nobody at present
         self.uncertain = False
+        self.again_ms = 0  # when it is asked again; 0: not by time
 
 
 class Forwards:
@@ -106,6 +112,8 @@ class Forwards:
         if isinstance(handler, PartOfScan):
             return True  # whoever scans has no other way to those keys
         queued = handler.queued if isinstance(handler, Execution) else [(command, args)]
+        if any(map(_changes_connection, (each for each, _ in queued))):
+            return False  # its connection is here
         size = sum(len(word) for _, words in queued for word in words)
         return size <= WORDS_BYTES_MAX and self.covers(partition, now_ms)
 
@@ -117,7 +125,9 @@ class Forwards:
             request = _Request(slot, message, partition)
             self._requests[slot] = self._by_number[message.number] = request
             if command.is_write:
-                slot.command = remembering(command, request_key(self._process, message.number))
+                key = request_key(self._process, message.number)
+                no_room = self._endpoint.no_room
+                slot.command = remembering(command, key, no_room)
         request.node = primary
         self._send(primary, request.message)
 
@@ -155,6 +165,8 @@ class Forwards:
             reply.startswith(b"-MOVED ") and (request.uncertain or request.is_scan)
         ):
             self._ask_again(request, executed=False)
+        elif request.uncertain and reply in (replies.OOM, replies.MISCONF):
+            request.again_ms = boot_ms() + self._replicas.settings.step_retry_ms
         else:
             self._forget(request)
             client = request.slot.connection
@@ -163,7 +175,7 @@ class Forwards:
             self._endpoint.fulfil(client, request.slot, reply)
 
     def _ask_again(self, request: _Request, executed: bool) -> None:
-        request.node = ""
+        request.node, request.again_ms = "", 0
         request.uncertain |= executed and request.is_write
         self._endpoint.parking.park_again(request.slot)
 
@@ -184,11 +196,13 @@ class Forwards:
         """Give up what has waited for too long, forget what was answered."""
         for request in list(self._requests.values()):
             slot = request.slot
-            if slot.done or not slot.deadline_ms:
-                self._forget(request)
+            if slot.done:
+                self._forget(request)  # not before: executed here it may yet have to go once more
             elif request.node and slot.deadline_ms <= now_ms:
                 request.uncertain |= request.is_write
                 self._endpoint.fulfil(slot.connection, slot, self.given_up(slot))
+            elif request.again_ms and request.again_ms <= now_ms:
+                self._ask_again(request, executed=False)
 
     def given_up(self, slot: Slot) -> bytes:
         """The reply when time is over: nobody served, or nobody knows."""
@@ -230,7 +244,8 @@ class Forwards:
             return
         if call.command.is_write:
             key = request_key(message.process, message.number)
-            call = Call(remembering(call.command, key), call.args)
+            no_room = self._endpoint.no_room
+            call = Call(remembering(call.command, key, no_room), call.args)
         self._endpoint.execute_forwarded(client, call)
 
 
@@ -252,6 +267,12 @@ class ForwardedClient(ClientConnection):
         reply = b"".join(self.out)
         self.out.clear()
         self._respond(reply)
+
+
+def _changes_connection(command: Command) -> bool:
+    if command.group == "connection":
+        return command.name not in (b"ping", b"echo")
+    return command.name in (b"readonly", b"readwrite")
 
 
 def _call(message: Forward, session: Session) -> Call | bytes:

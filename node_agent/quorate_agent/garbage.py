@@ -13,6 +13,11 @@ from collections.abc import Callable
 QUIET_SHARE = 0.25
 """Of one CPU: with less to do since the last look, clients hardly notice a collection."""
 
+LATE_SHARE = 0.1
+"""Of the time since the last look, by which pauses went on too long: with more, something waits.  A
+process that gets little of a CPU uses little of it, however much it has to do, where others take
+the rest, on this machine or beside it on its host."""
+
 PAUSE_S = 60.0
 """Between two collections."""
 
@@ -36,11 +41,13 @@ class Garbage:
         self._looked_s, self._cpu_s = clock(), cpu_clock()
         self._collected_s = self._looked_s
 
-    def look(self) -> None:
-        """Collect when there is little to do; called about every second."""
+    def look(self, late_s: float) -> None:
+        """Collect when there is little to do; called about every second.  `late_s`: for how long
+        pauses went on, since the last look, after they were to end."""
         gc.disable()
         now_s, cpu_s = self._clock(), self._cpu_clock()
-        is_quiet = cpu_s - self._cpu_s < QUIET_SHARE * (now_s - self._looked_s)
+        passed_s = now_s - self._looked_s
+        is_quiet = cpu_s - self._cpu_s < QUIET_SHARE * passed_s and late_s < LATE_SHARE * passed_s
         self._looked_s, self._cpu_s = now_s, cpu_s
         young = gc.get_count()[0]
         rested = now_s - self._collected_s >= PAUSE_S

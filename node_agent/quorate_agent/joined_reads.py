@@ -45,7 +45,7 @@ def join_reads(
     spaces = {}
     for partition in set(partitions):
         role = primaries[partition]
-        if not _is_free(role, now):
+        if not _is_free(role, now) or shows_expiry(role, view.now_ms):
             return None
         spaces[partition] = role.copy.get
     if len(spaces) == 1:
@@ -74,11 +74,19 @@ def read_one(
         return None
     key = args[1]
     role = primaries[(key_slot(key) if TAG in key else crc_hqx(key, 0) & 16383) >> shift]
-    if not _is_free(role, now) or key < FIRST_UNRESERVED:
+    if not _is_free(role, now) or key < FIRST_UNRESERVED or shows_expiry(role, view.now_ms):
         return None
     view.is_pending, view.copy = None, role.copy
     reply: bytes = command.handler(view, args)
     return reply
+
+
+def shows_expiry(role: Primary, now_ms: int) -> bool:
+    """Whether a key may have expired of which somebody who caches it has not been told."""
+    if role.changed is None:
+        return False
+    expiring = role.copy.expiring
+    return bool(expiring) and expiring[0][0] < now_ms
 
 
 def _is_free(role: Primary | None, now: int) -> TypeGuard[Primary]:

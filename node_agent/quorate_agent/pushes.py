@@ -8,7 +8,7 @@ that reads nothing is cut off at the bound of all its output (client.py).
 
 from __future__ import annotations
 
-from quorate_agent.client import ClientConnection
+from quorate_agent.client import OUTPUT_BYTES_MAX, ClientConnection
 
 WAITING_MAX = 100_000
 """A connection is cut off when so many replies and frames wait in its queue: one that waits for
@@ -31,7 +31,11 @@ def push_in_order(client: ClientConnection, frame: bytes) -> None:
     what it subscribed to."""
     if _is_closing(client):
         return
-    if len(client.queue) >= WAITING_MAX:
+    client.told_behind = client.told_behind + len(frame) if client.queue else 0
+    if client.told_behind > OUTPUT_BYTES_MAX:  # most of it has left since, perhaps
+        waiting = [place for place in client.queue if isinstance(place, bytes)]
+        client.told_behind = sum(map(len, waiting)) + len(frame)
+    if len(client.queue) >= WAITING_MAX or client.told_behind > OUTPUT_BYTES_MAX:
         client.transport.abort()
         return
     client.answer(frame)

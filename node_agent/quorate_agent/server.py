@@ -402,15 +402,19 @@ class Agent(BaseHandler):
             link.send_frame(frame)
 
     async def _keep_ticking(self) -> None:
-        measured = 0.0
+        measured = late_s = 0.0
         garbage = Garbage()
         while True:
             if self._loop.time() - measured >= MEASURE_S:
                 measured = self._loop.time()
-                garbage.look()
+                garbage.look(late_s)
+                late_s = 0.0
                 self.metrics.measure(self.core.zones.values(), self.links.counters)
             waiting = any(r.endpoint.has_waiting for r in self._runtimes.values())
-            await asyncio.sleep(PARKED_TICK_S if waiting else TICK_S)
+            pause_s = PARKED_TICK_S if waiting else TICK_S
+            due = time.monotonic() + pause_s
+            await asyncio.sleep(pause_s)
+            late_s += max(0.0, time.monotonic() - due)
             self.core.tick(now())
             self._turn()
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from quorate.facts.keyspace import is_reserved, key_partition
-from quorate.protocol.primary import Primary
+from quorate.protocol.primary import Primary, Waiter
 from quorate.protocol.replicas import Replicas
 from quorate.protocol.storage import Operation
 from quorate_agent.client import ClientConnection, Slot
@@ -25,10 +25,14 @@ from quorate_agent.resp.replies import array, bulk, bulks, integer, null
 from quorate_agent.resp.session import Connection
 from quorate_agent.resp.table import resolve
 from quorate_agent.resp.tracking_mode import TrackingMode
+from quorate_agent.resp.view import is_live
 
 NOTES_MAX = 200_000
 """Of all clients of a zone, a key each: some 30 MB.  Beyond, the keys of the partition with most of
 them are forgotten, and clients told so."""
+
+NOTES_BYTES_MAX = 64 * 1024 * 1024
+"""Of the keys themselves, which may be long, and need not be there."""
 
 LOOK_MS = 1_000
 """How often connections that are gone, or track no more, are looked for."""
@@ -54,6 +58,7 @@ class Tracking:
         self._clients = clients
         self.trackers: dict[int, ClientConnection] = {}
         self.note_count = 0
+        self._note_bytes = 0
         self._watched: dict[int, _Watched] = {}
         self._prefixes: dict[bytes, dict[int, None]] = {}  # and who broadcasts them
         # What is told at the end of the turn:
@@ -63,7 +68,13 @@ class Tracking:
         self._behind: list[tuple[Slot | bytes, ClientConnection, list[bytes] | None]] = []
         self._writer = 0  # whose command is being executed
         self._elsewhere: list[bytes] = []  # what it reads that is not noted
+        self._untracked: list[bytes] = []  # what is read by EXEC that is yet to begin to track
         self._look_ms = 0
+
+    @property
+    def has_to_tell(self) -> bool:
+        """Whether anybody may have to be told of something."""
+        return bool(self.trackers or self._behind)
 
     # --- what clients read -----------------------------------------------------------------------
 
@@ -87,6 +98,8 @@ class Tracking:
                 continue
             partition = key_partition(key, self._replicas.zone.partitions)
             role = self._replicas.primaries[partition]
+            if mode is None:
+                self._untracked.append(key)
             if role is None or not role.serves(now_ms):
                 self._elsewhere.append(key)
                 continue
@@ -98,6 +111,9 @@ class Tracking:
         """The command was executed, or waits: what it reads elsewhere is not to be kept."""
         self._writer = 0
         mode = client.state.tracking
+        untracked, self._untracked = self._untracked, []
+        if untracked and mode is None and client.queue:
+            self._behind.append((_last(client), client, untracked))
         if self._elsewhere:
             keys, self._elsewhere = self._elsewhere, []
             refused = not client.queue and client.out and client.out[-1].startswith(b"-")
@@ -130,10 +146,35 @@ class Tracking:
             if partition not in self._watched and role.serves(now_ms):
                 self._watch(partition, role)
 
+    def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
+        """Keys are about to be shown: those that have expired go first, and who cached one hears of
+        it before anybody is answered that it is gone."""
+        read: list[bytes] = []  # by the client whose command it is: that they are gone
+        expired = False
+        watched = self._watched.get(role.copy.partition)
+        for key in keys:
+            row = role.copy.get(key)
+            if row is not None and row.value is not None and not is_live(row, now_ms):
+                known = watched.keys.get(key) if watched is not None else None
+                if known is not None and self._writer in (
+                    known if isinstance(known, set) else (known,)
+                ):
+                    read.append(key)
+                role.write(((key, None, 0),))
+                role.wait(Waiter((key,), None, 0))  # who sees that waits, as for any write
+                expired = True
+        if expired:
+            self._replicas.commands_wrote(role)
+            self._tell_stale(self._replicas.now.boot_ms)
+            if watched is not None and watched is self._watched.get(role.copy.partition):
+                for key in read:
+                    self._note(watched, key, self._writer)
+
     def _note(self, watched: _Watched, key: bytes, id: int) -> None:
         known = watched.keys.get(key)
         if known is None:
             watched.keys[key] = id
+            self._note_bytes += len(key)
         elif isinstance(known, set):
             if id in known:
                 return
@@ -145,6 +186,8 @@ class Tracking:
         self.note_count += 1
         if self.note_count > NOTES_MAX:
             self._forget(max(self._watched.values(), key=lambda each: len(each.keys)))
+        elif self._note_bytes > NOTES_BYTES_MAX:
+            self._forget(max(self._watched.values(), key=lambda each: sum(map(len, each.keys))))
 
     # --- what makes it stale ---------------------------------------------------------------------
 
@@ -153,12 +196,12 @@ class Tracking:
         for key, _, _ in operations:
             if key is None:  # FLUSHALL
                 self._forget(watched)
-                self._all_stale.update(dict.fromkeys(self.trackers))
                 continue
             known = watched.keys.pop(key, None)
             if known is not None:
                 ids = known if isinstance(known, set) else (known,)
                 self.note_count -= len(ids)
+                self._note_bytes -= len(key)
                 for id in ids:
                     if id != self._writer or self._hears_itself(id):
                         self._stale.setdefault(id, {})[key] = None
@@ -168,6 +211,11 @@ class Tracking:
                         writers = self._broadcast.setdefault(prefix, {})
                         same = writers.get(key, self._writer) == self._writer
                         writers[key] = self._writer if same else 0
+
+    def flushed(self) -> None:
+        """All keys of this agent's partitions are gone: everybody is told, as by Redis, also who
+        has read nothing yet."""
+        self._all_stale.update(dict.fromkeys(self.trackers))
 
     def _hears_itself(self, id: int) -> bool:
         client = self._clients.get(id)
@@ -179,6 +227,7 @@ class Tracking:
         for key, known in watched.keys.items():
             ids = known if isinstance(known, set) else (known,)
             self.note_count -= len(ids)
+            self._note_bytes -= len(key)
             for id in ids:
                 self._stale.setdefault(id, {})[key] = None
         watched.keys = {}
@@ -195,6 +244,12 @@ class Tracking:
 
     def tell(self, now_ms: int) -> None:
         """Tell what became stale; before any reply of this turn leaves."""
+        self._tell_stale(now_ms)
+        if now_ms >= self._look_ms:
+            self._look_ms = now_ms + LOOK_MS
+            self._look()
+
+    def _tell_stale(self, now_ms: int) -> None:
         primaries = self._replicas.primaries
         ended = [
             partition
@@ -218,9 +273,6 @@ class Tracking:
                 self._tell(id, None)
         if self._behind:
             self._tell_answered()
-        if now_ms >= self._look_ms:
-            self._look_ms = now_ms + LOOK_MS
-            self._look()
 
     def _tell_prefixes(self) -> None:
         broadcast, self._broadcast = self._broadcast, {}
@@ -251,7 +303,7 @@ class Tracking:
             if client.state.resp3:
                 push_in_order(client, _invalidation(client.state, keys))
         elif client.queue:
-            self._behind.append((client.queue[-1], client, keys))
+            self._behind.append((_last(client), client, keys))
         else:
             if client.out:
                 client.write()
@@ -262,12 +314,12 @@ class Tracking:
         waiting, self._behind = self._behind, []
         for entry in waiting:
             last, client, keys = entry
-            mode = client.state.tracking
-            if mode is None or client.state.id not in self._clients:
+            if client.state.id not in self._clients:
                 continue
+            mode = client.state.tracking  # of EXEC it is what that has made of it
             if any(item is last for item in client.queue):
                 self._behind.append(entry)
-            else:
+            elif mode is not None:
                 self._send(client, mode, keys)
 
     def _send(self, client: ClientConnection, mode: TrackingMode, keys: list[bytes] | None) -> None:
@@ -282,7 +334,8 @@ class Tracking:
             listener = found
             if not listener.state.resp3 and listener.state.subscribed:
                 told = _keys(client.state, keys)
-                push(listener, array((bulk(b"message"), bulk(INVALIDATIONS), told)))
+                # It could not tell a message from a reply that it waits for.
+                push_in_order(listener, array((bulk(b"message"), bulk(INVALIDATIONS), told)))
         if listener.state.resp3:
             push(listener, _invalidation(client.state, keys))
 
@@ -306,7 +359,19 @@ class Tracking:
                 watched.role.changed = None
             self._watched.clear()
             self._stale.clear()
-            self.note_count = 0
+            self.note_count = self._note_bytes = 0
+
+
+def _last(client: ClientConnection) -> Slot | bytes:
+    """The last reply that the client waits for: that one, and no other that looks like it."""
+    last = client.queue[-1]
+    if type(last) is bytes:  # may be a constant, which stands for many replies
+        last = client.queue[-1] = _OneReply(last)
+    return last
+
+
+class _OneReply(bytes):
+    """The reply of one place: nothing else is the same object."""
 
 
 def _reads(state: Connection, args: list[bytes]) -> Iterable[bytes]:

@@ -64,6 +64,14 @@ class TurnShare:
         self._executed = executed
         return True
 
+    def has_time(self) -> bool:
+        """Whether there is time for another command behind one that was executed, however long that
+        took; when there is none, nobody else takes any."""
+        if self._clock() < self._began + 2 * TURN_S:
+            return True
+        self._look_at = 0
+        return False
+
     def keep(self, client: ClientConnection, commands: Sequence[list[bytes]], now_ms: int) -> bool:
         """Let a connection wait with its commands, new ones behind those that wait already.
 

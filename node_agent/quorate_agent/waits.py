@@ -5,9 +5,13 @@ from collections.abc import Callable
 from quorate.facts.partition_row import quorum
 from quorate.protocol.replicas import Replicas
 from quorate_agent.client import ClientConnection, Slot
-from quorate_agent.resp.replies import integer
+from quorate_agent.resp.replies import error, integer
 
 FOR_EVER_MS = 1 << 62
+
+_UNBLOCKED = error(
+    b"UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
+)
 
 
 class Waits:
@@ -42,9 +46,18 @@ class Waits:
             count = self._copies_of_last_write(slot.connection)
             if count >= slot.wait.copies or slot.deadline_ms <= now_ms:
                 self._fulfil(slot.connection, slot, integer(count))
+            elif slot.deadline_ms >= FOR_EVER_MS and self._is_over(slot.connection):
+                self._fulfil(slot.connection, slot, _UNBLOCKED)
             else:
                 waiting.append(slot)
         self._slots = waiting
+
+    def _is_over(self, client: ClientConnection) -> bool:
+        """Whether the role that wrote last is over: nobody tells it any more who holds what."""
+        if client.last_write is None:
+            return False
+        role = client.last_write[0]
+        return role is None or self._replicas.primaries[role.copy.partition] is not role
 
     def _copies_of_last_write(self, client: ClientConnection) -> int:
         """Without a write, every backup; of a forwarded one, as many as its answer proves."""

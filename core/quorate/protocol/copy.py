@@ -17,6 +17,7 @@ import msgspec
 from quorate.facts.copy_state import State, check_transition
 from quorate.facts.errors import InvariantError
 from quorate.facts.intervals import IntervalSet
+from quorate.facts.keyspace import is_reserved
 from quorate.facts.lineage import Lineage
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder
@@ -46,10 +47,12 @@ class Copy(UpdateCounter):
     storage's batch of the turn.
 
     Rows are the fold up to `lwm`; what is held above it is in the log only.  `durable_lwm`: what
-    may be acknowledged.  `log_from`: the log has everything above it up to lwm.
+    may be acknowledged.  `log_from`: the log has everything above it up to lwm.  `bare`: of keys
+    that went up to there a tombstone may be missing, whatever `settled` says.
     """
 
     __slots__ = (
+        "bare",
         "durable_lwm",
         "expiring",
         "generation",
@@ -92,6 +95,7 @@ class Copy(UpdateCounter):
         UpdateCounter.__init__(self)
         self.last_term = 0
         self.durable_lwm = 0
+        self.bare = 0
         self.majority = self.settled = 0
         self.log_from = 0
         self.row: PartitionRow | None = None
@@ -145,7 +149,7 @@ class Copy(UpdateCounter):
                 elif counter > self.lwm:
                     self.hold(term, counter, counter)
             at = entries[-1][0] + 1
-        self.durable_lwm = self.hwm = self.lwm
+        self.durable_lwm = self.hwm = self.bare = self.lwm  # what was settled is not known any more
         self.state = self._present_state()
 
     def _enter(self, state: State) -> None:
@@ -294,10 +298,12 @@ class Copy(UpdateCounter):
                 self.tombstones.append((counter, key))
 
     def _delete_below(self, counter: int, compare: bool) -> None:
+        """All but the protocol's own rows; no tombstone is left of them."""
+        self.bare = max(self.bare, counter)
         after: bytes | None = None
         while chunk := self.space.scan(after, 10_000, 1 << 30):
             for key, row in chunk:
-                if not compare or row.counter < counter:
+                if not is_reserved(key) and (not compare or row.counter < counter):
                     self.space.drop(key)
             after = chunk[-1][0]
 
@@ -341,7 +347,7 @@ class Copy(UpdateCounter):
             if not entries:
                 return None
             for counter, term, raw in entries:
-                if term != self.lineage.term_at(counter):
+                if self.lineage.is_divergent(term, counter):
                     continue
                 for key, _, _ in decode_update(raw).operations:
                     if key is None:
@@ -355,7 +361,7 @@ class Copy(UpdateCounter):
         row = self.get(key)
         if row is not None:
             return row.counter > counter
-        if self.settled <= counter:
+        if max(self.settled, self.bare) <= counter:
             return False  # its tombstone would still be here
         if self.hwm - counter > LOOK_BACK_MAX:
             return True
@@ -396,6 +402,7 @@ class Copy(UpdateCounter):
             self.storage.log_cut(self.partition, prefix)
         self._apply_held(compare=True)
         self.hwm = self.lwm  # what an earlier term announced may never have been
+        self.bare = max(self.bare, self.lwm)  # rows came from who has settled more, perhaps
         if self.lwm < lineage.last_first - 1:
             raise InvariantError(
                 f"partition {self.partition}: adopting {lineage} with LWM {self.lwm}"

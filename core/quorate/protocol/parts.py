@@ -19,7 +19,7 @@ from quorate.facts.time import Now
 from quorate.facts.topology import Holder
 from quorate.protocol.primary import Primary, Waiter
 from quorate.protocol.settings import ProtocolSettings
-from quorate.protocol.storage import Operation
+from quorate.protocol.storage import ROW_OVERHEAD_BYTES, Operation
 from quorate.protocol.transaction_messages import (
     BYTES_PER_MS,
     COORDINATOR,
@@ -193,7 +193,9 @@ class Parts:
             )
             self._tell(role, ask.keys, node, told)
             return
-        state = Part(ask.home, ask.coordinator, ask.keys, found.operations, found.answers)
+        count = 0 if replicas.zone.persistent else len(found.operations)
+        room = bytes(ROW_OVERHEAD_BYTES * count)
+        state = Part(ask.home, ask.coordinator, ask.keys, found.operations, found.answers, room)
         term, counter = role.term, role.copy.lwm + 1
         part = OpenPart(term, counter, state, replicas.now.boot_ms)
         part.told = (node, replicas.now.boot_ms)
@@ -388,6 +390,17 @@ class Parts:
                 return  # the coordinator is told there
         if message is not None:
             self._send(waiter.node, message)
+
+    def refused(self, waiter: Telling, why: bytes) -> None:
+        """What was to be told was not written, for want of room: a part is refused."""
+        message, role = waiter.message, self._serving(waiter.partition)
+        if (
+            isinstance(message, PartPrepared)
+            and role is not None
+            and message.transaction not in role.parts
+        ):
+            none = msgspec.structs.replace(message, term=0, counter=0, answers=(), refusal=why)
+            self._send(waiter.node, none)
 
     # --- writing ---------------------------------------------------------------------------------
 

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 def go_back(replicas: Replicas) -> None:
     """The batch was not written: copies, roles and rows are again what the storage holds."""
     for copy in replicas.touched.values():
-        lwm, durable_lwm = copy.lwm, copy.durable_lwm
+        lwm, durable_lwm, majority = copy.lwm, copy.durable_lwm, copy.majority
         copy.recover()
+        copy.majority = majority  # an earlier turn's
         copy.durable_lwm = min(durable_lwm, copy.lwm)  # earlier turns may still be synced
         row = replicas.table[copy.partition]
         if (
@@ -35,7 +36,10 @@ def go_back(replicas: Replicas) -> None:
         role.turn = []
         role.flushed = min(role.flushed, copy.lwm)
         role.joint_hwm = min(role.joint_hwm, copy.lwm)
-        replicas.finished.refused.extend(role.take_undone(copy.lwm))
+        for waiter in role.take_undone(copy.lwm):
+            # Reads are done again: what they tell need not be what was refused.
+            finished = replicas.finished
+            (finished.refused if waiter.keys else finished.again).append(waiter)
         if role.stage is Stage.SERVING:
             replicas.transactions.parts.load(role, replicas.now.boot_ms)
         if lwm != copy.lwm and not role.persisted:

@@ -13,6 +13,10 @@ import msgspec
 
 COUNTER_MAX: Final = (1 << 63) - 1
 
+ROW_OVERHEAD_BYTES: Final = 256
+"""What a row takes in memory beside key and value: two bytes headers, the row, its integers, the
+dict's entry."""
+
 Operation = tuple[bytes | None, bytes | None, int]
 """(key, value, expires_at): value None deletes; key None deletes every key below the counter."""
 

@@ -125,13 +125,17 @@ TransactionMessage = (
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, tag="part"):
-    """The row of a part that is prepared and not yet committed or aborted: its keys are locked."""
+    """The row of a part that is prepared and not yet committed or aborted: its keys are locked.
+
+    `room`: in memory, as much as the rows of `operations` take beside their keys and values: there
+    is room for them on every copy when they take its place."""
 
     home: int
     coordinator: Holder
     keys: tuple[bytes, ...]
     operations: tuple[Operation, ...]
     answers: tuple[bytes, ...]
+    room: bytes = b""
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True, tag="decision"):

@@ -67,6 +67,11 @@ class Transactions:
         self.parts.told(waiter)
         self._perform()
 
+    def refused(self, waiter: Telling, why: bytes) -> None:
+        """What a part wrote found no room."""
+        self.parts.refused(waiter, why)
+        self._perform()
+
     def go_on(self) -> None:
         """Parts that wait for locks have their turn, behind commands that do."""
         self.parts.go_on()

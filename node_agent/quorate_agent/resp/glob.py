@@ -6,9 +6,22 @@ without bound, and patterns come from clients).
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+from quorate_agent.resp.replies import error
+
+PATTERN_BYTES_MAX = 4096
+"""Of all that come together: to compile one takes some microseconds per byte, and the agent does
+nothing else meanwhile."""
+
+TOO_LONG = error(b"ERR patterns of more than %d bytes" % PATTERN_BYTES_MAX)
 
 _NEVER = b"(?!)"
+
+
+def are_too_long(patterns: Iterable[bytes]) -> bool:
+    """Whether they are to be refused (TOO_LONG)."""
+    return sum(map(len, patterns)) > PATTERN_BYTES_MAX
 
 
 def glob_matcher(pattern: bytes, ignore_case: bool = False) -> Callable[[bytes], object]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from quorate_agent.resp.command import Command
-from quorate_agent.resp.glob import glob_matcher
+from quorate_agent.resp.glob import TOO_LONG, are_too_long, glob_matcher
 from quorate_agent.resp.replies import (
     SYNTAX_ERROR,
     array,
@@ -55,6 +55,8 @@ class Introspection:
                 category = "@" + wanted.lower().decode("latin-1")
                 commands = [command for command in commands if category in command.all_categories]
             elif kind == b"PATTERN":
+                if are_too_long([wanted]):
+                    return TOO_LONG
                 matches = glob_matcher(wanted, ignore_case=True)
                 commands = [command for command in commands if matches(command.name)]
             else:

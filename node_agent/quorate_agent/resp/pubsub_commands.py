@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from quorate_agent.resp.command import Command
-from quorate_agent.resp.glob import glob_matcher
+from quorate_agent.resp.glob import TOO_LONG, are_too_long, glob_matcher
 from quorate_agent.resp.replies import (
     QUOTED_BYTES_MAX,
     array,
@@ -26,6 +26,10 @@ EVENTS = NAMESPACE + b"events"
 INVALIDATIONS = b"__redis__:invalidate"  # for RESP2 clients that others redirect to
 CHANNELS = (EVENTS, INVALIDATIONS)
 
+SUBSCRIPTIONS_MAX = 256
+"""Of a connection: every message is sent once for each that matches."""
+
+_TOO_MANY = error(b"ERR more than %d subscriptions in one connection" % SUBSCRIPTIONS_MAX)
 _THERE = b", ".join(CHANNELS)
 _ALLOWED = frozenset(
     (b"subscribe", b"unsubscribe", b"psubscribe", b"punsubscribe", b"ping", b"quit", b"reset")
@@ -42,6 +46,11 @@ def subscribe(session: Session, args: list[bytes]) -> bytes:
 
 def psubscribe(session: Session, args: list[bytes]) -> bytes:
     """PSUBSCRIBE pattern …: all of them, or an error and none"""
+    known = {name for is_pattern, name in session.connection.subscribed if is_pattern}
+    if len(known.union(args[1:])) > SUBSCRIPTIONS_MAX:
+        return _TOO_MANY
+    if are_too_long(known.union(args[1:])):
+        return TOO_LONG
     for pattern in args[1:]:
         if not any(map(glob_matcher(pattern), CHANNELS)):
             return error(b"ERR no channel matches '%b', there is: %b" % (_quoted(pattern), _THERE))
@@ -62,6 +71,8 @@ def channels(session: Session, args: list[bytes]) -> bytes:
     """PUBSUB CHANNELS [pattern]: those that somebody has subscribed to by name, on this agent"""
     if len(args) > 3:
         return _wrong_words(args)
+    if are_too_long(args[2:]):
+        return TOO_LONG
     matches = glob_matcher(args[2]) if len(args) == 3 else None
     found = dict.fromkeys(name for is_pattern, name in _subscriptions(session) if not is_pattern)
     return bulks([name for name in found if matches is None or matches(name)])

@@ -5,6 +5,7 @@ is primary then knows the first answer.  It expires by itself.  Source: docs/pro
 """
 
 import dataclasses
+from collections.abc import Callable
 
 from quorate.facts.keyspace import RESERVED
 from quorate_agent.resp.command import Command
@@ -26,20 +27,24 @@ def request_key(process: str, number: int) -> bytes:
     return RESERVED + process.encode() + number.to_bytes(8, "big")
 
 
-def remembering(command: Command, key: bytes) -> Command:
-    """`command`, whose first reply is remembered under `key` when it has written something."""
+def remembering(command: Command, key: bytes, no_room: Callable[[], bytes] = bytes) -> Command:
+    """`command`, whose first reply is remembered under `key`, also when it has written nothing: who
+    was told so must not find later that it wrote after all.  `no_room` is asked only for what has
+    not happened yet."""
     handler = command.handler
+    flags = tuple([flag for flag in command.flags if flag != "denyoom"])
 
     def run(view: KeyView, args: list[bytes]) -> bytes:
         first = view.get(key)
         if first is not None and first.value is not None:
             return first.value
+        if command.grows and (problem := no_room()):
+            return problem
         gathered = Gathered(view)
         reply: bytes = handler(gathered, args)
-        if gathered.written:
-            gathered.hand_over()
-            kept = reply if len(reply) <= REPLY_BYTES_MAX else REPLY_NOT_KEPT
-            view.put(key, kept, view.now_ms + KEPT_MS)
+        gathered.hand_over()
+        kept = reply if len(reply) <= REPLY_BYTES_MAX else REPLY_NOT_KEPT
+        view.put(key, kept, view.now_ms + KEPT_MS)
         return reply
 
-    return dataclasses.replace(command, handler=run)
+    return dataclasses.replace(command, handler=run, flags=flags)

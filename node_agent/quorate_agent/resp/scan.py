@@ -80,19 +80,21 @@ def origin_of(node: str, store: str, incarnation: int) -> int:
 
 
 class ScanPositions:
-    """Keys behind recent tokens, the least recently used forgotten first."""
+    """Keys behind recent tokens.  Those where a scan has gone on are forgotten first: each scan
+    has one that it will come back to, however many pages it had."""
 
     __slots__ = ("_keys",)
 
     def __init__(self) -> None:
-        self._keys: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._keys: OrderedDict[tuple[int, int], tuple[bytes, int]] = OrderedDict()
+        # With each key: how many scans were sent there and have not come back.
 
     def token(self, partition: int, key: bytes) -> int:
         """What stands for the place behind `key`."""
         token = _token(key)
-        while self._keys.get((partition, token), key) != key:
+        while (known := self._keys.get((partition, token), (key, 0)))[0] != key:
             token = token % _TOKEN_MAX + 1  # another key's, whose scans would come back to it
-        self._keys[partition, token] = key
+        self._keys[partition, token] = key, known[1] + 1
         self._keys.move_to_end((partition, token))
         if len(self._keys) > POSITIONS_MAX:
             self._keys.popitem(last=False)
@@ -104,8 +106,11 @@ class ScanPositions:
             return None
         known = self._keys.get((place.partition, place.token))
         if known is not None:
-            self._keys.move_to_end((place.partition, place.token))
-            return known
+            key, coming = known
+            self._keys[place.partition, place.token] = key, max(coming - 1, 0)
+            if coming <= 1:
+                self._keys.move_to_end((place.partition, place.token), last=False)
+            return key
         keys, _ = rows(place.partition, None, SEARCH_ROWS_MAX)
         return next((key for key in keys if _token(key) == place.token), None)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from quorate_agent.resp.glob import glob_matcher
+from quorate_agent.resp.glob import TOO_LONG, are_too_long, glob_matcher
 from quorate_agent.resp.integers import parse_integer
 from quorate_agent.resp.replies import NOT_AN_INTEGER, SYNTAX_ERROR, until_nul
 
@@ -52,6 +52,8 @@ def parse_scan(words: list[bytes], with_type: bool) -> ScanArguments | bytes:
                 return SYNTAX_ERROR
             count = number
         elif option == b"MATCH":
+            if are_too_long([argument]):
+                return TOO_LONG
             pattern = argument
         elif option == b"TYPE" and with_type:
             type_name = argument.lower()

@@ -3,7 +3,7 @@
 import random
 
 from quorate_agent.resp.connection_commands import SERVED_VERSION
-from quorate_agent.resp.glob import glob_matcher
+from quorate_agent.resp.glob import TOO_LONG, are_too_long, glob_matcher
 from quorate_agent.resp.integers import parse_integer
 from quorate_agent.resp.replies import (
     NOT_AN_INTEGER,
@@ -67,6 +67,8 @@ def info(session: Session, args: list[bytes]) -> bytes:
 
 def config_get(session: Session, args: list[bytes]) -> bytes:
     """CONFIG GET pattern [pattern …]: a plain name comes back as it was spelled"""
+    if are_too_long(args[2:]):
+        return TOO_LONG
     found: dict[bytes, bytes] = {}  # setting -> the name to show
     for pattern in args[2:]:
         if any(char in b"*?[" for char in pattern):

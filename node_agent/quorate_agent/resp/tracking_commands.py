@@ -18,6 +18,10 @@ from quorate_agent.resp.tracking_mode import TrackingMode
 
 _ONE_REDIRECTION = error(b"ERR A client can only redirect to a single other client")
 _NO_SUCH_CLIENT = error(b"ERR The client ID you want redirect to does not exist")
+PREFIXES_MAX = 256
+"""Of a connection: each is compared with each other, and with every key that is written."""
+
+_TOO_MANY_PREFIXES = error(b"ERR more than %d prefixes in one connection" % PREFIXES_MAX)
 _PREFIX_ALONE = error(b"ERR PREFIX option requires BCAST mode to be enabled")
 _BROADCAST_SWITCHED = error(
     b"ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then"
@@ -114,6 +118,9 @@ def _refused(asked: TrackingMode, before: TrackingMode | None) -> bytes:
         return _BOTH_CHOICES
     if before is not None and ((asked.optin and before.optout) or (asked.optout and before.optin)):
         return _CHOICE_SWITCHED
+    known = len(before.prefixes) if before is not None else 0
+    if len(asked.prefixes) + known > PREFIXES_MAX:
+        return _TOO_MANY_PREFIXES
     return _overlap(asked.prefixes, before.prefixes if before is not None else [])
 
 

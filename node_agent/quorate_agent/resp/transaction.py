@@ -114,10 +114,11 @@ class Gathered:
 class Watching:
     """The handler of one WATCH: note in `watched` how the rows of its keys are now."""
 
-    __slots__ = ("watched",)
+    __slots__ = ("_noted", "watched")
 
     def __init__(self, watched: dict[bytes, Seen]) -> None:
         self.watched = watched
+        self._noted: dict[bytes, None] = {}
 
     def __call__(self, view: KeyView, args: list[bytes]) -> bytes:
         """OK"""
@@ -127,7 +128,15 @@ class Watching:
 
     def note(self, key: bytes, row: Seen) -> None:
         """A key is watched from when it was named first."""
-        self.watched.setdefault(key, row)
+        if key not in self.watched:
+            self.watched[key] = row
+            self._noted[key] = None
+
+    def forget(self) -> None:
+        """It is refused, or to be executed again: what it saw may never have been."""
+        for key in self._noted:
+            self.watched.pop(key, None)
+        self._noted.clear()
 
     def call(self, keys: list[bytes]) -> Call:
         """As a command of these keys."""

@@ -30,7 +30,7 @@ class KeyView(Protocol):
         """Remove a key that `get` showed as live."""
 
     def position(self) -> int:
-        """The last counter: what is written from now on has a higher one."""
+        """A counter that lasts: what touches a key from now on has a higher one."""
 
     def written_since(self, key: bytes, position: int) -> bool:
         """Whether `key` was written or removed after that position; True also when in doubt."""
@@ -78,8 +78,11 @@ class View:
         self.operations.append((key, None, 0))
 
     def position(self) -> int:
-        """The partition's last counter."""
-        return self.copy.hwm
+        """The last counter that is known to last when this is answered: what is above may be
+        undone, and its counters be given to others."""
+        if self.waits:  # for all that is written by now
+            return self.copy.lwm
+        return min(self.copy.majority, self.copy.hwm)
 
     def written_since(self, key: bytes, position: int) -> bool:
         """Whether `key` was touched after that position."""

@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Final
 
-from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull
+from quorate.protocol.storage import COUNTER_MAX, ROW_OVERHEAD_BYTES, Row, StorageFull
 from quorate.protocol.totals import Totals
 
 UNBOUNDED: Final = 1 << 62
-ROW_OVERHEAD_BYTES: Final = 256
-"""Of a row beside key and value: two bytes headers, the row, its integers, the dict's entry."""
 LOG_OVERHEAD_BYTES: Final = 160
 LOW_ROOM_DIVISOR: Final = 64
 """`full` from the last 64th on: commands are refused before a batch has to be."""

@@ -32,6 +32,7 @@ RECENT_ROWS_MAX: Final = 65_536
 """A zone keeps as many rows unpacked, and again as many: some 40 MB of small ones."""
 RECENT_ROW_BYTES_MAX: Final = 512
 """Key and value of one of them."""
+_RECENT_DATA_MAX: Final = _ROW_BYTES + RECENT_ROW_BYTES_MAX
 
 
 def _pack(row: Row) -> bytes:
@@ -54,7 +55,7 @@ class RocksSpace:
     """Rows of one copy."""
 
     __slots__ = (
-        "_database", "_kept", "_less_recent", "_prefix", "_recent", "_storage", "_totals",
+        "_database", "_kept", "_less_recent", "_long", "_prefix", "_recent", "_storage", "_totals",
         "_touched", "dropped", "overlay",
     )  # fmt: skip
 
@@ -71,6 +72,7 @@ class RocksSpace:
         # first; when the zone has enough of them, the first become the second.
         self._recent: dict[bytes, Row | None] = {}
         self._less_recent: dict[bytes, Row | None] = {}
+        self._long: list[bytes] = []  # keys of the turn's rows that are too long for that
         self._totals = Totals(self.get)
         data = self._database.get(b"n" + self._prefix[1:])
         if data is not None:
@@ -91,7 +93,9 @@ class RocksSpace:
         else:
             data = self._database.get(self._prefix + key)
             row = None if data is None else _unpack(data)
-        self._remember(key, row)
+        if row is None or _size(row) + len(key) <= RECENT_ROW_BYTES_MAX:
+            self._recent[key] = row
+            self._storage.count_recent(1)
         return row
 
     def put(self, key: bytes, row: Row) -> None:
@@ -159,11 +163,15 @@ class RocksSpace:
         prefix = self._prefix
         if self.dropped:
             batch.delete_range(prefix, _after(prefix))
+        put = batch.put
         for key, row in self.overlay.items():
             if row is None:
                 batch.delete(prefix + key)
-            else:
-                batch.put(prefix + key, _pack(row))
+                continue
+            data = _pack(row)
+            put(prefix + key, data)
+            if len(data) + len(key) > _RECENT_DATA_MAX:
+                self._long.append(key)
         rows, size, digest = totals = self._totals.state()
         if self.dropped and not rows and not size:
             batch.delete(b"n" + prefix[1:])
@@ -175,22 +183,23 @@ class RocksSpace:
         """The batch is in the database, or gone."""
         if committed:
             self._kept = self._totals.state()
-            for key, row in self.overlay.items():
-                self._remember(key, row)
+            self._remember()
         else:
             self._totals.restore(self._kept)
+        self._long.clear()
         self.overlay.clear()
         self.dropped = False
         self._touched = False
 
-    def _remember(self, key: bytes, row: Row | None) -> None:
-        if row is not None and _size(row) + len(key) > RECENT_ROW_BYTES_MAX:
-            self._recent.pop(key, None)
+    def _remember(self) -> None:
+        """The turn's rows are the database's."""
+        recent = self._recent
+        before = len(recent)
+        recent.update(self.overlay)
+        for key in self._long:
+            recent.pop(key, None)
             self._less_recent.pop(key, None)
-            return
-        if key not in self._recent:
-            self._storage.count_recent()
-        self._recent[key] = row
+        self._storage.count_recent(len(recent) - before)
 
     def age(self) -> None:
         """Forget the rows that were not used for a while (RocksStorage.count_recent)."""
@@ -247,9 +256,9 @@ class RocksStorage:
             space = self._spaces[partition, generation] = RocksSpace(self, partition, generation)
         return space
 
-    def count_recent(self) -> None:
-        """A space keeps one row more."""
-        self._recent_count += 1
+    def count_recent(self, rows: int) -> None:
+        """A space keeps so many rows more."""
+        self._recent_count += rows
         if self._recent_count >= RECENT_ROWS_MAX:
             self._recent_count = 0
             for space in self._spaces.values():

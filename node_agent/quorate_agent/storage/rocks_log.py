@@ -19,8 +19,8 @@ class RocksLog:
     """One partition's updates: this turn's, and what is known of the others without reading."""
 
     __slots__ = (
-        "_database", "_partition", "_touched", "_touched_logs", "bytes", "cut_from", "cut_to",
-        "floor", "kept", "overlay", "segments",
+        "_below", "_database", "_partition", "_touched", "_touched_logs", "bytes", "cut_from",
+        "cut_to", "floor", "kept", "overlay", "segments",
     )  # fmt: skip
 
     def __init__(self, database: Database, partition: int, touched_logs: list["RocksLog"]) -> None:
@@ -28,6 +28,7 @@ class RocksLog:
         self._partition = partition
         self._touched_logs = touched_logs  # every log that the turn's batch has to ask
         self._touched = False
+        self._below = False  # the turn put something at or below the floor
         self.overlay: dict[tuple[int, int], bytes | None] = {}
         # The database's updates up to `floor` are cut and no longer read; they are removed from it
         # up to `cut_from`, and by this turn's batch up to `cut_to`.
@@ -43,6 +44,7 @@ class RocksLog:
         self.overlay[counter, term] = update
         self._count(counter, len(update))
         if counter <= self.floor:
+            self._below = True
             self.cut_to = self.floor  # or what was cut below the floor would hide it
 
     def drop(self, counter: int, term: int) -> None:
@@ -78,6 +80,7 @@ class RocksLog:
             return
         self._touch()
         self.floor = upto
+        self._below = False
         passed = 0
         while passed < len(self.segments) and self.segments[passed][0] <= upto:
             self.bytes -= self.segments[passed][1]
@@ -116,7 +119,7 @@ class RocksLog:
         if committed:
             if self.cut_to:
                 self.cut_from = self.cut_to + 1
-            if any(counter <= self.floor for counter, _ in self.overlay):
+            if self._below:
                 self.floor = self.cut_from = 0
             self.kept = self.floor
             self.overlay.clear()
@@ -125,7 +128,7 @@ class RocksLog:
             self.overlay.clear()
             self._measure()
         self.cut_to = 0
-        self._touched = False
+        self._touched = self._below = False
 
     def _touch(self) -> None:
         if not self._touched:

@@ -42,7 +42,7 @@ def clocks() -> Iterator[_Clocks]:
 
 def _garbage(clocks: _Clocks) -> Garbage:
     made = Garbage(lambda: clocks.now_s, lambda: clocks.cpu_s)
-    made.look()
+    made.look(0)
     return made
 
 
@@ -52,11 +52,25 @@ def test_nothing_is_collected_while_there_is_much_to_do(clocks: _Clocks) -> None
         _Cycle()
     for _ in range(100):
         clocks.pass_s(1, load=0.6)
-        looks.look()
+        looks.look(0)
     assert _Cycle.left == YOUNG_MIN
 
     clocks.pass_s(1, load=0.1)
-    looks.look()
+    looks.look(0)
+    assert _Cycle.left == 0
+
+
+def test_who_gets_little_of_a_processor_is_not_quiet(clocks: _Clocks) -> None:
+    looks = _garbage(clocks)
+    for _ in range(YOUNG_MIN):
+        _Cycle()
+    for _ in range(100):
+        clocks.pass_s(1, load=0.1)  # all that others leave it
+        looks.look(late_s=0.3)
+    assert _Cycle.left == YOUNG_MIN
+
+    clocks.pass_s(1, load=0.1)
+    looks.look(late_s=0.02)
     assert _Cycle.left == 0
 
 
@@ -65,10 +79,10 @@ def test_collections_have_a_pause_between_them(clocks: _Clocks) -> None:
     clocks.pass_s(PAUSE_S - 1, load=0)
     for _ in range(YOUNG_MIN):
         _Cycle()
-    looks.look()
+    looks.look(0)
     assert _Cycle.left == YOUNG_MIN
     clocks.pass_s(1, load=0)
-    looks.look()
+    looks.look(0)
     assert _Cycle.left == 0
 
 
@@ -80,7 +94,7 @@ def test_too_many_are_looked_at_whatever_there_is_to_do(
     kept = [[number] for number in range(2 * YOUNG_MIN)]
     _Cycle()
     clocks.pass_s(0.1, load=1)
-    looks.look()
+    looks.look(0)
     assert (_Cycle.left, len(kept)) == (0, 2 * YOUNG_MIN)
 
 

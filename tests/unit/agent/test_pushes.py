@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import pytest
+
 from quorate_agent import pushes
 from quorate_agent.client import ClientConnection, Slot
 from quorate_agent.pushes import push, push_in_order
@@ -77,3 +79,18 @@ def test_a_connection_that_waits_for_ever_does_not_gather_for_ever() -> None:
         push_in_order(client, b"x")
     assert socket.closed
     assert len(client.queue) == pushes.WAITING_MAX
+
+
+def test_what_gathers_behind_a_command_that_does_not_end_is_bounded_in_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pushes, "OUTPUT_BYTES_MAX", 1000)
+    client, socket = _client()
+    for _ in range(20):  # nothing gathers where nobody waits
+        push_in_order(client, bytes(100))
+    _waiting(client, b":0\r\n")
+    for _ in range(10):
+        push_in_order(client, bytes(100))
+    assert not socket.closed
+    push_in_order(client, b"x")
+    assert socket.closed

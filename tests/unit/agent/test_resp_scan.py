@@ -196,3 +196,30 @@ def test_scans_of_a_stores_processes_have_different_origins() -> None:
     assert sorted(origins) == [*range(count)]
     # Clients have signed numbers.
     assert Place(16383, max(origins), scan.STAMPS, 1).cursor < 1 << 63
+
+
+def test_a_slow_scan_ends_although_a_quick_one_goes_on_beside_it() -> None:
+    keys = [b"%08d" % n for n in range(60_000)]
+
+    def rows(
+        partition: int, after: bytes | None, rows_max: int
+    ) -> tuple[list[bytes], bytes | None]:
+        at = 0 if after is None else int(after) + 1
+        found = keys[at : at + rows_max]
+        return found, found[-1] if found else None
+
+    def look(cursor: int, count: int) -> tuple[int, list[bytes]]:
+        to, found = scan_page(place_of(cursor, 1, 0), count, (0, 1), rows, positions)
+        return (0 if to is None else to.cursor), found
+
+    positions = ScanPositions()
+    slow, quick, seen = 0, 0, set[bytes]()
+    for _ in range(40):
+        slow, found = look(slow, 5_000)
+        seen.update(found)
+        if not slow:
+            break
+        for _ in range(scan.POSITIONS_MAX):  # of one client
+            quick, _ = look(quick, 10)
+    assert slow == 0
+    assert seen == set(keys)

@@ -312,6 +312,22 @@ def test_an_update_below_the_cut_can_be_kept_anew_and_brings_no_cut_one_back(
     assert engine.reopened(storage).log_read(0, 0, 99, EVERYTHING) == expected
 
 
+def test_what_is_kept_anew_and_cut_in_one_batch_brings_no_cut_one_back(engine: Engine) -> None:
+    storage = engine.open()
+    for counter in range(1, 11):
+        storage.log_put(0, counter, 1, b"u")
+    storage.log_cut(0, 4)
+    storage.commit()
+
+    storage.log_put(0, 3, 2, b"again")
+    storage.log_cut(0, 8)
+    storage.commit()
+    storage.log_drop(0, 6, 1)
+    storage.commit()
+
+    assert storage.log_read(0, 0, 99, EVERYTHING) == [(9, 1, b"u"), (10, 1, b"u")]
+
+
 def test_log_bytes_grow_with_what_is_kept_and_shrink_with_what_is_cut(engine: Engine) -> None:
     storage = engine.open()
     assert storage.log_bytes(0) == 0

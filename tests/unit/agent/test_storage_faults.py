@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from quorate.protocol.storage import Row, StorageFull
+from quorate.protocol.storage import ROW_OVERHEAD_BYTES, Row, StorageFull
 from quorate_agent.storage import DatabaseRefused, StorageBroken
-from quorate_agent.storage.memory import ROW_OVERHEAD_BYTES, MemoryStorage
+from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
 
 EVERYTHING = 1 << 30
@@ -148,7 +148,7 @@ def test_a_killed_process_loses_no_committed_batch_and_half_of_none(
 
 FILLER = """
 import os, resource, subprocess, sys
-from quorate.protocol.storage import Row, StorageFull
+from quorate.protocol.storage import ROW_OVERHEAD_BYTES, Row, StorageFull
 from quorate_agent.storage import database
 from quorate_agent.storage.rocks import RocksStorage
 

@@ -1,11 +1,10 @@
 """Transactions of one agent that is primary of everything: what it refuses, and what they keep."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from quorate.facts.keyspace import RESERVED, key_partition
+from quorate.facts.keyspace import RESERVED
 from quorate.facts.topology import Holder
 from quorate.protocol import coordinator
 from quorate.protocol.messages import FRAME_BYTES_MAX, Message
@@ -16,24 +15,7 @@ from quorate.wire.frames import encode_frame
 from quorate_agent import across
 from quorate_agent.farewell import see_transactions_end
 from quorate_agent.resp import transaction_commands
-from quorate_differential.kept_client import KeptClient
-from quorate_lone_agent.agent import OTHER, Agent
-
-
-def _key(partition: int, name: bytes = b"k") -> bytes:
-    """A key of this partition."""
-    numbered = (name + b"%d" % number for number in range(1000))
-    return next(key for key in numbered if key_partition(key, 4) == partition)
-
-
-def _execute(agent: Agent, client: KeptClient, *commands: tuple[bytes, ...]) -> Any:
-    """The reply to EXEC."""
-    client.send((b"MULTI",), *commands)
-    found = client.ask(b"EXEC")
-    for _ in range(3):
-        agent.turn()
-    (reply,) = found + client.told()
-    return reply
+from quorate_lone_agent.agent import OTHER, Agent, key_in
 
 
 def _rest(agent: Agent) -> None:
@@ -51,8 +33,8 @@ def test_what_comes_behind_a_transaction_that_waits_waits_behind_it(
     partitions: tuple[int, ...],
 ) -> None:
     agent = Agent()
-    keys = [_key(partition) for partition in partitions]
-    free = _key(1)
+    keys = [key_in(partition) for partition in partitions]
+    free = key_in(1)
     agent.write(b"SET", free, b"old")
     held = agent.replicas.primaries[0]
     assert held is not None
@@ -120,12 +102,12 @@ def test_what_a_part_asks_and_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) 
     """Its keys are told beside its commands, and kept beside what they write and answer."""
     monkeypatch.setattr(across, "PART_BYTES_MAX", 4000)
     agent = Agent()
-    client, other = agent.writer(), (b"SET", _key(1), b"v")
-    long = _key(0, b"x" * 1500)
-    assert "more than" in str(_execute(agent, client, (b"SET", long, bytes(1500)), other))
-    assert _execute(agent, client, (b"SET", long, b""), other) == [b"OK", b"OK"]
+    client, other = agent.writer(), (b"SET", key_in(1), b"v")
+    long = key_in(0, b"x" * 1500)
+    assert "more than" in str(agent.execute(client, (b"SET", long, bytes(1500)), other))
+    assert agent.execute(client, (b"SET", long, b""), other) == [b"OK", b"OK"]
     asked = (b"APPEND", long, bytes(1000)), (b"GET", long), other
-    assert "more than" in str(_execute(agent, client, *asked))
+    assert "more than" in str(agent.execute(client, *asked))
     _rest(agent)
 
 
@@ -145,10 +127,10 @@ def test_answers_of_all_parts_together_are_bounded(monkeypatch: pytest.MonkeyPat
     agent = Agent()
     client = agent.writer()
     for partition in range(4):
-        agent.write(b"SET", _key(partition), bytes(1000))
-    gets = [(b"GET", _key(partition)) for partition in range(4)]
-    assert "more than" in str(_execute(agent, client, *gets))
-    assert _execute(agent, client, *gets[:3]) == [bytes(1000)] * 3
+        agent.write(b"SET", key_in(partition), bytes(1000))
+    gets = [(b"GET", key_in(partition)) for partition in range(4)]
+    assert "more than" in str(agent.execute(client, *gets))
+    assert agent.execute(client, *gets[:3]) == [bytes(1000)] * 3
     _rest(agent)
 
 
@@ -174,7 +156,7 @@ def test_a_large_part_is_asked_for_again_when_it_may_have_arrived() -> None:
     agent = Agent(memory_bytes=1 << 26)
     agent.give(OTHER, [0])
     client = agent.writer()
-    client.send((b"WATCH", _key(1)), (b"MULTI",), (b"SET", _key(0), b"v"), (b"GET", _key(1)))
+    client.send((b"WATCH", key_in(1)), (b"MULTI",), (b"SET", key_in(0), b"v"), (b"GET", key_in(1)))
     client.ask(b"EXEC")
     agent.turn()
     assert _said(agent, PreparePart) == 1
@@ -182,10 +164,10 @@ def test_a_large_part_is_asked_for_again_when_it_may_have_arrived() -> None:
     assert _said(agent, PreparePart) == 1
 
     large = agent.writer()
-    large.send((b"WATCH", _key(1)), (b"MULTI",), (b"SET", _key(0), bytes(10_000_000)))
+    large.send((b"WATCH", key_in(1)), (b"MULTI",), (b"SET", key_in(0), bytes(10_000_000)))
     for _ in range(50):
         agent.turn()
-    large.send((b"GET", _key(1)), (b"EXEC",))
+    large.send((b"GET", key_in(1)), (b"EXEC",))
     agent.turn()
     _said(agent, PreparePart)
     agent.tick(after_ms=2 * DEFAULTS.step_retry_ms)
@@ -199,8 +181,10 @@ def test_large_answers_are_told_again_when_they_may_have_arrived(
     byte_count: int, times: int
 ) -> None:
     agent = Agent(memory_bytes=1 << 26)
-    agent.write(b"SET", _key(1), bytes(byte_count))
-    ask = PreparePart("uid-1", b"name", 1, 0, OTHER, (_key(1),), ((b"GET", _key(1)),), (), False)
+    agent.write(b"SET", key_in(1), bytes(byte_count))
+    ask = PreparePart(
+        "uid-1", b"name", 1, 0, OTHER, (key_in(1),), ((b"GET", key_in(1)),), (), False
+    )
     for _ in range(3):
         agent.receive(OTHER.node, ask)
     assert _said(agent, PartPrepared) == times
@@ -213,7 +197,7 @@ def test_an_agent_that_ends_lets_its_transactions_end_first() -> None:
     agent = Agent()
     agent.give(OTHER, [0])
     client = agent.writer()
-    client.send((b"WATCH", _key(1)), (b"MULTI",), (b"SET", _key(0), b"v"), (b"GET", _key(1)))
+    client.send((b"WATCH", key_in(1)), (b"MULTI",), (b"SET", key_in(0), b"v"), (b"GET", key_in(1)))
     client.ask(b"EXEC")
     agent.turn()
     ask = next(message for _, message in agent.said if isinstance(message, PreparePart))

@@ -1,0 +1,37 @@
+"""An agent that is told to end hands its primaries over, for so long and no longer."""
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+from quorate_agent import farewell
+
+BOUND_S = 1.0
+TURN_S = 0.1
+
+
+def test_a_hand_over_is_bounded_also_while_turns_are_long() -> None:
+    role = SimpleNamespace(row=SimpleNamespace(owners=("a", "b")))
+    zones = cast(Any, {"uid": SimpleNamespace(roles={0: role})})
+
+    async def leave() -> int:
+        """How many turns it took."""
+        turns = 0
+
+        async def busy() -> None:
+            nonlocal turns
+            while True:
+                until = time.monotonic() + TURN_S  # of an agent that has much to do
+                while time.monotonic() < until:
+                    pass
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(busy())
+        await farewell.hand_over(zones, BOUND_S, lambda: True)
+        task.cancel()
+        return turns
+
+    # Each of its own pauses lasts for a turn: fifty, were they counted instead of the time.
+    assert asyncio.run(leave()) <= BOUND_S / TURN_S + 2

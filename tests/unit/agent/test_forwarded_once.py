@@ -1,0 +1,172 @@
+"""A forwarded command happens once, and what its client was told of it stays true."""
+
+import pytest
+
+from quorate.facts.keyspace import key_partition
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.topology import Holder, Voter
+from quorate.protocol.client_messages import Forward, Forwarded
+from quorate_agent.resp import replies
+from quorate_lone_agent.agent import OTHER, ZONE, Agent
+
+
+def _p(key: bytes) -> int:
+    return key_partition(key, ZONE.partitions)
+
+
+def _forwards(agent: Agent) -> list[Forward]:
+    return [m for m in agent.sent if isinstance(m, Forward)]
+
+
+def _answers(agent: Agent) -> list[bytes]:
+    return [m.reply for m in agent.sent if isinstance(m, Forwarded)]
+
+
+def _forward(number: int, *words: bytes) -> Forward:
+    return Forward(ZONE.uid, "0123456789abcdef", number, False, (words,))
+
+
+def test_no_room_is_not_said_of_what_was_executed(agent: Agent) -> None:
+    """The link broke behind the first attempt; then the memory is full."""
+    agent.endpoint.forwards.perform("b", _forward(1, b"INCR", b"k"))
+    agent.turn()
+    agent.is_full = True
+    agent.endpoint.forwards.perform("b", _forward(1, b"INCR", b"k"))
+    agent.turn()
+    assert _answers(agent) == [b":1\r\n", b":1\r\n"]
+
+
+def test_no_room_is_not_passed_on_for_what_may_have_been_executed(agent: Agent) -> None:
+    client = agent.writer()
+    agent.give(OTHER, range(4))
+    assert client.ask(b"INCR", b"k") == []
+    forwards = agent.endpoint.forwards
+    (first,) = _forwards(agent)
+    forwards.peer_down("b")  # it may have been executed
+    agent.turn()
+    assert len(_forwards(agent)) == 2
+    forwards.take_reply("b", Forwarded(ZONE.uid, first.process, first.number, replies.OOM))
+    agent.turn()
+    told = client.told()
+    assert not any("OOM" in str(each) for each in told), told
+
+
+def _pair() -> tuple[Agent, Agent]:
+    """An agent that forwards everything, and the one that is primary."""
+    forwarding, primary = Agent(), Agent()
+    forwarding.give(OTHER, range(4))
+    return forwarding, primary
+
+
+def _carry(forwarding: Agent, primary: Agent) -> None:
+    """What the one has sent to the other comes there, in order."""
+    sent, forwarding.sent[:] = _forwards(forwarding), []
+    for message in sent:
+        primary.endpoint.forwards.perform("a", message)
+
+
+def _carry_back(primary: Agent, forwarding: Agent) -> None:
+    """And the answers."""
+    sent, primary.sent[:] = [m for m in primary.sent if isinstance(m, Forwarded)], []
+    for message in sent:
+        forwarding.endpoint.forwards.take_reply("b", message)
+    forwarding.turn()
+
+
+def test_what_was_answered_does_not_happen_later() -> None:
+    """The answers' link breaks and is back while the primary waits for its lease: the request is
+    asked twice, and between its two attempts waits another client's DEL."""
+    forwarding, primary = _pair()
+    primary.write(b"SET", b"k", b"old")
+    role = primary.replicas.primaries[_p(b"k")]
+    assert role is not None
+    role.serving_until = 0
+    client = forwarding.writer()
+    assert client.ask(b"SET", b"k", b"mine", b"NX") == []
+    _carry(forwarding, primary)
+    other = primary.writer()
+    other.ask(b"DEL", b"k")
+    forwarding.endpoint.forwards.peer_down("b")
+    forwarding.turn()
+    _carry(forwarding, primary)
+    primary.replicas.renew_leases()
+    primary.turn()
+    assert other.told() == [1]
+    _carry_back(primary, forwarding)
+
+    (told,) = client.told()
+    (value,) = primary.writer().ask(b"GET", b"k")
+    assert (told, value) in ((b"OK", b"mine"), (None, None))
+
+
+def test_an_attempt_that_was_left_behind_does_not_happen_after_another_was_answered() -> None:
+    """The first attempt waits at a primary that lost its lease, the second is answered by the
+    next; then the first agent is primary again, in a row that it hears of as the next one."""
+    forwarding, primary = _pair()
+    client = forwarding.writer()
+    primary.write(b"SET", b"k", b"old")
+    assert client.ask(b"SET", b"k", b"mine", b"NX") == []
+    (first,) = _forwards(forwarding)
+    forwarding.endpoint.forwards.peer_down("b")
+    forwarding.turn()
+    (_, second) = _forwards(forwarding)
+    primary.endpoint.forwards.perform("a", second)
+    primary.turn()
+    _carry_back(primary, forwarding)
+    assert client.told() == [None]
+    primary.write(b"DEL", b"k")
+    primary.endpoint.forwards.perform("a", first)
+    primary.turn()
+    assert primary.writer().ask(b"GET", b"k") == [None]
+
+
+def _give_and_hold(agent: Agent, holder: Holder) -> None:
+    """As `Agent.give`, but what is written by then is not durable yet."""
+    agent._version += 1
+    version = agent._version
+    voters = (Voter(holder.node, holder.store),)
+    agent.replicas.set_rows(
+        [PartitionRow(p, version, version, holder, (holder.node,), voters) for p in range(4)],
+        agent._now(),
+    )
+    agent.endpoint.table_changed()
+    agent.written()
+    agent.synced()  # it serves: commands that were parked are executed
+    agent.written()
+
+
+def test_exec_that_came_home_and_goes_again_is_still_exec(agent: Agent) -> None:
+    """It changed nothing here and waited for somebody's write when its primary went once more."""
+    agent.give(OTHER, range(4))
+    somebody, client = agent.writer(), agent.writer()
+    somebody.ask(b"SET", b"k", b"1")
+    client.send((b"MULTI",), (b"SETNX", b"k", b"v"), (b"EXEC",))
+    assert _forwards(agent)[-1].transaction
+    _give_and_hold(agent, agent.me)  # both come home, are executed, and wait to be durable
+    agent.give(OTHER, range(4))
+    *_, told = client.told()  # what it had to say was written here
+    assert "UNKNOWN" in str(told)
+
+
+@pytest.mark.parametrize(
+    "words", [(b"HELLO", b"3"), (b"READONLY",), (b"CLIENT", b"SETNAME", b"me")]
+)
+def test_a_forwarded_transaction_that_changes_its_connection(words: tuple[bytes, ...]) -> None:
+    forwarding, _ = _pair()
+    client = forwarding.writer()
+    *_, told = client.send((b"MULTI",), words, (b"GET", b"k"), (b"EXEC",))
+    assert "MOVED" in str(told)
+    assert _forwards(forwarding) == []
+
+
+def test_who_says_that_there_is_no_room_is_not_asked_again_at_once(agent: Agent) -> None:
+    client = agent.writer()
+    agent.give(OTHER, range(4))
+    client.ask(b"INCR", b"k")
+    forwards = agent.endpoint.forwards
+    (first,) = _forwards(agent)
+    forwards.peer_down("b")
+    for _ in range(50):
+        agent.turn()
+        forwards.take_reply("b", Forwarded(ZONE.uid, first.process, first.number, replies.OOM))
+    assert len(_forwards(agent)) < 10

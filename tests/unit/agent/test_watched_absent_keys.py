@@ -1,0 +1,101 @@
+"""WATCH of a key that is absent: EXEC knows whether it came and went."""
+
+import time
+
+import pytest
+
+from quorate.protocol.settings import DEFAULTS
+from quorate_lone_agent.agent import Agent, key_in
+
+
+@pytest.mark.parametrize("partitions", [(0,), (0, 3)], ids=["one-partition", "across"])
+def test_a_key_that_came_and_was_flushed_has_changed(partitions: tuple[int, ...]) -> None:
+    agent = Agent()
+    keys = [key_in(partition) for partition in partitions]
+    client = agent.writer()
+    assert client.ask(b"WATCH", keys[-1]) == [b"OK"]
+    agent.write(b"SET", keys[-1], b"v")
+    assert client.ask(b"GET", keys[-1]) == [b"v"]
+    agent.write(b"FLUSHALL")
+    assert agent.execute(client, *[(b"SET", key, b"mine") for key in keys]) is None
+
+
+def test_a_key_that_came_and_went_has_changed_also_behind_a_turn_without_room() -> None:
+    """What was settled is not known any more then, as in a process that has just started."""
+    agent = Agent()
+    key = key_in(0)
+    client = agent.writer()
+    assert client.ask(b"WATCH", key) == [b"OK"]
+    agent.write(b"SET", key, b"v")
+    assert client.ask(b"GET", key) == [b"v"]
+    agent.write(b"DEL", key)
+    for _ in range(2):  # its tombstone goes
+        agent.tick(2 * DEFAULTS.announce_ms)
+    agent.write(b"SET", key_in(0, b"o"), bytes(2 << 20))  # more than there is room for
+    assert agent.execute(client, (b"SET", key, b"mine")) is None
+
+
+def test_what_a_refused_watch_saw_is_not_compared() -> None:
+    """Counters of a turn that found no room are given out again."""
+    agent = Agent()
+    key = key_in(0)
+    client, other = agent.writer(), agent.writer()
+    other.ask(b"SET", key, bytes(2 << 20))
+    client.ask(b"WATCH", key)
+    agent.turn()
+    assert "OOM" in str(other.told()[0])
+    assert client.told() == [b"OK"]  # it has looked once more
+    assert client.ask(b"GET", key) == [None]
+    agent.write(b"SET", key, b"theirs")
+    assert agent.execute(client, (b"SET", key, b"mine")) is None
+    assert client.ask(b"GET", key) == [b"theirs"]
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_key_that_goes_as_it_is_watched_has_not_changed(is_own: bool) -> None:
+    agent, key = Agent(), key_in(0)
+    agent.write(b"SET", key, b"v")
+    client = agent.writer()
+    (client if is_own else agent.writer()).ask(b"DEL", key)
+    client.ask(b"WATCH", key)
+    agent.turn()
+    assert client.told()[-1] == b"OK"
+    assert agent.execute(client, (b"SET", key, b"mine")) == [b"OK"]
+
+
+def test_a_key_that_was_flushed_before_it_is_watched_has_not_changed() -> None:
+    agent, key = Agent(), key_in(0)
+    agent.write(b"SET", key, b"v")
+    agent.write(b"FLUSHALL")
+    client = agent.writer()
+    client.ask(b"WATCH", key)
+    assert agent.execute(client, (b"SET", key, b"mine")) == [b"OK"]
+
+
+def test_a_key_that_has_expired_when_it_is_watched_has_not_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent, key = Agent(), key_in(0)
+    agent.write(b"SET", key, b"v", b"EX", b"60")
+    agent.client().ask(b"GET", key)  # who is told of it first
+    later = time.time_ns() + 61 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: later)
+    client = agent.writer()
+    client.ask(b"WATCH", key)
+    agent.turn()
+    assert client.told() == [b"OK"]
+    assert agent.execute(client, (b"SET", key, b"mine")) == [b"OK"]
+
+
+def test_an_absent_key_can_be_watched_behind_a_turn_without_room_and_a_cut_of_the_log() -> None:
+    agent, key, other = Agent(), key_in(0), key_in(0, b"o")
+    for _ in range(5):
+        agent.write(b"SET", other, b"v")
+    copy = agent.replicas.copies[0]
+    copy.cut_log(copy.lwm)
+    agent.replicas.touch(copy)
+    agent.turn()
+    agent.write(b"SET", other, bytes(2 << 20))  # more than there is room for
+    client = agent.writer()
+    client.ask(b"WATCH", key)
+    assert agent.execute(client, (b"SET", key, b"mine")) == [b"OK"]
