@@ -3,7 +3,8 @@
 What can be done is measured just before, by redis-benchmark with pipelines of 16.  Then half of the
 load are writes and half are reads, sent over many connections whether or not they are answered.
 Ends with an error when an agent was taken for lost, memory did not stay bounded, or a well-behaved
-client was refused anything.
+client was refused anything.  What the machine did meanwhile stands beside it: who does not run for
+as long as the master waits for a sign of him is rightly taken for lost.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from size import PARTITIONS
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.flood import Flood, Pour, commands
 from quorate_cluster.routing import keys_by_port
+from quorate_cluster.standstill import SILENCE_S, Standstill, StandstillWatch, describe, worst_s
 from quorate_cluster.steadiness import GROWTH_BYTES_MAX, Standing, changes, growth, standing
 from quorate_cluster.waiting import wait_until
 
@@ -87,6 +89,9 @@ class Soak:
     idle_ms: Sequence[float]
     during_ms: Sequence[float]
     failed: list[str]
+    stolen: float
+    """Which part of the processors' time others took."""
+    standstills: list[Standstill]
 
     def section(self) -> Section:
         """The table, and what was wanted."""
@@ -121,6 +126,12 @@ class Soak:
             made.add(f"memory of {name}: begin, quarters, largest", _course(sizes))
         made.add("the master's slowest answer", f"{self.looks.slowest_s * 1000:.0f} ms")
         made.add("commands that waited for a primary", f"{self.parked:,}")
+        made.add("taken from the processors by others (steal)", f"{self.stolen:.0%}")
+        made.add("the machine", describe(self.standstills))
+        made.add(
+            f"of its worst {SILENCE_S:g} s, the silence of a lost agent, it stood still",
+            f"{worst_s(self.standstills):.2f} s",
+        )
         made.at_most("agents, primaries, terms that changed; events", len(self.changed), 0)
         made.at_most("looks at which the master missed somebody", len(self.looks.not_whole), 0)
         if self.minutes >= SETTLED_MINUTES:
@@ -168,9 +179,10 @@ def soak(minutes: float) -> Soak:
         wait_until(lambda: time.monotonic() - idle_from > IDLE_S, "idle time", IDLE_S + 5)
         before, parked = standing(cluster, "z"), _parked(cluster)
         began = time.monotonic()
-        with flood:
+        with StandstillWatch() as machine_watch, flood:
             _watch(cluster, flood, looks, minutes * 60)
             ended = time.monotonic()
+            stolen, standstills = machine_watch.stolen(), machine_watch.since(began)
         took = beside.stop()
         return Soak(
             minutes,
@@ -183,6 +195,8 @@ def soak(minutes: float) -> Soak:
             [each for at, each in took if idle_from < at <= began],
             [each for at, each in took if began < at <= ended],
             beside.failed,
+            stolen,
+            standstills,
         )
 
 

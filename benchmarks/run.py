@@ -47,6 +47,8 @@ def main() -> None:
     if given.rounds:
         size = replace(size, repeats=given.rounds)
     names = given.only.split(",")
+    if unknown := [name for name in names if name not in MEASURES]:
+        parser.error(f"--only: there is no {', '.join(unknown)}; there are {', '.join(MEASURES)}")
     where = machine.describe()
     sections = []
     for name in names:

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 from redis.cache import CacheConfig
-from redis.exceptions import RedisError
 from redis.maint_notifications import MaintNotificationsConfig
 
 from quorate_cluster.background import Background
+from quorate_cluster.client_errors import CLIENT_ERRORS
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.outage import key_in_each
 
@@ -50,7 +50,7 @@ class CachedReads(Background):
             for key in keys:
                 try:
                     client.set(key, value)
-                except RedisError:
+                except CLIENT_ERRORS:
                     continue  # whether it is there or not: nobody was told
                 self._answered[key] = value
                 self.stop.wait(WRITE_EVERY_S)  # so that a key is read more often than written
@@ -70,7 +70,7 @@ class CachedReads(Background):
                 kept = any(key in entry.redis_keys for entry in list(cache.collection))
                 try:
                     value = int(client.get(key) or 0)
-                except RedisError:
+                except CLIENT_ERRORS:
                     continue
                 self.reads += 1
                 self.hits += kept

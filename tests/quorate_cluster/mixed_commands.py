@@ -10,10 +10,11 @@ from typing import Any
 
 from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
-from redis.exceptions import ClusterDownError, RedisError, ResponseError
+from redis.exceptions import ClusterDownError, ResponseError
 from redis.retry import Retry
 
 from quorate_cluster.background import Background
+from quorate_cluster.client_errors import CLIENT_ERRORS
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.direct_reads import DirectReads
 from quorate_cluster.operator_api import ApiError
@@ -130,7 +131,7 @@ class MixedCommands(Background):
         try:
             result = _text(execute(*_words(kind, key, value)))
             end_ns = time.monotonic_ns()
-        except (RedisError, OSError) as error:
+        except CLIENT_ERRORS as error:
             self._count(error)
             if _says_that_nothing_was_done(error):
                 return

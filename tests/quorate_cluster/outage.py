@@ -5,10 +5,9 @@ import time
 from functools import partial
 from typing import Self
 
-from redis.exceptions import RedisError
-
 from quorate.facts.keyspace import key_partition
 from quorate_cluster.background import Background
+from quorate_cluster.client_errors import CLIENT_ERRORS, text_of, undocumented
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.waiting import wait_until
 
@@ -91,6 +90,10 @@ class Pulses(Background):
             if found[key] < self.last_acknowledged[key]
         ]
 
+    def undocumented(self) -> list[str]:
+        """What clients were told that nobody may be told."""
+        return undocumented(said for _, _, said in self.failed)
+
     def _since(self, key: str, moment: float) -> list[float]:
         return [each for each in self.acknowledged_at[key][-10:] if each >= moment]
 
@@ -103,8 +106,8 @@ class Pulses(Background):
             value += 1
             try:
                 client.set(key, value)
-            except (RedisError, OSError) as error:
-                self.failed.append((time.monotonic(), key, f"{type(error).__name__}: {error}"))
+            except CLIENT_ERRORS as error:
+                self.failed.append((time.monotonic(), key, text_of(error)))
             else:
                 self.last_acknowledged[key] = value
                 self.acknowledged_at[key].append(time.monotonic())

@@ -8,15 +8,11 @@ from typing import Any
 
 from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
-from redis.exceptions import (
-    ClusterDownError,
-    RedisClusterException,
-    RedisError,
-    ResponseError,
-)
+from redis.exceptions import ClusterDownError, ResponseError
 from redis.retry import Retry
 
 from quorate_cluster.background import Background
+from quorate_cluster.client_errors import CLIENT_ERRORS
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.direct_reads import DirectReads
 from quorate_cluster.history import ABSENT, Outcome, Read, Write
@@ -160,7 +156,7 @@ class Workload(Background):
             self._count(error)
             unknown = str(error).startswith("UNKNOWN")
             return Outcome.UNKNOWN if unknown else Outcome.REFUSED, None
-        except (RedisError, RedisClusterException, OSError) as error:  # the second is no RedisError
+        except CLIENT_ERRORS as error:
             self._count(error)
             return Outcome.UNKNOWN, None
 

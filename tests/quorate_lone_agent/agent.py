@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from quorate.facts.keyspace import key_partition
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
@@ -141,7 +142,22 @@ class Agent:
         """A connection that does not track."""
         return KeptClient(self.endpoint)
 
+    def execute(self, client: KeptClient, *commands: tuple[bytes, ...]) -> Any:
+        """The reply to EXEC, of a transaction with these commands."""
+        client.send((b"MULTI",), *commands)
+        found = client.ask(b"EXEC")
+        for _ in range(3):
+            self.turn()
+        (reply,) = found + client.told()
+        return reply
+
     def write(self, *words: bytes) -> None:
         """A command of somebody else, to its end."""
         self.writer().ask(*words)
         self.turn()
+
+
+def key_in(partition: int, name: bytes = b"k") -> bytes:
+    """A key of this partition that begins so."""
+    numbered = (name + b"%d" % number for number in range(1000))
+    return next(key for key in numbered if key_partition(key, ZONE.partitions) == partition)

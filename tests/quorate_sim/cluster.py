@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import ClassVar
 
 import msgspec
 
@@ -37,6 +38,8 @@ STUCK_MS = 20_000
 
 class Cluster:
     """Everything of one run."""
+
+    agent_process: ClassVar[type[AgentProcess]] = AgentProcess
 
     def __init__(self, seed: int, trace: bool = False, swarm: Swarm | None = None) -> None:
         self.world = World(seed, trace)
@@ -104,7 +107,8 @@ class Cluster:
 
     def start_agent(self, name: str) -> None:
         """Start the process of this machine."""
-        agent = self.agents[name] = AgentProcess(self, name, self.disks[name], self.clocks[name])
+        disk, clock = self.disks[name], self.clocks[name]
+        agent = self.agents[name] = self.agent_process(self, name, disk, clock)
         self.world.trace(agent.label, f"starts with store {agent.disk.store}")
 
     def stop_agent(self, name: str, machine_too: bool, refused: bool) -> None:

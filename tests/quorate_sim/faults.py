@@ -382,7 +382,7 @@ class Faults:
 
 
 @contextmanager
-def _shards_of(partitions: int) -> Iterator[None]:
+def shards_of(partitions: int) -> Iterator[None]:
     """Rows per stored object: smaller than the product's, so that few partitions make many."""
     modules = (zone_master, zone_deletion)
     for module in modules:
@@ -397,7 +397,7 @@ def _shards_of(partitions: int) -> Iterator[None]:
 def run_seed(seed: int, trace: bool = False) -> Cluster:
     """Run one seed to its end; an InvariantError tells what did not hold."""
     swarm = draw(seed)
-    with _shards_of(swarm.shard_partitions):
+    with shards_of(swarm.shard_partitions):
         return _run(Cluster(seed, trace, swarm))
 
 

@@ -35,6 +35,15 @@ def _effect(call: Call, state: bytes | None) -> tuple[bool, bytes | None]:
                 return False, state
             after = b"%d" % (int(state or b"0") + 1)
             return (not known or call.result == after), after
+        case "set if absent":
+            if state is not None:
+                return (not known or call.result is None), state
+            return (not known or call.result == b"OK"), call.value
+        case "get and delete":
+            return (not known or call.result == state), None
+        case "append":
+            after = (state or b"") + (call.value or b"")
+            return (not known or call.result == b"%d" % len(after)), after
         case "flush":
             return True, None
         case other:

@@ -328,7 +328,7 @@ def _hurt_and_mend(arena: Arena, case: Case, strike: Strike) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("case", [*most_are_deep(_chosen(), of=8)], ids=str)
 def test_nothing_is_lost_when_somebody_is_hurt_in_a_migration(arena: Arena, case: Case) -> None:
     start, goal = PROVOKED_BY[case.kind]

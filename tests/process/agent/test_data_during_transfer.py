@@ -17,7 +17,7 @@ from quorate_cluster.fixtures import Measured, StartCluster
 from quorate_cluster.waiting import wait_until
 from quorate_differential.raw_replies import RawConnection
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
 KEYS = tuple(f"key-{number}" for number in range(1500))
 STABLE = tuple(f"stable-{number}" for number in range(300))

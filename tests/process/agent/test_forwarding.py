@@ -14,7 +14,7 @@ from quorate_cluster.fixtures import Measured, StartCluster
 from quorate_cluster.waiting import wait_until
 from quorate_differential.raw_replies import RawConnection
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
 PARTITIONS = 8
 PER_PARTITION = 4

@@ -14,7 +14,7 @@ from quorate_cluster.waiting import wait_until
 from quorate_differential.raw_replies import RawConnection
 from quorate_differential.scan_replies import read_scan
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
 KEYS = frozenset(b"stable-%d" % number for number in range(3000))
 

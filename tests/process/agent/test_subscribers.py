@@ -9,8 +9,8 @@ from typing import Any, Self
 import hiredis
 import pytest
 import redis
-from redis.exceptions import RedisError
 
+from quorate_cluster.client_errors import CLIENT_ERRORS
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import StartCluster
 from quorate_cluster.told_events import Follower, Told, assert_whole
@@ -45,7 +45,7 @@ class Subscriber(Follower):
         while not self.stop.is_set():
             try:
                 message = self._pubsub.get_message(timeout=0.2)
-            except (RedisError, OSError):  # the agent is away
+            except CLIENT_ERRORS:  # the agent is away
                 self.stop.wait(0.1)
                 continue
             if message is not None:

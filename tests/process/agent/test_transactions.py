@@ -7,16 +7,18 @@ from functools import partial
 import pytest
 from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
-from redis.exceptions import MovedError, RedisError, WatchError
+from redis.exceptions import MovedError, WatchError
 from redis.retry import Retry
 
 from quorate_cluster.background import Background
 from quorate_cluster.changes import Change, grow, lose
+from quorate_cluster.client_errors import CLIENT_ERRORS, text_of, undocumented
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import Measured, StartCluster
+from quorate_cluster.served import assert_served
 from quorate_cluster.waiting import wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
 ACCOUNTS = 4
 MONEY = 1000
@@ -73,8 +75,8 @@ class _Bank(Background):
             pipe.execute()
         except (WatchError, MovedError):
             self.contended += 1
-        except RedisError as error:
-            self.failed.append(f"{type(error).__name__}: {error}")
+        except CLIENT_ERRORS as error:
+            self.failed.append(text_of(error))
             self.unknown += 1
         else:
             self.moved[tag] += 1
@@ -87,8 +89,8 @@ class _Bank(Background):
             for tag in TAGS:
                 try:
                     self.sums.add(sum(map(int, client.mget(_names(tag)))))
-                except RedisError as error:
-                    self.failed.append(f"{type(error).__name__}: {error}")
+                except CLIENT_ERRORS as error:
+                    self.failed.append(text_of(error))
             time.sleep(0.005)
 
 
@@ -118,4 +120,5 @@ def test_money_moved_by_transactions_stays_the_same_whatever_happens(
         counted = int(client.get(f"{{{tag}}}moves"))
         assert bank.moved[tag] <= counted <= bank.moved[tag] + bank.unknown
     if change is grow:
-        assert bank.failed == []
+        assert undocumented(bank.failed) == []
+        assert_served(cluster, bank.failed)

@@ -1,0 +1,172 @@
+"""A simulated agent with a client endpoint, which believes in the simulated machine's clocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from quorate.protocol.client_messages import Forward, Forwarded
+from quorate.protocol.messages import Message
+from quorate.protocol.replicas import Turn
+from quorate_agent import across, client, endpoint, forwards, hand_overs, overview, redirects
+from quorate_agent.endpoint import ZoneEndpoint
+from quorate_agent.metrics import AgentMetrics
+from quorate_sim.agent_process import Action, AgentProcess
+from quorate_sim.cluster import Cluster
+from quorate_sim.network import Link
+
+if TYPE_CHECKING:
+    from quorate.protocol.replicas import Replicas
+
+
+class EndpointProcess(AgentProcess):
+    """One process incarnation; `endpoints` by zone."""
+
+    running: ClassVar[EndpointProcess]
+    """Whose code is being executed: its clocks are the ones that are read."""
+
+    cluster: EndpointCluster
+
+    def __init__(self, *arguments: Any) -> None:
+        self.endpoints: dict[str, ZoneEndpoint] = {}
+        self._metrics = AgentMetrics()
+        self._settles = False
+        super().__init__(*arguments)
+        self._process = f"{Random(self.label).getrandbits(64):016x}"
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a command is parked."""
+        return any(each.has_waiting for each in self.endpoints.values())
+
+    def endpoint(self, zone: Replicas) -> ZoneEndpoint:
+        """The endpoint of a zone that is open here."""
+        known = self.endpoints.get(zone.uid)
+        if known is not None and known.replicas is zone:
+            return known
+        made = self.endpoints[zone.uid] = ZoneEndpoint(
+            zone,
+            node=self.name,
+            turn=self._ask_turn,
+            nodes=lambda: {name: (name, 1) for name in self.cluster.agents},
+            is_up=lambda name: name in self.links,
+            metrics=self._metrics,
+            storage_full=lambda: self.name in self.cluster.full,
+            process=self._process,
+            send=self._say,
+        )
+        made._share._clock = lambda: 0.0  # how long commands take is no part of the simulation
+        return made
+
+    def _say(self, node: str, message: Message) -> None:
+        link = self.links.get(node)
+        if self.world.tracing:
+            self.world.trace(self.label, f"-> {node}: {message}")
+        if link is not None:
+            link.send(self, message)
+
+    # --- as the process runs ---------------------------------------------------------------------
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """Code that is executed meanwhile is this process's."""
+        before = getattr(EndpointProcess, "running", self)
+        EndpointProcess.running = self
+        try:
+            yield
+        finally:
+            EndpointProcess.running = before
+
+    def run(self, action: Action) -> None:
+        with self.here():
+            super().run(action)
+
+    def _ask_turn(self) -> None:
+        if self.alive and not self._flush_asked:
+            self._flush_asked = True
+            self.world.after(self.cluster.turn_us(), self._flush_due)
+
+    def _flush_due(self) -> None:
+        with self.here():
+            super()._flush_due()
+
+    def _flush(self) -> None:
+        super()._flush()
+        for zone in self.core.zones.values():
+            zone.transactions.parts.evaluate = self.endpoint(zone).across._evaluate
+
+    def _sync_done(self, uid: str, turn: Turn) -> None:
+        with self.here():
+            super()._sync_done(uid, turn)
+
+    def _finished(self) -> None:
+        if self._settles:
+            return
+        self._settles = True
+        with self.here():
+            for zone in list(self.core.zones.values()):
+                self.endpoint(zone).settle()
+        self._settles = False
+
+    # --- links -----------------------------------------------------------------------------------
+
+    def link_down(self, link: Link, gone: bool) -> None:
+        for name in [name for name, each in self.links.items() if each is link]:
+            for each in self.endpoints.values():
+                each.forwards.peer_down(name)
+                if gone:
+                    each.overview.peer_gone(name)
+        super().link_down(link, gone)
+
+    def heard(self, link: Link, message: Message) -> None:
+        if not isinstance(message, Forward | Forwarded):
+            super().heard(link, message)
+            if link.source.is_master:
+                for each in self.endpoints.values():
+                    each.table_changed()
+            return
+        source, zone = link.source.name, self.core.zones.get(message.zone)
+        if zone is None or self.heard_links.get(source) is not link:
+            return
+        if isinstance(message, Forward):
+            self.endpoint(zone).forwards.perform(source, message)
+        else:
+            self.endpoint(zone).forwards.take_reply(source, message)
+
+
+class EndpointCluster(Cluster):
+    """A cluster of such agents.  `full`: those that say that nothing may grow."""
+
+    agent_process = EndpointProcess
+
+    def __init__(self, *arguments: Any) -> None:
+        self.full: dict[str, None] = {}
+        super().__init__(*arguments)
+
+    def processes(self) -> list[EndpointProcess]:
+        """The living agents."""
+        return [agent for agent in self.living() if isinstance(agent, EndpointProcess)]
+
+
+class _Time:
+    monotonic = staticmethod(time.monotonic)
+
+    @staticmethod
+    def time_ns() -> int:
+        return EndpointProcess.running.now().wall_ms * 1_000_000
+
+
+@contextmanager
+def simulated_clocks() -> Iterator[None]:
+    """What endpoints read of clocks is the simulated machines'."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (across, client, endpoint, forwards, overview, redirects):
+            patch.setattr(module, "boot_ms", lambda: EndpointProcess.running.now().boot_ms)
+        for module in (across, client, endpoint, hand_overs, overview):
+            patch.setattr(module, "time", _Time)
+        yield
