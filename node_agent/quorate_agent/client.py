@@ -26,6 +26,9 @@ QUEUE_MAX = 1024
 """Replies that may wait for an earlier one of their connection before its socket is no longer read:
 a write whose acknowledgement is late, on a disk that stands still, blocks no later command."""
 
+QUEUE_BYTES_MAX = 16 * 1024 * 1024
+"""What these replies and writes may take before later commands wait; a turn may add to it."""
+
 LONG_BYTES = 2048
 """A read that brought more may wait as it is until there is time to cut it into commands."""
 
@@ -185,7 +188,8 @@ class ClientConnection(asyncio.Protocol):
 
     def _take_in(self, data: bytes) -> None:
         commands = self.parser.feed(data)
-        if self.blocked or self.backlog:  # what came before is executed before, at the turn's end
+        # What came before is executed before, at the turn's end.
+        if self.blocked or self.backlog or not self.has_room():
             now = boot_ms()
             self.backlog.extend([(now, command) for command in commands])
             if len(self.backlog) > BACKLOG_MAX:
@@ -199,6 +203,12 @@ class ClientConnection(asyncio.Protocol):
             self.end_when_done()
         elif self.out:
             self.write()
+
+    def has_room(self) -> bool:
+        """Whether what waits in the queue leaves room for another reply."""
+        if not self.queue:
+            return True
+        return len(self.queue) <= QUEUE_MAX and sum(map(_held, self.queue)) <= QUEUE_BYTES_MAX
 
     def take_backlog(self, count_max: int) -> tuple[int, list[list[bytes]]]:
         """When the first commands of the backlog came, and those that came then, the first last."""
@@ -278,6 +288,11 @@ class ClientConnection(asyncio.Protocol):
         out.clear()
         if self.state.closing and not self.queue:
             self.transport.close()
+
+
+def _held(place: Slot | bytes) -> int:
+    """How many bytes the place in a queue keeps."""
+    return len(place) if isinstance(place, bytes) else len(place.reply) + sum(map(len, place.args))
 
 
 async def accept_clients(endpoint: Endpoint, host: str, ports: Iterable[int]) -> asyncio.Server:

@@ -491,6 +491,9 @@ class ZoneEndpoint:
             batch, self._touched = self._touched, {}
             for client in batch:
                 if not client.blocked and client.backlog:
+                    client.drain()
+                    if not client.has_room():
+                        continue  # until the first of its queue is answered
                     if self._share.takes(min(len(client.backlog), QUANTUM)):
                         self._run_backlog(client)
                     else:

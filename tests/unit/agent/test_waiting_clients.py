@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from quorate_agent.client import QUEUE_BYTES_MAX
 from quorate_differential.kept_client import KeptClient
 from quorate_differential.raw_replies import encode_command
 from quorate_lone_agent.agent import OTHER, Agent
@@ -74,3 +75,27 @@ def test_a_connection_whose_replies_wait_is_not_read_for_ever(words: tuple[bytes
         client.connection.data_received(part)
         agent.written()  # nothing is durable: a disk stands still
     assert client.connection.paused
+
+
+def test_replies_that_wait_for_a_write_are_bounded_in_bytes() -> None:
+    agent = Agent(1 << 30)
+    big = b"x" * 1_000_000
+    agent.write(b"SET", b"big", big)
+    client = agent.writer()
+    client.ask(b"SET", b"k", b"0")
+    for _ in range(100):
+        client.connection.data_received(encode_command((b"GET", b"big")))
+        agent.written()  # nothing is durable: a disk stands still
+    held = _waiting_bytes(client)
+    assert QUEUE_BYTES_MAX <= held <= QUEUE_BYTES_MAX + len(big) + 100
+
+    told: list[object] = []
+    for _ in range(20):
+        agent.turn()
+        told += client.told()
+
+    assert told == [b"OK", *[big] * 100]
+
+
+def _waiting_bytes(client: KeptClient) -> int:
+    return sum(len(place) for place in client.connection.queue if isinstance(place, bytes))
