@@ -27,7 +27,7 @@ from quorate_agent.client import (
     boot_ms,
     end_all,
 )
-from quorate_agent.flush import PartOfFlush, flush_all
+from quorate_agent.flush import PartOfFlush, flush_all, may_flush
 from quorate_agent.forwards import Forwards
 from quorate_agent.hand_overs import HandOvers
 from quorate_agent.joined_reads import join_reads, read_one, shows_expiry
@@ -421,9 +421,7 @@ class ZoneEndpoint:
             self._view.resp3 = client.state.resp3
             self.fulfil(client, slot, answer)
             return
-        roles = self.replicas.roles.values()
-        if answer is None and not all(role.serves(now) and not role.parts for role in roles):
-            # All of this agent's keys, or an error; never what a transaction is about to write.
+        if answer is None and not may_flush(self.replicas, now):
             self.parking.park(client, command, args, now, slot)
             return
         if slot is None:

@@ -130,6 +130,7 @@ class Parts:
         # By partition, in the order in which they came: who waits for locks.
         self._queues: dict[int, dict[bytes, tuple[str, PreparePart]]] = {}
         self._unlocked: dict[int, None] = {}  # partitions whose queue may go on
+        self._held_back: dict[int, int] = {}  # partitions where all wait for locks, until when
 
     def load(self, role: Primary, now_ms: int) -> None:
         """Find what the partition's rows hold of transactions: the role begins to serve."""
@@ -170,6 +171,8 @@ class Parts:
         """Whether nobody has its keys, or has come before it to get them."""
         if not role.locks.keys().isdisjoint(ask.keys):
             return False
+        if self._held_back.get(ask.partition, 0) > self._replicas.now.boot_ms:
+            return False
         keys = frozenset(ask.keys)
         for transaction, (_, earlier) in self._queues.get(ask.partition, {}).items():
             if transaction == ask.transaction:
@@ -177,6 +180,23 @@ class Parts:
             if not keys.isdisjoint(earlier.keys):
                 return False
         return True
+
+    def hold_back(self, until_ms: int) -> bool:
+        """Whether nobody has locks here; if somebody has, nobody gets more of them until then.
+
+        Asked again and again, it comes true: partition after partition is held back, the lowest
+        first, as those who have locks ask for more; so nobody waits in a circle."""
+        before, self._held_back = self._held_back, {}
+        is_free = True
+        for partition, role in sorted(self._replicas.roles.items()):
+            self._held_back[partition] = until_ms
+            if role.locks:
+                is_free = False
+                break
+        if is_free:
+            self._held_back.clear()
+        self._unlocked.update(dict.fromkeys(before.keys() - self._held_back.keys()))
+        return is_free
 
     def _prepare(self, role: Primary, node: str, ask: PreparePart, found: Evaluated) -> None:
         replicas, partition = self._replicas, ask.partition
