@@ -10,11 +10,9 @@ import asyncio
 import socket
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
 from typing import Protocol, cast
 
 from quorate.protocol.primary import Primary, Waiter
-from quorate_agent.lasting import lasts
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.connection import CommandParser
 from quorate_agent.resp.session import Agent, Connection, Session, WaitRequest
@@ -38,11 +36,6 @@ brings: two thousand small commands."""
 
 OUTPUT_BYTES_MAX = 256 * 1024 * 1024
 """A client that does not read its replies is cut off above this."""
-
-GOODBYE_S = 0.3
-"""Clients may take so long to notice that their connection ends."""
-
-_GOODBYE_POLL_S = 0.01
 
 _boottime = time.CLOCK_BOOTTIME
 
@@ -293,30 +286,3 @@ class ClientConnection(asyncio.Protocol):
 def _held(place: Slot | bytes) -> int:
     """How many bytes the place in a queue keeps."""
     return len(place) if isinstance(place, bytes) else len(place.reply) + sum(map(len, place.args))
-
-
-async def accept_clients(endpoint: Endpoint, host: str, ports: Iterable[int]) -> asyncio.Server:
-    """Listen for clients on the first of `ports` that is free; OSError when none is."""
-    loop = asyncio.get_running_loop()
-    error: OSError | None = None
-    for port in ports:
-        try:
-            return await loop.create_server(
-                lambda: ClientConnection(endpoint), host, port, backlog=1024
-            )
-        except OSError as problem:
-            error = problem
-    raise error or OSError("no port to try")
-
-
-async def end_all(clients: Sequence[ClientConnection]) -> None:
-    """End connections so that clients take it for an end, and wait a moment until they have: with
-    words of theirs unread, the kernel would reset the connection, and some libraries fail what they
-    wrote last on it instead of repeating it elsewhere."""
-    for client in clients:
-        client.say_goodbye()
-    await lasts(
-        lambda: not all(client.transport.is_closing() for client in clients),
-        GOODBYE_S,
-        _GOODBYE_POLL_S,
-    )

@@ -7,7 +7,6 @@ connection's queue, and replies leave in the order of the commands, one write pe
 
 from __future__ import annotations
 
-import asyncio
 import time
 from binascii import crc_hqx
 from collections.abc import Callable, Iterable
@@ -15,23 +14,17 @@ from typing import TYPE_CHECKING
 
 from quorate.facts.keyspace import TAG, is_reserved, key_slot, slot_shift
 from quorate.protocol.messages import Message
-from quorate.protocol.parts import Telling
-from quorate.protocol.primary import Primary, Waiter
+from quorate.protocol.primary import Primary
 from quorate.protocol.replicas import Replicas
 from quorate_agent.across import Across
-from quorate_agent.client import (
-    QUEUE_MAX,
-    ClientConnection,
-    Slot,
-    accept_clients,
-    boot_ms,
-    end_all,
-)
-from quorate_agent.flush import PartOfFlush, flush_all, may_flush
+from quorate_agent.client import QUEUE_MAX, ClientConnection, Slot, boot_ms
+from quorate_agent.flush import flush_all, may_flush
 from quorate_agent.forwards import Forwards
 from quorate_agent.hand_overs import HandOvers
 from quorate_agent.joined_reads import join_reads, read_one, shows_expiry
 from quorate_agent.joined_writes import join_writes
+from quorate_agent.listener import Listener
+from quorate_agent.outcomes import Outcomes
 from quorate_agent.overview import ZoneOverview
 from quorate_agent.parking import Parking
 from quorate_agent.redirects import Redirects
@@ -41,7 +34,7 @@ from quorate_agent.resp.command import Command, command_slot
 from quorate_agent.resp.pubsub_commands import refused_while_subscribed
 from quorate_agent.resp.session import WaitRequest
 from quorate_agent.resp.table import DISPATCH, resolve
-from quorate_agent.resp.transaction import Call, Watching
+from quorate_agent.resp.transaction import Call
 from quorate_agent.resp.view import View
 from quorate_agent.turn_share import QUANTUM, TurnShare
 from quorate_agent.waits import Waits
@@ -84,32 +77,20 @@ class ZoneEndpoint:
         self._waits = Waits(replicas, self.fulfil)
         self._share = TurnShare()
         self._touched: dict[ClientConnection, None] = {}
-        self._server: asyncio.Server | None = None
-        self._closed = False
+        self._outcomes = Outcomes(replicas, metrics, self._full)
+        self._listener = Listener(self)
 
     # --- listening -------------------------------------------------------------------------------
 
     async def listen(self, host: str, ports: Iterable[int]) -> int:
         """Listen on the first of `ports` that is free; OSError when none is."""
-        self._server = await accept_clients(self, host, ports)
-        port: int = self._server.sockets[0].getsockname()[1]
-        if self._closed:  # the zone was deleted meanwhile
-            self._server.close()
+        port = await self._listener.listen(host, ports)
         self.overview.address = (host, port)
         return port
 
     async def close(self, *, at_once: bool = False) -> None:
         """Stop listening and end every connection; `at_once`: nothing more is said to anybody."""
-        self._closed = True
-        if self._server is not None:
-            self._server.close()
-        clients = list(self._clients.values())
-        if not at_once:
-            await end_all(clients)
-        for client in clients:
-            client.transport.abort()
-        if self._server is not None:
-            await self._server.wait_closed()
+        await self._listener.close(list(self._clients.values()), at_once=at_once)
 
     def connected(self, client: ClientConnection) -> None:
         """A client connected."""
@@ -446,33 +427,13 @@ class ZoneEndpoint:
         """Take what the replicas finished, retry what is parked, write what is ready."""
         if self._tracking.has_to_tell:
             self._tracking.tell(boot_ms())
-        finished = self.replicas.take_finished()
-        touched = self._touched
-        for waiter in finished.answered:
-            if type(waiter) is Slot:
-                waiter.done = True
-                touched[waiter.connection] = None
-            elif isinstance(waiter, Telling):
-                self.replicas.transactions.told(waiter)
-            elif isinstance(waiter, PartOfFlush) and waiter.ended():
-                touched[waiter.slot.connection] = None
-        for waiter in finished.unknown:
-            self._metrics.unknown.inc(waiter.count if isinstance(waiter, Slot) else 1)
-            self._end(waiter, replies.UNKNOWN_OUTCOME)
-        for waiter in finished.refused:
-            if isinstance(waiter, Telling):
-                self.replicas.transactions.refused(waiter, self._full())
-            self._forget_watched(waiter)
-            self._end(waiter, self._full())
+        again = self._outcomes.take(self._touched)
         now = boot_ms()
         self.parking.arrived_ms = now
-        if finished.again:
+        if again:
             self._view.now_ms = time.time_ns() // 1_000_000
-            for waiter in finished.again:
-                # Also of who sends no more: it is answered, and then closed.
-                if isinstance(waiter, Slot) and waiter.connection.queue:
-                    self._forget_watched(waiter)
-                    self._execute_again(waiter, now)
+            for slot in again:
+                self._execute_again(slot, now)
         if self.parking:
             self._view.now_ms = time.time_ns() // 1_000_000
             self.parking.retry(now, lambda slot: self._execute_again(slot, now), self._give_up)
@@ -507,18 +468,6 @@ class ZoneEndpoint:
                     client.end_when_done()
         if self._share.is_over or self.replicas.wrote or self.replicas.out.at_once:
             self._turn()
-
-    def _forget_watched(self, waiter: Waiter) -> None:
-        if isinstance(waiter, Slot) and isinstance(waiter.command.handler, Watching):
-            waiter.command.handler.forget()
-
-    def _end(self, waiter: Waiter, reply: bytes) -> None:
-        if isinstance(waiter, Slot):
-            waiter.reply = reply * waiter.count
-            waiter.done = True
-            self._touched[waiter.connection] = None
-        elif isinstance(waiter, PartOfFlush) and waiter.ended(reply):
-            self._touched[waiter.slot.connection] = None
 
     def _execute_again(self, slot: Slot, now: int) -> None:
         self._view.resp3 = slot.connection.state.resp3

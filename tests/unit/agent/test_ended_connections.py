@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from quorate_agent.client import GOODBYE_S
+from quorate_agent.listener import GOODBYE_S
 from quorate_lone_agent.agent import OTHER, Agent
 
 PING = b"*1\r\n$4\r\nPING\r\n"
