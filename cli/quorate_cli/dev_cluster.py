@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from quorate.wire.resource import API_VERSION, is_short_name
+from quorate.wire.resource import is_short_name
 from quorate_cli import resources
 from quorate_cli.cluster_folder import (
     FORMAT_VERSION,
@@ -21,7 +21,8 @@ from quorate_cli.cluster_folder import (
     ClusterFolder,
 )
 from quorate_cli.cluster_state import ClusterState, fetch_state
-from quorate_cli.operator_api import NotReady, NotThere, OperatorApi, object_path
+from quorate_cli.membership import HOST, POLL_S, START_S, Membership
+from quorate_cli.operator_api import OperatorApi
 from quorate_cli.problem import Problem
 from quorate_cli.process import (
     Started,
@@ -32,14 +33,9 @@ from quorate_cli.process import (
     start_noted,
     wait_until_gone,
 )
-from quorate_cli.resources import STORAGE_CLUSTER, Whole
 
-HOST = "127.0.0.1"
-START_S = 30.0
-"""Until a process must listen: opening a large store after a crash takes seconds."""
 STOP_S = 20.0
 """Until a process must have stopped by itself; then it is killed, and the command says so."""
-POLL_S = 0.05
 AGENTS_MAX = 64
 """On one machine: a slip of the finger must not start a thousand processes."""
 
@@ -59,6 +55,7 @@ class DevCluster:
     def __init__(self, folder: ClusterFolder, say: Callable[[str], None]) -> None:
         self.folder = folder
         self._say = say
+        self._membership = Membership(self, say)
 
     # --- commands --------------------------------------------------------------------------------
 
@@ -85,9 +82,9 @@ class DevCluster:
                 self._say(f"cluster {entry.cluster} is already up")
             self._start_operator()
             self._start_agents(entry, [a.name for a in entry.agents])
-            self._declare(self.folder.read())
-            self._wait_for_members([a.name for a in entry.agents])
-            self._take_drains_back(entry)
+            self._membership.declare(self.folder.read())
+            self._membership.wait_for([a.name for a in entry.agents])
+            self._membership.take_drains_back(entry)
 
     def down(self) -> None:
         """Stop every process; the data stays."""
@@ -115,8 +112,8 @@ class DevCluster:
                 self._start_operator()
                 return
             self._start_agents(entry, [name])
-            self._declare(self.folder.read())
-            self._wait_for_members([name])
+            self._membership.declare(self.folder.read())
+            self._membership.wait_for([name])
 
     def stop(self, name: str) -> None:
         """SIGTERM: an agent hands its primaries over before it ends."""
@@ -140,8 +137,8 @@ class DevCluster:
             )
             self.folder.write(entry)
             self._start_agents(entry, [name])
-            self._declare(self.folder.read())
-            self._wait_for_members([name])
+            self._membership.declare(self.folder.read())
+            self._membership.wait_for([name])
             return name
 
     def remove(self, name: str, seconds: float, progress: Callable[[int, int], None]) -> None:
@@ -160,7 +157,7 @@ class DevCluster:
                     f"{name} is the last agent of cluster {entry.cluster}: `quorate dev down"
                     " --delete-data` ends the cluster with its data"
                 )
-            self._check_declared(api, entry)
+            self._membership.check_declared(entry)
             deadline = time.monotonic() + seconds
             which = f"cluster={entry.cluster}"
             # Not registered: an earlier command came so far and was interrupted.
@@ -179,7 +176,7 @@ class DevCluster:
                 entry, agents=tuple(agent for agent in entry.agents if agent.name != name)
             )
             self.folder.write(entry)
-            self._declare(entry)
+            self._membership.declare(entry)
             shutil.rmtree(self.folder.data(name).parent)
 
     def _wait_until_drained(
@@ -373,69 +370,6 @@ class DevCluster:
         except msgspec.MsgspecError:
             pass  # not every line is a log line: an interpreter that cannot start says it plainly
         return f"{said} (log: {log})"
-
-    # --- membership ------------------------------------------------------------------------------
-
-    def _declare(self, entry: ClusterEntry) -> None:
-        """Tell the operator which agents the cluster has; nothing happens when it knows."""
-        api = self.api()
-        addresses = [f"{HOST}:{agent.peer_port}" for agent in entry.agents if agent.peer_port]
-        path = object_path(STORAGE_CLUSTER.plural, entry.cluster)
-        spec: dict[str, object] = {"agents": "external", "addresses": addresses}
-        try:
-            known = api.get(path, Whole).get("spec")
-        except NotThere:
-            known = None
-        if isinstance(known, dict):
-            spec = {**known, **spec}
-        if spec == known:
-            return
-        body = {
-            "apiVersion": API_VERSION,
-            "kind": STORAGE_CLUSTER.name,
-            "metadata": {"name": entry.cluster},
-            "spec": spec,
-        }
-        api.put(path, body, Whole)
-
-    def _wait_for_members(self, names: Sequence[str]) -> None:
-        """Until the master counts all of `names` as online."""
-        deadline = time.monotonic() + START_S
-        while missing := self._offline(names):
-            for name in missing:
-                if self.folder.process(name) is None:
-                    raise Problem(f"{name} ended before it took part: {self.last_words(name)}")
-            if time.monotonic() > deadline:
-                raise Problem(
-                    f"{', '.join(missing)} took no part after {START_S:g} s:"
-                    f" `quorate describe storageclusters` and {self.folder.log(OPERATOR)} say why"
-                )
-            time.sleep(POLL_S)
-
-    def _check_declared(self, api: OperatorApi, entry: ClusterEntry) -> None:
-        try:
-            api.get(object_path(STORAGE_CLUSTER.plural, entry.cluster), Whole)
-        except NotThere as error:
-            raise Problem(
-                f"storagecluster {entry.cluster!r} was deleted: `quorate dev up` declares it again"
-            ) from error
-
-    def _offline(self, names: Sequence[str]) -> list[str]:
-        """Which of `names` take no part now."""
-        try:
-            state = self.state()
-        except NotReady:
-            return [*names]  # the operator has just heard of the cluster
-        online = [node.name for node in state.nodes if node.online]
-        return [name for name in names if name not in online]
-
-    def _take_drains_back(self, entry: ClusterEntry) -> None:
-        """A removal that was interrupted together with the operator could not do so itself."""
-        names = {agent.name for agent in entry.agents}
-        for node in self.state().nodes:
-            if node.name in names and node.state == "Draining":
-                self.api().post(f"/nodes/{node.name}/undrain?cluster={entry.cluster}")
-                self._say(f"{node.name}: is no longer being drained")
 
     # --- stopping --------------------------------------------------------------------------------
 
