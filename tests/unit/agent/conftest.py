@@ -1,11 +1,23 @@
 """What several tests of the agent start from."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from quorate_lone_agent.agent import Agent
+from quorate_lone_agent.storage_engine import Engine
 
 
 @pytest.fixture
 def agent() -> Agent:
     """One agent that is primary of everything, alone."""
     return Agent()
+
+
+@pytest.fixture(params=["memory", "memory with a bound", "rocks", "simulated"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    """An engine that keeps nothing yet."""
+    engine = Engine(request.param, tmp_path)
+    yield engine
+    engine.close()

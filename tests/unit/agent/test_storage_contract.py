@@ -2,8 +2,6 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,52 +9,9 @@ from hypothesis import strategies as st
 
 from quorate.protocol.storage import Row, Storage
 from quorate.protocol.totals import row_digest
-from quorate_agent.storage.memory import MemoryStorage
-from quorate_agent.storage.rocks import RocksStorage
-from quorate_sim.disk import Image, SimStorage
+from quorate_lone_agent.storage_engine import Engine
 
 EVERYTHING = 1 << 30
-
-
-class Engine:
-    """One engine under test: opens storages and, where it keeps anything, opens them again."""
-
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name = name
-        self.durable = name in ("rocks", "simulated")
-        self._image = Image()
-        self._folder = folder
-        self._opened: list[Storage] = []
-
-    def open(self) -> Storage:
-        made: dict[str, Callable[[], Storage]] = {
-            "memory": MemoryStorage,
-            "memory with a bound": lambda: MemoryStorage(1 << 40),
-            "rocks": lambda: RocksStorage(self._folder / "zone"),
-            "simulated": lambda: SimStorage(self._image),
-        }
-        storage = made[self.name]()
-        self._opened.append(storage)
-        return storage
-
-    def reopened(self, storage: Storage) -> Storage:
-        """The same data after close and open; for memory the very same storage."""
-        if not self.durable:
-            return storage
-        storage.sync()
-        storage.close()
-        return self.open()
-
-    def close(self) -> None:
-        for storage in self._opened:
-            storage.close()
-
-
-@pytest.fixture(params=["memory", "memory with a bound", "rocks", "simulated"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    engine = Engine(request.param, tmp_path)
-    yield engine
-    engine.close()
 
 
 def row(counter: int, value: bytes | None = b"v", expires_at: int = 0, term: int = 1) -> Row:
@@ -233,134 +188,6 @@ def test_large_values_pass(engine: Engine) -> None:
 
     assert found is not None
     assert found.value == value
-
-
-# --- the update log
-
-
-def test_updates_are_read_in_order_of_counter_and_term_however_they_came(engine: Engine) -> None:
-    storage = engine.open()
-    for counter, term in ((3, 1), (1, 1), (2, 2), (2, 1)):
-        storage.log_put(9, counter, term, b"%d/%d" % (counter, term))
-    storage.log_put(8, 1, 1, b"another partition's")
-    storage.commit()
-    storage.log_put(9, 5, 2, b"5/2")
-    storage.log_put(9, 2, 1, b"2/1 again")
-
-    expected = [
-        (1, 1, b"1/1"),
-        (2, 1, b"2/1 again"),
-        (2, 2, b"2/2"),
-        (3, 1, b"3/1"),
-        (5, 2, b"5/2"),
-    ]
-    assert storage.log_read(9, 0, 1 << 60, EVERYTHING) == expected
-    storage.commit()
-    storage = engine.reopened(storage)
-    assert storage.log_read(9, 0, 1 << 60, EVERYTHING) == expected
-    assert storage.log_read(9, 2, 3, EVERYTHING) == expected[1:4]
-    assert storage.log_read(9, 6, 9, EVERYTHING) == []
-    assert storage.log_read(9, 1, 9, 4) == expected[:2]
-    assert storage.log_read(7, 0, 9, EVERYTHING) == []
-
-
-def test_an_undone_update_is_gone_and_its_twin_of_another_term_stays(engine: Engine) -> None:
-    storage = engine.open()
-    storage.log_put(0, 1, 1, b"old")
-    storage.log_put(0, 1, 2, b"new")
-    storage.commit()
-    storage.log_drop(0, 1, 1)
-    storage.log_drop(0, 77, 1)
-
-    assert storage.log_read(0, 0, 9, EVERYTHING) == [(1, 2, b"new")]
-    storage.commit()
-    assert engine.reopened(storage).log_read(0, 0, 9, EVERYTHING) == [(1, 2, b"new")]
-
-
-def test_a_cut_log_starts_above_the_cut(engine: Engine) -> None:
-    storage = engine.open()
-    for counter in range(1, 11):
-        storage.log_put(0, counter, 1, b"u")
-    storage.commit()
-    storage.log_put(0, 11, 1, b"u")
-    storage.log_cut(0, 4)
-
-    assert [counter for counter, _, _ in storage.log_read(0, 0, 99, EVERYTHING)] == [*range(5, 12)]
-    storage.commit()
-    assert [counter for counter, _, _ in storage.log_read(0, 0, 99, EVERYTHING)] == [*range(5, 12)]
-    storage.log_cut(0, 99)
-    storage.commit()
-    assert storage.log_read(0, 0, 99, EVERYTHING) == []
-    assert engine.reopened(storage).log_read(0, 0, 99, EVERYTHING) == []
-
-
-def test_an_update_below_the_cut_can_be_kept_anew_and_brings_no_cut_one_back(
-    engine: Engine,
-) -> None:
-    storage = engine.open()
-    for counter in range(1, 11):
-        storage.log_put(0, counter, 1, b"u")
-    storage.commit()
-    storage.log_cut(0, 8)
-    storage.commit()
-    storage.log_put(0, 5, 2, b"again")
-
-    expected = [(5, 2, b"again"), (9, 1, b"u"), (10, 1, b"u")]
-    assert storage.log_read(0, 0, 99, EVERYTHING) == expected
-    storage.commit()
-    assert storage.log_read(0, 0, 99, EVERYTHING) == expected
-    assert engine.reopened(storage).log_read(0, 0, 99, EVERYTHING) == expected
-
-
-def test_what_is_kept_anew_and_cut_in_one_batch_brings_no_cut_one_back(engine: Engine) -> None:
-    storage = engine.open()
-    for counter in range(1, 11):
-        storage.log_put(0, counter, 1, b"u")
-    storage.log_cut(0, 4)
-    storage.commit()
-
-    storage.log_put(0, 3, 2, b"again")
-    storage.log_cut(0, 8)
-    storage.commit()
-    storage.log_drop(0, 6, 1)
-    storage.commit()
-
-    assert storage.log_read(0, 0, 99, EVERYTHING) == [(9, 1, b"u"), (10, 1, b"u")]
-
-
-def test_log_bytes_grow_with_what_is_kept_and_shrink_with_what_is_cut(engine: Engine) -> None:
-    storage = engine.open()
-    assert storage.log_bytes(0) == 0
-    for counter in range(1, 2001):
-        storage.log_put(0, counter, 1, bytes(1000))
-    storage.commit()
-
-    storage = engine.reopened(storage)
-
-    assert 2_000_000 <= storage.log_bytes(0) <= 2_500_000
-    storage.log_cut(0, 1000)
-    storage.commit()
-    assert 1_000_000 <= storage.log_bytes(0) <= 1_400_000
-    storage.log_cut(0, 2000)
-    storage.commit()
-    assert storage.log_bytes(0) == 0
-
-
-def test_a_log_is_cut_by_bytes_so_few_large_updates_leave_the_small_ones(engine: Engine) -> None:
-    storage = engine.open()
-    for counter in range(1, 5):
-        storage.log_put(0, counter, 1, bytes(1 << 20))
-    for counter in range(5, 105):
-        storage.log_put(0, counter, 1, bytes(200))
-    storage.commit()
-
-    assert storage.log_floor(0, 5 << 20) == 0
-    assert storage.log_floor(0, 3 << 20) == 2
-    assert storage.log_bytes(0, 3) < 3 << 20
-    assert 20_000 <= storage.log_bytes(0, 5) < 40_000
-    assert storage.log_bytes(0, 1, 2) < 3 << 20
-    assert storage.log_floor(0, 0) == 104
-    assert storage.log_floor(7, 0) == 0
 
 
 # --- records
