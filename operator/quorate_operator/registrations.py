@@ -9,6 +9,8 @@ from quorate.protocol.metastore import Key, NodeKey, OutcomeUnknown, Value
 WRITTEN_S = 8.0
 """How long an answer waits for the metastore: less than who asks waits for it."""
 
+_WAY_OUT = ": look at `quorate status`, and ask again if it is not as you asked"
+
 Judge = Callable[[NodeRecord | None], str | None]
 """What is said of a record that the metastore holds now, None where there is none: empty when it is
 as was asked, a sentence when it never will be, None while that is still under way."""
@@ -17,14 +19,11 @@ as was asked, a sentence when it never will be, None while that is still under w
 class Registrations:
     """Changes that were asked for and are not written yet, by node.
 
-    `is_removing`, `is_drain_wanted`: what the master means to write of a node.
+    `wanted`: what the master means a node's record to be; None where there is to be none.
     """
 
-    def __init__(
-        self, is_removing: Callable[[str], bool], is_drain_wanted: Callable[[str], bool]
-    ) -> None:
-        self._is_removing = is_removing
-        self._is_drain_wanted = is_drain_wanted
+    def __init__(self, wanted: Callable[[str], NodeRecord | None]) -> None:
+        self._wanted = wanted
         self._waiting: dict[str, list[tuple[Judge, asyncio.Future[str]]]] = {}
 
     async def removed(self, node: str) -> str:
@@ -36,11 +35,11 @@ class Registrations:
         def judge(record: NodeRecord | None) -> str | None:
             if record is None:
                 return ""
-            if self._is_removing(node):
+            if self._wanted(node) is None:
                 return None  # what was on its way before: the removal follows
             return f"node {node}: it is back and registered again; stop it before it is removed"
 
-        return await self._told(node, judge, "remove it again if it is still there")
+        return await self._told(node, judge)
 
     async def drained(self, node: str, draining: bool) -> str:
         """Ends when `draining` is written; a sentence when something else was asked meanwhile.
@@ -49,27 +48,26 @@ class Registrations:
         """
 
         def judge(record: NodeRecord | None) -> str | None:
-            if record is None:
-                return f"node {node}: its registration was removed meanwhile"
-            if record.draining == draining:
+            if record is not None and record.draining == draining:
                 return ""
-            if self._is_drain_wanted(node) == draining:
+            wanted = self._wanted(node)
+            if wanted is None:
+                return f"node {node}: its registration was removed meanwhile"
+            if wanted.draining == draining:
                 return None
             return f"node {node}: another command asked for the opposite meanwhile"
 
-        return await self._told(node, judge, "ask again if it is not as you asked")
+        return await self._told(node, judge)
 
-    async def _told(self, node: str, judge: Judge, way_out: str) -> str:
+    async def _told(self, node: str, judge: Judge) -> str:
         told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(node, []).append((judge, told))
         try:
             async with asyncio.timeout(WRITTEN_S):
                 return await told
         except TimeoutError:
-            raise OutcomeUnknown(
-                f"node {node}: the metastore did not confirm it within {WRITTEN_S:g} s: look at "
-                f"`quorate status`, and {way_out}"
-            ) from None
+            why = f"the metastore did not confirm it within {WRITTEN_S:g} s"
+            raise OutcomeUnknown(f"node {node}: {why}{_WAY_OUT}") from None
 
     def stored(self, key: Key, value: Value | None) -> None:
         """The metastore holds `value` under `key` now."""
@@ -86,3 +84,11 @@ class Registrations:
                 told.set_result(said)
         if still:
             self._waiting[key.name] = still
+
+    def end(self, why: str) -> None:
+        """Nothing more is written here: whether what is under way was, the next master knows."""
+        waiting, self._waiting = self._waiting, {}
+        for node, of_node in waiting.items():
+            for _, told in of_node:
+                if not told.done():
+                    told.set_exception(OutcomeUnknown(f"node {node}: {why}{_WAY_OUT}"))

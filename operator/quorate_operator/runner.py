@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from quorate.facts.errors import InvariantError
+from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.preview import Preview
 from quorate.protocol.events import ROUTINE, Event, ToldEvent
@@ -105,7 +106,7 @@ class Runner(BaseHandler):
         self._zones: dict[str, ZoneRecord] = {}
         self._writer = Writer(self, metastore, metrics)
         self._writes: set[asyncio.Task[None]] = set()
-        self._registrations = Registrations(self._is_removing, self._is_drain_wanted)
+        self._registrations = Registrations(self._registration)
         self._starting: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pump_scheduled = False
@@ -176,11 +177,8 @@ class Runner(BaseHandler):
         refused = self._ask(lambda master: master.forget(node, self._clock.now()))
         return refused or await self._registrations.removed(node)
 
-    def _is_removing(self, node: str) -> bool:
-        return self._master is not None and self._master.is_removing(node)
-
-    def _is_drain_wanted(self, node: str) -> bool:
-        return self._master is not None and self._master.is_drain_wanted(node)
+    def _registration(self, node: str) -> NodeRecord | None:
+        return self._master.registration(node) if self._master is not None else None
 
     def preview(self, uid: str, without: Sequence[str], more: int) -> Preview | None:
         """What would be moved in a zone; None while it is not led.  ValueError says why not."""
@@ -256,6 +254,7 @@ class Runner(BaseHandler):
     def reloaded(self, key: Key, value: Value | None) -> None:
         """The metastore holds this, and not what was wanted."""
         self._step(lambda master: master.reloaded(key, value, self._clock.now()))
+        self._registrations.stored(key, value)
 
     def _hello(self) -> Hello:
         term = self._master.master_term if self._master is not None else 0
@@ -267,6 +266,7 @@ class Runner(BaseHandler):
         self._stopped = True
         self.problem = why
         self.events.close()
+        self._registrations.end(f"no longer led here, {why}")
         if self._timer is not None:
             self._timer.cancel()
         _log.info("cluster %s: no longer led: %s", self.cluster, why)

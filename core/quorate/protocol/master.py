@@ -126,15 +126,10 @@ class Master:
         If it comes back, it is a new node: not draining, data node at once."""
         return self._nodes.forget(node, now)
 
-    def is_removing(self, node: str) -> bool:
-        """Whether its registration is to be removed and still there."""
+    def registration(self, node: str) -> NodeRecord | None:
+        """What is meant to be registered of it, written or not yet; None: nothing, or no more."""
         agent = self.agents.get(node)
-        return agent is not None and agent.removing
-
-    def is_drain_wanted(self, node: str) -> bool:
-        """Whether it is to hold nothing, written or not yet."""
-        agent = self.agents.get(node)
-        return agent is not None and agent.drain_wanted
+        return agent.newest if agent is not None else None
 
     # --- messages --------------------------------------------------------------------------------
 

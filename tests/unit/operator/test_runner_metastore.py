@@ -6,11 +6,9 @@ import msgspec
 import pytest
 
 from quorate.facts.partition_row import PartitionRow
-from quorate.facts.topology import NodeRecord
 from quorate.protocol.metastore import (
     Conflict,
     Key,
-    NodeKey,
     OutcomeUnknown,
     Revision,
     ShardKey,
@@ -21,7 +19,6 @@ from quorate.protocol.metastore import (
 )
 from quorate_loopback.runner_world import ZONE, World, is_available, until
 from quorate_operator.metastore_memory import MemoryMetastore
-from quorate_operator.runner import Runner
 
 
 class Faulty(MemoryMetastore):
@@ -139,115 +136,6 @@ async def test_rows_whose_zone_record_is_gone_are_taken_over_not_overwritten(wor
     assert {p: r.term for p, r in world.stored_rows().items()} == {
         p: r.term for p, r in rows.items()
     }
-
-
-class Contested(MemoryMetastore):
-    """The next removals and drains meet a conflict, or are not answered."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conflicts = 0
-        self.answers = asyncio.Event()
-        self.answers.set()
-
-    async def write(self, key: Key, value: Value | None, expected: Revision | None) -> Revision:
-        draining = isinstance(value, NodeRecord) and value.draining
-        if isinstance(key, NodeKey) and (value is None or draining):
-            await self.answers.wait()
-            if self.conflicts:
-                self.conflicts -= 1
-                raise Conflict(f"{key}: another wrote it")
-        return await super().write(key, value, expected)
-
-
-async def with_a_node_that_left(world: World, metastore: Contested) -> Runner:
-    """agent-4 is registered and gone; no row names it."""
-    record = NodeRecord("agent-4", "store-4", 1, "127.0.0.1", 9, "127.0.0.1", left_since_ms=1)
-    await metastore.write(NodeKey("agent-4"), record, None)
-    runner = await world.lead(metastore=metastore)
-    await until(lambda: is_available(runner), "available")
-    return runner
-
-
-async def test_a_removal_that_meets_a_conflict_is_done_when_it_is_answered(world: World) -> None:
-    metastore = Contested()
-    runner = await with_a_node_that_left(world, metastore)
-    metastore.conflicts = 2
-
-    assert await runner.forget_node("agent-4") == ""
-
-    assert NodeKey("agent-4") not in world.stored()
-
-
-async def test_the_answer_to_a_removal_waits_for_the_write(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    metastore = Contested()
-    runner = await with_a_node_that_left(world, metastore)
-    metastore.answers.clear()
-    monkeypatch.setattr("quorate_operator.registrations.WRITTEN_S", 0.2)
-
-    with pytest.raises(OutcomeUnknown, match="agent-4: the metastore did not confirm"):
-        await runner.forget_node("agent-4")
-
-    metastore.answers.set()
-    assert await runner.forget_node("agent-4") == ""
-    assert NodeKey("agent-4") not in world.stored()
-
-
-async def test_a_drain_is_answered_when_it_is_written(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    metastore = Contested()
-    runner = await with_a_node_that_left(world, metastore)
-    metastore.answers.clear()
-    monkeypatch.setattr("quorate_operator.registrations.WRITTEN_S", 0.2)
-
-    with pytest.raises(OutcomeUnknown, match=r"agent-4: .* ask again if it is not as you asked"):
-        await runner.drain("agent-4", True)
-
-    metastore.answers.set()
-    assert await runner.drain("agent-4", True) == ""
-    assert is_draining(world, "agent-4")
-
-
-async def test_a_drain_that_meets_a_conflict_is_written_when_it_is_answered(world: World) -> None:
-    metastore = Contested()
-    runner = await with_a_node_that_left(world, metastore)
-    metastore.conflicts = 2
-
-    assert await runner.drain("agent-4", True) == ""
-
-    assert is_draining(world, "agent-4")
-
-
-async def test_who_asks_for_a_drain_is_told_when_another_took_it_back(world: World) -> None:
-    runner = await with_a_node_that_left(world, Contested())
-
-    first, second = await asyncio.gather(
-        runner.drain("agent-4", True), runner.drain("agent-4", False)
-    )
-
-    assert "agent-4: another command asked for the opposite meanwhile" in first
-    assert second == ""
-    assert not is_draining(world, "agent-4")
-
-
-async def test_who_asks_for_a_drain_is_told_when_the_node_is_removed_first(world: World) -> None:
-    runner = await with_a_node_that_left(world, Contested())
-
-    first, second = await asyncio.gather(
-        runner.drain("agent-4", True), runner.forget_node("agent-4")
-    )
-
-    assert "agent-4: its registration was removed meanwhile" in first
-    assert second == ""
-
-
-def is_draining(world: World, node: str) -> bool:
-    record = world.stored()[NodeKey(node)]
-    assert isinstance(record, NodeRecord)
-    return record.draining
 
 
 async def test_rows_that_another_stored_are_taken_without_a_conflict(world: World) -> None:
