@@ -10,6 +10,7 @@ import asyncio
 import socket
 import time
 from collections import deque
+from itertools import islice
 from typing import Protocol, cast
 
 from quorate.protocol.primary import Primary, Waiter
@@ -71,10 +72,13 @@ class Slot(Waiter):
         "count",
         "deadline_ms",
         "done",
+        "held",
         "left",
         "reply",
         "wait",
     )
+
+    held: int  # bytes, once the connection has counted them
 
     def __init__(
         self,
@@ -107,8 +111,10 @@ class ClientConnection(asyncio.Protocol):
     __slots__ = (
         "backlog",
         "blocked",
+        "counted",
         "ended",
         "endpoint",
+        "held",
         "last_write",
         "out",
         "parser",
@@ -129,6 +135,7 @@ class ClientConnection(asyncio.Protocol):
         self.backlog: deque[tuple[int, list[bytes]]] = deque()
         self.unread = b""  # read and not yet cut into commands; later than the backlog
         self.blocked = 0  # how many of its slots later commands wait for
+        self.counted = self.held = 0  # the first places of the queue, and the bytes they keep
         self.paused = False
         self.ended = False
         self.told_behind = 0  # bytes of pushes that wait in the queue, or have waited (pushes.py)
@@ -181,12 +188,11 @@ class ClientConnection(asyncio.Protocol):
 
     def _take_in(self, data: bytes) -> None:
         commands = self.parser.feed(data)
-        # What came before is executed before, at the turn's end.
-        if self.blocked or self.backlog or not self.has_room():
-            now = boot_ms()
-            self.backlog.extend([(now, command) for command in commands])
-            if len(self.backlog) > BACKLOG_MAX:
-                self.pause()
+        if self.blocked or self.backlog:  # what came before is executed before, at the turn's end
+            self._execute_later(commands)
+        elif not self.has_room():
+            self._execute_later(commands)
+            self.pause()
         else:
             self.endpoint.run(self, commands)
             if len(self.queue) > QUEUE_MAX:
@@ -197,11 +203,25 @@ class ClientConnection(asyncio.Protocol):
         elif self.out:
             self.write()
 
+    def _execute_later(self, commands: list[list[bytes]]) -> None:
+        now = boot_ms()
+        self.backlog.extend([(now, command) for command in commands])
+        if len(self.backlog) > BACKLOG_MAX:
+            self.pause()
+
     def has_room(self) -> bool:
         """Whether what waits in the queue leaves room for another reply."""
-        if not self.queue:
+        count = len(self.queue)
+        if not count:
             return True
-        return len(self.queue) <= QUEUE_MAX and sum(map(_held, self.queue)) <= QUEUE_BYTES_MAX
+        for place in islice(reversed(self.queue), count - self.counted):
+            if isinstance(place, bytes):
+                self.held += len(place)
+            else:
+                place.held = len(place.reply) + sum(map(len, place.args))
+                self.held += place.held
+        self.counted = count
+        return count <= QUEUE_MAX and self.held <= QUEUE_BYTES_MAX
 
     def take_backlog(self, count_max: int) -> tuple[int, list[list[bytes]]]:
         """When the first commands of the backlog came, and those that came then, the first last."""
@@ -242,7 +262,7 @@ class ClientConnection(asyncio.Protocol):
             if isinstance(place, Slot):
                 place.deadline_ms = 0  # whatever it waits for, nothing waits for it any more
         self.queue.clear()
-        self.blocked = 0
+        self.blocked = self.counted = self.held = 0
         self.state.closing = True
         self.endpoint.disconnected(self)
         if not self.transport.is_closing():
@@ -270,6 +290,9 @@ class ClientConnection(asyncio.Protocol):
             else:
                 break
             queue.popleft()
+            if self.counted:
+                self.counted -= 1
+                self.held -= len(head) if isinstance(head, bytes) else head.held
         if out:
             self.write()
 
@@ -281,8 +304,3 @@ class ClientConnection(asyncio.Protocol):
         out.clear()
         if self.state.closing and not self.queue:
             self.transport.close()
-
-
-def _held(place: Slot | bytes) -> int:
-    """How many bytes the place in a queue keeps."""
-    return len(place) if isinstance(place, bytes) else len(place.reply) + sum(map(len, place.args))

@@ -449,8 +449,8 @@ class ZoneEndpoint:
         while self._touched:
             batch, self._touched = self._touched, {}
             for client in batch:
+                client.drain()
                 if not client.blocked and client.backlog:
-                    client.drain()
                     if not client.has_room():
                         continue  # until the first of its queue is answered
                     if self._share.takes(min(len(client.backlog), QUANTUM)):

@@ -1,13 +1,17 @@
 """Clients that wait for what no longer comes are answered, and are not read for ever meanwhile."""
 
 import time
+from collections.abc import Iterator
 
 import pytest
 
-from quorate_agent.client import QUEUE_BYTES_MAX
+from quorate_agent.client import LONG_BYTES, QUEUE_BYTES_MAX, Slot
+from quorate_agent.turn_share import CUT_BYTES_PER_TURN
 from quorate_differential.kept_client import KeptClient
 from quorate_differential.raw_replies import encode_command
 from quorate_lone_agent.agent import OTHER, Agent
+
+BIG = b"x" * 1_000_000
 
 
 def test_a_read_of_a_half_closed_client_that_waited_for_a_lost_write_is_answered(
@@ -77,25 +81,89 @@ def test_a_connection_whose_replies_wait_is_not_read_for_ever(words: tuple[bytes
     assert client.connection.paused
 
 
-def test_replies_that_wait_for_a_write_are_bounded_in_bytes() -> None:
-    agent = Agent(1 << 30)
-    big = b"x" * 1_000_000
-    agent.write(b"SET", b"big", big)
+def _behind_a_write(agent: Agent, reads: int) -> KeptClient:
+    """Who waits for a write, and has read so many long values since; nothing is durable yet: a
+    disk stands still."""
+    agent.write(b"SET", b"big", BIG)
     client = agent.writer()
     client.ask(b"SET", b"k", b"0")
-    for _ in range(100):
+    for _ in range(reads):
         client.connection.data_received(encode_command((b"GET", b"big")))
-        agent.written()  # nothing is durable: a disk stands still
-    held = _waiting_bytes(client)
-    assert QUEUE_BYTES_MAX <= held <= QUEUE_BYTES_MAX + len(big) + 100
+        agent.written()
+    return client
+
+
+def test_replies_that_wait_for_a_write_are_bounded_in_bytes() -> None:
+    agent = Agent(1 << 30)
+    client = _behind_a_write(agent, 100)
+    assert QUEUE_BYTES_MAX <= _kept(client) <= QUEUE_BYTES_MAX + 2 * len(BIG)
 
     told: list[object] = []
     for _ in range(20):
         agent.turn()
         told += client.told()
 
-    assert told == [b"OK", *[big] * 100]
+    sent = len(told) - 1
+    assert told == [b"OK", *[BIG] * sent]
+    assert not client.connection.paused
+    assert client.ask(b"PING") == [b"PONG"]
 
 
-def _waiting_bytes(client: KeptClient) -> int:
-    return sum(len(place) for place in client.connection.queue if isinstance(place, bytes))
+def test_writes_that_wait_are_bounded_in_bytes_too() -> None:
+    agent = Agent(1 << 30)
+    client = agent.writer()
+    for _ in range(100):
+        if not client.connection.paused:
+            client.connection.data_received(encode_command((b"SET", b"k", BIG)))
+        agent.written()
+    assert QUEUE_BYTES_MAX <= _kept(client) <= QUEUE_BYTES_MAX + 2 * len(BIG)
+
+
+def test_commands_that_are_cut_in_the_turn_that_answers_the_queue_are_executed() -> None:
+    agent = Agent(1 << 30)
+    client, other = _behind_a_write(agent, 17), agent.writer()
+    assert not client.connection.has_room()
+    # Of what is cut into commands in this turn nothing is left, and a long read waits as it is.
+    other.connection.data_received(encode_command((b"SET", b"o", bytes(CUT_BYTES_PER_TURN))))
+    client.connection.data_received(encode_command((b"SET", b"k2", bytes(LONG_BYTES))))
+    assert client.connection.unread
+
+    agent.synced()  # the write is acknowledged, and what waits is cut, in the same turn
+    for _ in range(5):
+        agent.turn()
+
+    assert client.told() == [b"OK", *[BIG] * 17, b"OK"]
+    assert client.ask(b"PING") == [b"PONG"]
+
+
+def test_what_waits_is_counted_once() -> None:
+    """A connection that sends one command after the other, without waiting for answers."""
+    agent = Agent(1 << 30)
+    client = _behind_a_write(agent, 0)
+    counted = 0
+
+    class Words(list[bytes]):
+        def __iter__(self) -> Iterator[bytes]:
+            nonlocal counted
+            counted += 1
+            return super().__iter__()
+
+    for number in range(100):
+        client.connection.data_received(encode_command((b"SET", b"k%d" % number, b"1")))
+        place = client.connection.queue[-1]
+        assert isinstance(place, Slot)
+        place.args = Words(place.args)
+    assert counted <= 100
+
+
+def _kept(client: KeptClient) -> int:
+    """Bytes of commands and replies that the connection keeps."""
+    connection = client.connection
+    waiting = [args for _, args in connection.backlog]
+    replies = 0
+    for place in connection.queue:
+        if isinstance(place, Slot):
+            waiting.append(place.args)
+        else:
+            replies += len(place)
+    return replies + len(connection.unread) + sum(len(word) for args in waiting for word in args)
