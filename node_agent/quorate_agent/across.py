@@ -113,7 +113,7 @@ class Across:
     @property
     def has_news(self) -> bool:
         """Whether there is anything to settle."""
-        return bool(self._transactions.ended) or self._transactions.parts.has_unlocked
+        return bool(self._transactions.ended) or self._transactions.parts.waiting.has_unlocked
 
     def settle(self) -> None:
         """Answer what has ended; parts that wait for locks go on."""

@@ -4,9 +4,6 @@ from quorate.protocol.primary import Waiter
 from quorate.protocol.replicas import Replicas
 from quorate_agent.client import Slot
 
-HELD_BACK_MS = 500
-"""How long transactions wait for a FLUSHALL that is asked for no more: its client went away."""
-
 
 class PartOfFlush(Waiter):
     """One partition's share."""
@@ -32,7 +29,7 @@ def may_flush(replicas: Replicas, now_ms: int) -> bool:
     transaction is about to write.  Later transactions wait for who asks, and asks again."""
     if not all(role.serves(now_ms) for role in replicas.roles.values()):
         return False
-    return replicas.transactions.parts.hold_back(now_ms + HELD_BACK_MS)
+    return replicas.transactions.parts.waiting.hold_back()
 
 
 def flush_all(replicas: Replicas, slot: Slot, now_ms: int) -> None:

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 import msgspec
 
 from quorate.protocol.coordinator import Coordinator, Ended
+from quorate.protocol.lock_queue import LockQueue
 from quorate.protocol.parts import OpenPart, Parts
 from quorate.protocol.primary import Primary
 from quorate.protocol.storage import Operation
@@ -32,10 +33,10 @@ def locks_forgotten() -> AbstractContextManager[None]:
 def locks_ignored() -> AbstractContextManager[None]:
     """A part is prepared over keys that wait for another's decision."""
 
-    def is_free(self: Parts, role: Primary, ask: PreparePart) -> bool:
+    def may_lock(self: LockQueue, role: Primary, ask: PreparePart) -> bool:
         return True
 
-    return changed(Parts, "_is_free", is_free)
+    return changed(LockQueue, "may_lock", may_lock)
 
 
 def any_part_is_meant() -> AbstractContextManager[None]:

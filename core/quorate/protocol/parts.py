@@ -17,6 +17,7 @@ import msgspec
 from quorate.facts.keyspace import RESERVED
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder
+from quorate.protocol.lock_queue import LockQueue
 from quorate.protocol.primary import Primary, Waiter
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import ROW_OVERHEAD_BYTES, Operation
@@ -127,10 +128,7 @@ class Parts:
         self.evaluate: Evaluate | None = None
         self._replicas = replicas
         self._send = send
-        # By partition, in the order in which they came: who waits for locks.
-        self._queues: dict[int, dict[bytes, tuple[str, PreparePart]]] = {}
-        self._unlocked: dict[int, None] = {}  # partitions whose queue may go on
-        self._held_back: dict[int, int] = {}  # partitions where all wait for locks, until when
+        self.waiting = LockQueue(replicas)
 
     def load(self, role: Primary, now_ms: int) -> None:
         """Find what the partition's rows hold of transactions: the role begins to serve."""
@@ -160,43 +158,11 @@ class Parts:
         known = role.parts.get(ask.transaction)
         if known is not None:
             self._tell_prepared(role, node, ask.transaction, known)
-        elif self._is_free(role, ask):
-            self._queues.get(ask.partition, {}).pop(ask.transaction, None)
+        elif self.waiting.may_lock(role, ask):
+            self.waiting.remove(ask.partition, ask.transaction)
             self._prepare(role, node, ask, self.evaluate(role, ask))
         else:
-            queue = self._queues.setdefault(ask.partition, {})
-            queue[ask.transaction] = (node, ask)
-
-    def _is_free(self, role: Primary, ask: PreparePart) -> bool:
-        """Whether nobody has its keys, or has come before it to get them."""
-        if not role.locks.keys().isdisjoint(ask.keys):
-            return False
-        if self._held_back.get(ask.partition, 0) > self._replicas.now.boot_ms:
-            return False
-        keys = frozenset(ask.keys)
-        for transaction, (_, earlier) in self._queues.get(ask.partition, {}).items():
-            if transaction == ask.transaction:
-                break
-            if not keys.isdisjoint(earlier.keys):
-                return False
-        return True
-
-    def hold_back(self, until_ms: int) -> bool:
-        """Whether nobody has locks here; if somebody has, nobody gets more of them until then.
-
-        Asked again and again, it comes true: partition after partition is held back, the lowest
-        first, as those who have locks ask for more; so nobody waits in a circle."""
-        before, self._held_back = self._held_back, {}
-        is_free = True
-        for partition, role in sorted(self._replicas.roles.items()):
-            self._held_back[partition] = until_ms
-            if role.locks:
-                is_free = False
-                break
-        if is_free:
-            self._held_back.clear()
-        self._unlocked.update(dict.fromkeys(before.keys() - self._held_back.keys()))
-        return is_free
+            self.waiting.add(node, ask)
 
     def _prepare(self, role: Primary, node: str, ask: PreparePart, found: Evaluated) -> None:
         replicas, partition = self._replicas, ask.partition
@@ -277,7 +243,7 @@ class Parts:
         if role is None:
             return
         if not ask.commit:
-            self._queues.get(ask.partition, {}).pop(ask.transaction, None)
+            self.waiting.remove(ask.partition, ask.transaction)
         known = role.parts.get(ask.transaction)
         done = PartFinished(ask.zone, ask.transaction, ask.partition, ask.home)
         whichever = not ask.commit and not ask.counter
@@ -334,9 +300,7 @@ class Parts:
 
     def tick(self, now: Now) -> None:
         """Drive decided transactions to their end, ask about parts that nobody finishes."""
-        for partition in list(self._queues):
-            if self._serving(partition) is None:
-                del self._queues[partition]  # asked again, of whoever is primary then
+        self.waiting.tick(now)
         for role in self._replicas.roles.values():
             if role.parts and role.serves(now.boot_ms):
                 for transaction, part in list(role.parts.items()):
@@ -455,7 +419,7 @@ class Parts:
     def _unlock(self, role: Primary, part: Part) -> None:
         for key in part.keys:
             role.locks.pop(key, None)
-        self._unlocked[role.copy.partition] = None
+        self.waiting.unlocked(role.copy.partition)
 
     def _close(
         self,
@@ -474,19 +438,12 @@ class Parts:
         rows: tuple[Operation, ...] = ((part_key(transaction), None, 0),)
         self._write(role, (*operations, *rows, _index(role)), node, message)
 
-    @property
-    def has_unlocked(self) -> bool:
-        """Whether locks were given back since `go_on`."""
-        return bool(self._unlocked)
-
     def go_on(self) -> None:
         """Whoever waits for locks that were given back tries again, in the order they came.
 
         Called when commands that wait for the same keys have had their turn."""
-        unlocked, self._unlocked = self._unlocked, {}
-        for partition in unlocked:
-            for node, ask in list(self._queues.get(partition, {}).values()):
-                self.prepare(node, ask)
+        for node, ask in self.waiting.take_unlocked():
+            self.prepare(node, ask)
 
 
 def _index(role: Primary) -> Operation:
