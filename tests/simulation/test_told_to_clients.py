@@ -6,8 +6,9 @@ from quorate_sim_endpoints.story import play
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 
-PAST = (66, 79, 257)
-"""Forwarded commands happened twice: one was told that there is no room, and had been executed."""
+PAST = (66, 79, 257, 325)
+"""Forwarded commands happened twice: one was told that there is no room, and had been executed.  In
+the last an agent was told of no rows: a master that had stood still had written that it left."""
 QUICK = 10
 END = 250
 BLOCK = 40

@@ -256,12 +256,15 @@ class NodeRegistry:
         agent = self._agents.get(node)
         if agent is None:
             return
-        wanted = agent.pending
+        before, wanted = agent.record, agent.pending
         self._take_record(agent, record)
         if agent.removing and record is not None:
             self.writes[node] = None  # it was promised
             return
         agent.newest = self.writes.get(node) or record
+        if wanted is None and agent.online and before is not None and _is_past(record, before):
+            # An earlier master was the last to write: the agent takes part all the same.
+            wanted = msgspec.structs.replace(before, draining=agent.drain_wanted)
         if wanted is not None and wanted == record:
             self.written(node, record)
         elif wanted is not None:
@@ -291,6 +294,13 @@ class NodeRegistry:
             for name, agent in sorted(self._agents.items())
             if agent.record is not None
         )
+
+
+def _is_past(record: NodeRecord | None, present: NodeRecord) -> bool:
+    """Whether `record` is not of the process that is registered as `present`, or says it left."""
+    if record is None or record.incarnation != present.incarnation:
+        return record is None or record.incarnation < present.incarnation
+    return record.left_since_ms is not None and present.left_since_ms is None
 
 
 def _agent_state(agent: Agent) -> str:

@@ -1,6 +1,7 @@
 """Whom the master takes for left, and when it must not judge."""
 
 import msgspec
+import pytest
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
@@ -67,6 +68,41 @@ def test_after_a_standstill_the_silent_are_still_found() -> None:
         master.tick(at(boot_ms))
 
     assert online(master) == []
+
+
+def rewritten(**changes: object) -> tuple[NodeRecord, NodeRecord | None]:
+    """How agent-2 is registered while it takes part, and what is written when another write of its
+    record comes back as one with these changes; nothing when there are none, its removal."""
+    master, key = with_agents(), NodeKey("agent-2")
+    before = master.registration("agent-2")
+    assert before is not None
+    assert master.drain("agent-2", False, at(10_001)) == ""
+    master.take_outputs()
+
+    stored = msgspec.structs.replace(before, **changes) if changes else None
+    master.reloaded(key, stored, at(10_002))
+
+    for written, value in master.take_outputs().writes:
+        if written == key:
+            assert isinstance(value, NodeRecord)
+            master.written(key, value, at(10_003))
+            assert online(master) == list(NAMES)
+            return before, value
+    return before, None
+
+
+@pytest.mark.parametrize("changes", [{"left_since_ms": 9}, {"incarnation": 0}, {}])
+def test_who_takes_part_is_registered_again_when_an_earlier_master_wrote_last(
+    changes: dict[str, object],
+) -> None:
+    """That master stood still, and had not heard of the process that is here."""
+    before, written = rewritten(**changes)
+    assert written == before
+
+
+def test_what_a_later_process_has_registered_stays() -> None:
+    _, written = rewritten(incarnation=2)
+    assert written is None
 
 
 def hello(incarnation: int, process: str, host: str = "h1") -> Hello:
