@@ -98,7 +98,8 @@ class Membership:
         return [name for name in names if name not in online]
 
     def take_drains_back(self, entry: ClusterEntry) -> None:
-        """A removal that was interrupted together with the operator could not do so itself."""
+        """All are full members again: a removal that was interrupted together with the operator
+        could not see to that itself."""
         names = {agent.name for agent in entry.agents}
         for node in self._cluster.state().nodes:
             if node.name in names and node.state == "Draining":

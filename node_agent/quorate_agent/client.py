@@ -195,8 +195,6 @@ class ClientConnection(asyncio.Protocol):
             self.pause()
         else:
             self.endpoint.run(self, commands)
-            if len(self.queue) > QUEUE_MAX:
-                self.pause()
         if self.parser.error is not None:
             self.ended = True
             self.end_when_done()
@@ -218,7 +216,8 @@ class ClientConnection(asyncio.Protocol):
             if isinstance(place, bytes):
                 self.held += len(place)
             else:
-                place.held = len(place.reply) + sum(map(len, place.args))
+                # Of joined writes the others have about as many.
+                place.held = len(place.reply) + place.count * sum(map(len, place.args))
                 self.held += place.held
         self.counted = count
         return count <= QUEUE_MAX and self.held <= QUEUE_BYTES_MAX
@@ -279,7 +278,13 @@ class ClientConnection(asyncio.Protocol):
             self.out.append(reply)
 
     def drain(self) -> None:
-        """Move what is ready at the head of the queue to the socket."""
+        """Send what is ready at the head of the queue."""
+        self.take_ready()
+        if self.out:
+            self.write()
+
+    def take_ready(self) -> None:
+        """Take what is ready at the head of the queue out of it, to be sent."""
         queue, out = self.queue, self.out
         while queue:
             head = queue[0]
@@ -293,8 +298,6 @@ class ClientConnection(asyncio.Protocol):
             if self.counted:
                 self.counted -= 1
                 self.held -= len(head) if isinstance(head, bytes) else head.held
-        if out:
-            self.write()
 
     def write(self) -> None:
         """One write for everything ready."""

@@ -17,7 +17,7 @@ from quorate.protocol.messages import Message
 from quorate.protocol.primary import Primary
 from quorate.protocol.replicas import Replicas
 from quorate_agent.across import Across
-from quorate_agent.client import QUEUE_MAX, ClientConnection, Slot, boot_ms
+from quorate_agent.client import ClientConnection, Slot, boot_ms
 from quorate_agent.flush import flush_all, may_flush
 from quorate_agent.forwards import Forwards
 from quorate_agent.hand_overs import HandOvers
@@ -449,9 +449,10 @@ class ZoneEndpoint:
         while self._touched:
             batch, self._touched = self._touched, {}
             for client in batch:
-                client.drain()
+                client.take_ready()
                 if not client.blocked and client.backlog:
                     if not client.has_room():
+                        client.drain()
                         continue  # until the first of its queue is answered
                     if self._share.takes(min(len(client.backlog), QUANTUM)):
                         self._run_backlog(client)
@@ -461,7 +462,7 @@ class ZoneEndpoint:
                     self.cut(client)
                 client.drain()
                 is_idle = not client.blocked and not client.backlog and not client.unread
-                if client.paused and is_idle and len(client.queue) <= QUEUE_MAX:
+                if client.paused and is_idle:
                     client.paused = False
                     client.transport.resume_reading()
                 if client.ended and not client.state.closing:

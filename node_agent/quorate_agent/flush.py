@@ -26,7 +26,7 @@ class PartOfFlush(Waiter):
 
 def may_flush(replicas: Replicas, now_ms: int) -> bool:
     """Whether all keys of this agent may go: not while a primary cannot serve, nor what a
-    transaction is about to write.  Later transactions wait for who asks, and asks again."""
+    transaction is about to write.  To ask has an effect: later transactions wait for who asks."""
     if not all(role.serves(now_ms) for role in replicas.roles.values()):
         return False
     return replicas.transactions.parts.waiting.hold_back()

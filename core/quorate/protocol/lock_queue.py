@@ -81,7 +81,7 @@ class LockQueue:
                 self._held_back[partition] = self._replicas.now.boot_ms + HELD_BACK_MS
                 if role.locks:
                     break
-        self._unlocked.update(dict.fromkeys(before.keys() - self._held_back.keys()))
+        self._unlocked.update(dict.fromkeys([p for p in before if p not in self._held_back]))
         return is_free
 
     def _is_in_doubt(self, role: Primary) -> bool:

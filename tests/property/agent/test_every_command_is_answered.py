@@ -74,6 +74,8 @@ class Client:
         assert len(self.told) == len(self.wanted)
         for wanted, told in zip(self.wanted, self.told, strict=True):
             assert isinstance(told, wanted) if isinstance(wanted, type) else told == wanted
+        assert not self.kept.connection.counted
+        assert not self.kept.connection.held
         assert self.kept.socket.closed == (self._says_quit or self._half_closes)
 
 
@@ -82,7 +84,7 @@ def _little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that a hundred commands meet."""
     bounds = {
         client: {"QUEUE_BYTES_MAX": 2000, "QUEUE_MAX": 20, "BACKLOG_MAX": 20, "LONG_BYTES": 200},
-        endpoint: {"QUEUE_MAX": 20, "QUANTUM": 8},
+        endpoint: {"QUANTUM": 8},
         turn_share: {
             "CUT_BYTES_PER_TURN": 1500,
             "QUANTUM": 8,

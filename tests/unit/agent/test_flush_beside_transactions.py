@@ -57,7 +57,10 @@ def test_flushall_is_answered_beside_them() -> None:
     client.ask(b"FLUSHALL")
 
     assert _run(agent, busy, client, 60) == [b"OK"]
-    assert agent.writer().ask(b"GET", key_in(1)) == [None]
+    reader = agent.writer()
+    told = reader.ask(b"GET", key_in(1))
+    agent.turn()
+    assert told + reader.told() == [None]
 
 
 def test_they_go_on_behind_it() -> None:

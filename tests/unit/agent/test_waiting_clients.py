@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from quorate_agent.client import LONG_BYTES, QUEUE_BYTES_MAX, Slot
+from quorate_agent.client import LONG_BYTES, QUEUE_BYTES_MAX, Slot, boot_ms
 from quorate_agent.turn_share import CUT_BYTES_PER_TURN
 from quorate_differential.kept_client import KeptClient
 from quorate_differential.raw_replies import encode_command
@@ -105,6 +105,7 @@ def test_replies_that_wait_for_a_write_are_bounded_in_bytes() -> None:
 
     sent = len(told) - 1
     assert told == [b"OK", *[BIG] * sent]
+    assert not client.connection.held
     assert not client.connection.paused
     assert client.ask(b"PING") == [b"PONG"]
 
@@ -117,6 +118,36 @@ def test_writes_that_wait_are_bounded_in_bytes_too() -> None:
             client.connection.data_received(encode_command((b"SET", b"k", BIG)))
         agent.written()
     assert QUEUE_BYTES_MAX <= _kept(client) <= QUEUE_BYTES_MAX + 2 * len(BIG)
+
+
+def test_writes_of_a_pipeline_that_share_an_update_are_bounded_in_bytes_too() -> None:
+    agent = Agent(1 << 30)
+    client = agent.writer()
+    commands = [(b"SET", b"{a}%d" % number, bytes(2000)) for number in range(30)]
+    sent = 0
+    for _ in range(1000):
+        if client.connection.paused:
+            break
+        client.connection.data_received(b"".join(map(encode_command, commands)))
+        sent += 60_000
+        agent.written()
+    assert 0.9 * QUEUE_BYTES_MAX <= sent <= 1.2 * QUEUE_BYTES_MAX
+
+
+def test_what_waited_and_what_waited_for_it_leave_in_one_write(agent: Agent) -> None:
+    client = agent.writer()
+    client.ask(b"SET", b"k", b"0")
+    agent.turn()
+    assert client.told() == [b"OK"]
+    assert client.send((b"WAIT", b"1", b"1"), (b"GET", b"k")) == []
+    until = boot_ms() + 2  # the bound of WAIT is over
+    while boot_ms() < until:
+        pass
+
+    agent.synced()
+
+    assert len(client.socket.written) == 1
+    assert client.told() == [0, b"0"]
 
 
 def test_commands_that_are_cut_in_the_turn_that_answers_the_queue_are_executed() -> None:
