@@ -1,7 +1,7 @@
 """Who asks for a removal or a drain is told when it is written, and never what is untrue."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
@@ -12,6 +12,9 @@ from quorate.protocol.metastore import Conflict, Key, NodeKey, OutcomeUnknown, R
 from quorate_loopback.runner_world import World, is_available, until
 from quorate_operator.metastore_memory import MemoryMetastore
 from quorate_operator.runner import Runner
+
+Ask = Callable[[Runner], Awaitable[str]]
+IsDone = Callable[[World], bool]
 
 
 class Contested(MemoryMetastore):
@@ -48,56 +51,57 @@ async def with_a_node_that_left(world: World, metastore: Contested) -> Runner:
     return runner
 
 
-async def test_a_removal_that_meets_a_conflict_is_done_when_it_is_answered(world: World) -> None:
+async def remove(runner: Runner) -> str:
+    return await runner.forget_node("agent-4")
+
+
+async def drain(runner: Runner) -> str:
+    return await runner.drain("agent-4", True)
+
+
+def is_removed(world: World) -> bool:
+    return NodeKey("agent-4") not in world.stored()
+
+
+def is_draining(world: World) -> bool:
+    record = world.stored()[NodeKey("agent-4")]
+    assert isinstance(record, NodeRecord)
+    return record.draining
+
+
+EITHER = pytest.mark.parametrize(
+    ("ask", "is_done"), [(remove, is_removed), (drain, is_draining)], ids=["removal", "drain"]
+)
+
+
+@EITHER
+async def test_what_meets_a_conflict_is_done_when_it_is_answered(
+    world: World, ask: Ask, is_done: IsDone
+) -> None:
     metastore = Contested()
     runner = await with_a_node_that_left(world, metastore)
     metastore.conflicts = 2
 
-    assert await runner.forget_node("agent-4") == ""
+    assert await ask(runner) == ""
 
-    assert NodeKey("agent-4") not in world.stored()
+    assert is_done(world)
 
 
-async def test_the_answer_to_a_removal_waits_for_the_write(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@EITHER
+async def test_the_answer_waits_for_the_write(
+    world: World, ask: Ask, is_done: IsDone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metastore = Contested()
     runner = await with_a_node_that_left(world, metastore)
     metastore.answers.clear()
     monkeypatch.setattr("quorate_operator.registrations.WRITTEN_S", 0.2)
 
-    with pytest.raises(OutcomeUnknown, match="agent-4: the metastore did not confirm"):
-        await runner.forget_node("agent-4")
+    with pytest.raises(OutcomeUnknown, match=r"agent-4: the metastore .* ask again if it is not"):
+        await ask(runner)
 
     metastore.answers.set()
-    assert await runner.forget_node("agent-4") == ""
-    assert NodeKey("agent-4") not in world.stored()
-
-
-async def test_a_drain_is_answered_when_it_is_written(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    metastore = Contested()
-    runner = await with_a_node_that_left(world, metastore)
-    metastore.answers.clear()
-    monkeypatch.setattr("quorate_operator.registrations.WRITTEN_S", 0.2)
-
-    with pytest.raises(OutcomeUnknown, match=r"agent-4: .* ask again if it is not as you asked"):
-        await runner.drain("agent-4", True)
-
-    metastore.answers.set()
-    assert await runner.drain("agent-4", True) == ""
-    assert is_draining(world, "agent-4")
-
-
-async def test_a_drain_that_meets_a_conflict_is_written_when_it_is_answered(world: World) -> None:
-    metastore = Contested()
-    runner = await with_a_node_that_left(world, metastore)
-    metastore.conflicts = 2
-
-    assert await runner.drain("agent-4", True) == ""
-
-    assert is_draining(world, "agent-4")
+    assert await ask(runner) == ""
+    assert is_done(world)
 
 
 async def test_who_asks_for_a_drain_is_told_when_another_took_it_back(world: World) -> None:
@@ -109,7 +113,7 @@ async def test_who_asks_for_a_drain_is_told_when_another_took_it_back(world: Wor
 
     assert "agent-4: another command asked for the opposite meanwhile" in first
     assert second == ""
-    assert not is_draining(world, "agent-4")
+    assert not is_draining(world)
 
 
 async def test_who_asks_for_a_drain_is_told_when_the_node_is_removed_first(world: World) -> None:
@@ -121,12 +125,6 @@ async def test_who_asks_for_a_drain_is_told_when_the_node_is_removed_first(world
 
     assert "agent-4: its registration was removed meanwhile" in first
     assert second == ""
-
-
-def is_draining(world: World, node: str) -> bool:
-    record = world.stored()[NodeKey(node)]
-    assert isinstance(record, NodeRecord)
-    return record.draining
 
 
 @pytest.fixture
@@ -174,7 +172,7 @@ async def test_a_drain_of_a_node_that_came_back_outlives_its_removal(world: Worl
 
     assert await removal == ""
     assert await drain == ""
-    assert is_draining(world, "agent-4")
+    assert is_draining(world)
 
 
 def is_wanted(runner: Runner, node: str) -> bool:
