@@ -1,10 +1,10 @@
 """Clients that wait for what no longer comes are answered, and are not read for ever meanwhile."""
 
-import time
 from collections.abc import Iterator
 
 import pytest
 
+from quorate_agent import endpoint
 from quorate_agent.client import LONG_BYTES, QUEUE_BYTES_MAX, Slot, boot_ms
 from quorate_agent.turn_share import CUT_BYTES_PER_TURN
 from quorate_differential.kept_client import KeptClient
@@ -58,12 +58,20 @@ def test_a_wait_for_ever_ends_when_the_primary_goes(agent: Agent) -> None:
     assert "UNBLOCKED" in str(client.told()[0])
 
 
-def test_a_wait_with_a_bound_is_answered_with_a_number_also_then(agent: Agent) -> None:
-    client = _waiting(agent, b"100")
-    time.sleep(0.15)
+def test_a_wait_with_a_bound_is_answered_with_a_number_also_then(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = _waiting(agent, b"10000")
+    _pass(monkeypatch, 10_000)
     agent.tick()
     (count,) = client.told()
     assert isinstance(count, int)
+
+
+def _pass(monkeypatch: pytest.MonkeyPatch, milliseconds: int) -> None:
+    """For clients' commands it is so much later."""
+    now = boot_ms()
+    monkeypatch.setattr(endpoint, "boot_ms", lambda: now + milliseconds)
 
 
 @pytest.mark.parametrize("words", [(b"SET", b"k", b"1"), (b"GET", b"big")])
@@ -134,15 +142,15 @@ def test_writes_of_a_pipeline_that_share_an_update_are_bounded_in_bytes_too() ->
     assert 0.9 * QUEUE_BYTES_MAX <= sent <= 1.2 * QUEUE_BYTES_MAX
 
 
-def test_what_waited_and_what_waited_for_it_leave_in_one_write(agent: Agent) -> None:
+def test_what_waited_and_what_waited_for_it_leave_in_one_write(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = agent.writer()
     client.ask(b"SET", b"k", b"0")
     agent.turn()
     assert client.told() == [b"OK"]
-    assert client.send((b"WAIT", b"1", b"1"), (b"GET", b"k")) == []
-    until = boot_ms() + 2  # the bound of WAIT is over
-    while boot_ms() < until:
-        pass
+    assert client.send((b"WAIT", b"1", b"1000"), (b"GET", b"k")) == []
+    _pass(monkeypatch, 1000)
 
     agent.synced()
 
