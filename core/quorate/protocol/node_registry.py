@@ -256,15 +256,15 @@ class NodeRegistry:
         agent = self._agents.get(node)
         if agent is None:
             return
-        before, wanted = agent.record, agent.pending
+        present, wanted = agent.record, agent.pending
+        if wanted is None and agent.online and present is not None and _is_past(record, present):
+            self._write_node(node, agent, present)  # an earlier master was the last to write
+            return
         self._take_record(agent, record)
         if agent.removing and record is not None:
             self.writes[node] = None  # it was promised
             return
         agent.newest = self.writes.get(node) or record
-        if wanted is None and agent.online and before is not None and _is_past(record, before):
-            # An earlier master was the last to write: the agent takes part all the same.
-            wanted = msgspec.structs.replace(before, draining=agent.drain_wanted)
         if wanted is not None and wanted == record:
             self.written(node, record)
         elif wanted is not None:
