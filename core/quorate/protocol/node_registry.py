@@ -256,9 +256,9 @@ class NodeRegistry:
         agent = self._agents.get(node)
         if agent is None:
             return
-        present, wanted = agent.record, agent.pending
-        if wanted is None and agent.online and present is not None and _is_past(record, present):
-            self._write_node(node, agent, present)  # an earlier master was the last to write
+        meant, wanted = agent.newest, agent.pending
+        if wanted is None and meant is not None and _is_past(record, meant, agent.online):
+            self._write_node(node, agent, meant)  # an earlier master was the last to write, or none
             return
         self._take_record(agent, record)
         if agent.removing and record is not None:
@@ -296,11 +296,14 @@ class NodeRegistry:
         )
 
 
-def _is_past(record: NodeRecord | None, present: NodeRecord) -> bool:
-    """Whether `record` is not of the process that is registered as `present`, or says it left."""
-    if record is None or record.incarnation != present.incarnation:
-        return record is None or record.incarnation < present.incarnation
-    return record.left_since_ms is not None and present.left_since_ms is None
+def _is_past(record: NodeRecord | None, meant: NodeRecord, online: bool) -> bool:
+    """Whether `record` is of an earlier process than the one that is meant to be registered, or
+    says the contrary of its having left; gone or of another store, where it takes part."""
+    if record is None or record.store != meant.store:
+        return online
+    if record.incarnation != meant.incarnation:
+        return record.incarnation < meant.incarnation
+    return (record.left_since_ms is None) != (meant.left_since_ms is None)
 
 
 def _agent_state(agent: Agent) -> str:

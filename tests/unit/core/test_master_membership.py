@@ -91,7 +91,10 @@ def rewritten(**changes: object) -> tuple[NodeRecord, NodeRecord | None]:
     return before, None
 
 
-@pytest.mark.parametrize("changes", [{"left_since_ms": 9}, {"incarnation": 0}, {}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"left_since_ms": 9}, {"incarnation": 0}, {"store": "old", "incarnation": 3}, {}],
+)
 def test_who_takes_part_is_registered_again_when_an_earlier_master_wrote_last(
     changes: dict[str, object],
 ) -> None:
@@ -103,6 +106,28 @@ def test_who_takes_part_is_registered_again_when_an_earlier_master_wrote_last(
 def test_what_a_later_process_has_registered_stays() -> None:
     _, written = rewritten(incarnation=2)
     assert written is None
+
+
+def test_that_an_agent_left_is_written_again_when_it_was_not() -> None:
+    master, key = with_agents(), NodeKey("agent-2")
+    present = master.registration("agent-2")
+    master.agent_disconnected("agent-2", True, at(10_001))
+    ((written, value),) = master.take_outputs().writes
+    assert written == key
+
+    master.reloaded(key, present, at(10_002))  # nobody knew whether it was written
+
+    assert [*master.take_outputs().writes] == [(key, value)]
+
+
+def test_one_that_left_and_was_removed_by_another_stays_removed() -> None:
+    master, key = with_agents(), NodeKey("agent-2")
+    master.agent_disconnected("agent-2", True, at(10_001))
+    master.take_outputs()
+
+    master.reloaded(key, None, at(10_002))
+
+    assert [*master.take_outputs().writes] == []
 
 
 def hello(incarnation: int, process: str, host: str = "h1") -> Hello:
