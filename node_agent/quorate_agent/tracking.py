@@ -34,6 +34,10 @@ them are forgotten, and clients told so."""
 NOTES_BYTES_MAX = 64 * 1024 * 1024
 """Of the keys themselves, which may be long, and need not be there."""
 
+SURE_MS = 500
+"""How much longer a lease must last for what is read to be kept: clients are told to forget so long
+before others may serve.  An agent that does not run when its lease ends has told them by then."""
+
 LOOK_MS = 1_000
 """How often connections that are gone, or track no more, are looked for."""
 
@@ -100,7 +104,7 @@ class Tracking:
             role = self._replicas.primaries[partition]
             if mode is None:
                 self._untracked.append(key)
-            if role is None or not role.serves(now_ms):
+            if role is None or not _is_sure(role, now_ms):
                 self._elsewhere.append(key)
                 continue
             watched = self._watch(partition, role)
@@ -143,7 +147,7 @@ class Tracking:
         """Who broadcasts is told of keys that it has not read."""
         now_ms = self._replicas.now.boot_ms
         for partition, role in self._replicas.roles.items():
-            if partition not in self._watched and role.serves(now_ms):
+            if partition not in self._watched and _is_sure(role, now_ms):
                 self._watch(partition, role)
 
     def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
@@ -254,7 +258,7 @@ class Tracking:
         ended = [
             partition
             for partition, watched in self._watched.items()
-            if primaries[partition] is not watched.role or not watched.role.serves(now_ms)
+            if primaries[partition] is not watched.role or not _is_sure(watched.role, now_ms)
         ]
         for partition in ended:
             self._end(partition)
@@ -360,6 +364,11 @@ class Tracking:
             self._watched.clear()
             self._stale.clear()
             self.note_count = self._note_bytes = 0
+
+
+def _is_sure(role: Primary, now_ms: int) -> bool:
+    """Whether nobody else will serve the partition soon."""
+    return role.serves(now_ms + SURE_MS)
 
 
 def _last(client: ClientConnection) -> Slot | bytes:

@@ -218,6 +218,24 @@ def test_a_primary_that_must_not_serve_tells_that_it_will_hear_of_nothing(
     assert _pushes(client.told()) == [[b"k"]]
 
 
+def test_a_primary_whose_lease_ends_soon_has_told_before_others_may_serve(agent: Agent) -> None:
+    """It might not run at the very moment when it ends."""
+    client = agent.client()
+    client.ask(b"GET", b"k")
+    role = agent.replicas.primaries[key_partition(b"k", 4)]
+    assert role is not None
+    until, role.serving_until = role.serving_until, boot_ms() + tracking.SURE_MS
+    agent.endpoint.settle()
+    assert _pushes(client.told()) == [[b"k"]]
+
+    assert client.ask(b"GET", b"k") == [None, [b"invalidate", [b"k"]]]
+
+    role.serving_until = until  # it was renewed
+    assert client.ask(b"GET", b"k") == [None]
+    agent.write(b"SET", b"k", b"1")
+    assert _pushes(client.told()) == [[b"k"]]
+
+
 def test_a_read_that_another_agent_answers_is_not_to_be_kept(agent: Agent) -> None:
     client = agent.client()
     agent.give(OTHER, range(4))
