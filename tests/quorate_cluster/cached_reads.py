@@ -28,8 +28,11 @@ class CachedReads(Background):
         self.keys = key_in_each(partitions)
         self.reads = 0
         self.hits = 0
-        self.too_old: list[tuple[str, int, int]] = []
-        """(key, what was read, what had been answered)."""
+        self.too_old: list[tuple[str, int, int, bool, float, float]] = []
+        """(key, what was read, what had been answered, whether the cache had it, seconds since the
+        begin, seconds since that answer)."""
+        self._began = time.monotonic()
+        self._answered_at: dict[str, float] = {}
         self._answered = dict.fromkeys(self.keys, 0)
         self._cluster = cluster
         self._zone = zone
@@ -52,6 +55,7 @@ class CachedReads(Background):
                     client.set(key, value)
                 except CLIENT_ERRORS:
                     continue  # whether it is there or not: nobody was told
+                self._answered_at[key] = time.monotonic()
                 self._answered[key] = value
                 self.stop.wait(WRITE_EVERY_S)  # so that a key is read more often than written
 
@@ -75,5 +79,7 @@ class CachedReads(Background):
                 self.reads += 1
                 self.hits += kept
                 if value < floor:
-                    self.too_old.append((key, value, floor))
+                    now = time.monotonic()
+                    since = now - self._answered_at[key]
+                    self.too_old.append((key, value, floor, kept, now - self._began, since))
             time.sleep(0)  # two readers and four writers share an interpreter
