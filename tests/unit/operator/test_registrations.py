@@ -160,19 +160,25 @@ async def test_a_drain_of_a_node_that_another_has_removed_meanwhile_is_refused(
 async def test_a_drain_of_a_node_that_came_back_outlives_its_removal(world: World) -> None:
     metastore = Contested()
     runner = await with_a_node_that_left(world, metastore)
-    metastore.answers.clear()
-    removal = asyncio.create_task(runner.forget_node("agent-4"))
-    await until(lambda: not is_wanted(runner, "agent-4"), "removal")
+    removal = await removal_under_way(runner, metastore)
     hello = Hello(FORMAT_VERSION, "agent", "main", "agent-4", "store-4", 2, 0, "h", 9, "h")
     runner._step(lambda master: master.agent_connected(hello, runner._clock.now()))
     await until(lambda: is_wanted(runner, "agent-4"), "registration")
-    drain = asyncio.create_task(runner.drain("agent-4", True))
+    drained = asyncio.create_task(runner.drain("agent-4", True))
     await asyncio.sleep(0)  # it is asked for
     metastore.answers.set()
 
     assert await removal == ""
-    assert await drain == ""
+    assert await drained == ""
     assert is_draining(world)
+
+
+async def removal_under_way(runner: Runner, metastore: Contested) -> asyncio.Task[str]:
+    """Asked for, and not answered by the metastore."""
+    metastore.answers.clear()
+    removal = asyncio.create_task(runner.forget_node("agent-4"))
+    await until(lambda: not is_wanted(runner, "agent-4"), "removal")
+    return removal
 
 
 def is_wanted(runner: Runner, node: str) -> bool:
@@ -182,9 +188,7 @@ def is_wanted(runner: Runner, node: str) -> bool:
 async def test_who_waits_is_told_when_the_master_ends(world: World) -> None:
     metastore = Contested()
     runner = await with_a_node_that_left(world, metastore)
-    metastore.answers.clear()
-    removal = asyncio.create_task(runner.forget_node("agent-4"))
-    await until(lambda: not is_wanted(runner, "agent-4"), "removal")
+    removal = await removal_under_way(runner, metastore)
 
     await runner.stop()
 
