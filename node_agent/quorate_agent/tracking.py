@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from quorate.facts.keyspace import is_reserved, key_partition
-from quorate.protocol.primary import Primary, Waiter
+from quorate.protocol.primary import Primary, Unheard
 from quorate.protocol.replicas import Replicas
 from quorate.protocol.storage import Operation
 from quorate_agent.client import ClientConnection, Slot
@@ -165,7 +165,7 @@ class Tracking:
                 ):
                     read.append(key)
                 role.write(((key, None, 0),))
-                role.wait(Waiter((key,), None, 0))  # who sees that waits, as for any write
+                role.wait(Unheard((key,)))  # who sees that waits, as for any write
                 expired = True
         if expired:
             self._replicas.commands_wrote(role)

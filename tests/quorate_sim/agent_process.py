@@ -359,7 +359,7 @@ class AgentProcess:
                 ("refused", finished.refused),
             ):
                 for waiter in waiters:
-                    if isinstance(waiter, Telling):
+                    if not waiter.is_heard:
                         continue
                     op, result = cast("tuple[Op, bytes | None]", waiter.cargo)
                     self.cluster.clients.answer(self, op, outcome, result)

@@ -267,6 +267,8 @@ def tick(replicas: Replicas, role: Primary, now: Now) -> None:
         role.lapsed_ms = 0
     elif not role.lapsed_ms:
         role.lapsed_ms = now.boot_ms  # as seen: a process that stood still had no chance to ask
+    elif role.waiters and now.boot_ms - role.lapsed_ms >= settings.park_bound_ms:
+        replicas.give_up(role.take_heard())
     if not role.is_quiet():
         step(replicas, role, now)
     if not role.persisted:

@@ -10,7 +10,7 @@ prepared it; without such a decision it is aborted.  Source: docs/protocol.md, s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import msgspec
 
@@ -101,6 +101,8 @@ class Telling(Waiter):
     """What is told to `node` once everything written so far is acknowledged."""
 
     __slots__ = ("message", "node", "partition")
+
+    is_heard: ClassVar[bool] = False
 
     def __init__(
         self,

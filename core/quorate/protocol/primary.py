@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.intervals import IntervalSet
@@ -44,11 +44,26 @@ class Waiter:
 
     __slots__ = ("cargo", "counter", "keys", "since_ms")
 
+    is_heard: ClassVar[bool] = True
+    """Whether somebody is there to be told that nobody knows."""
+
     def __init__(self, keys: tuple[bytes | None, ...], cargo: object, since_ms: int) -> None:
         self.keys = keys
         self.cargo = cargo
         self.counter = 0
         self.since_ms = since_ms
+
+
+class Unheard(Waiter):
+    """Keeps the keys of a write pending whose client waits no more."""
+
+    __slots__ = ()
+
+    is_heard: ClassVar[bool] = False
+
+    def __init__(self, keys: tuple[bytes | None, ...], counter: int = 0) -> None:
+        super().__init__(keys, None, 0)
+        self.counter = counter
 
 
 class Peer:
@@ -302,6 +317,18 @@ class Primary:
                 if key is not None
             }
         return undone
+
+    def take_heard(self) -> list[Waiter]:
+        """Those who have waited long enough.  What they wrote may yet last, or be lost: its keys
+        are pending as before."""
+        heard = [waiter for waiter in self.waiters if waiter.is_heard]
+        if heard:
+            self.waiters = deque(
+                Unheard(waiter.keys, waiter.counter) if waiter.is_heard else waiter
+                for waiter in self.waiters
+                if waiter.keys or not waiter.is_heard
+            )
+        return heard
 
     def advance(self) -> list[Waiter]:
         """Recount acknowledgements; the waiters that may be answered, in counter order."""

@@ -210,7 +210,8 @@ class Replicas:
     def give_up(self, waiters: Iterable[Waiter]) -> None:
         """Nobody knows whether these writes will last; reads that saw them are tried again."""
         for waiter in waiters:
-            (self.finished.unknown if waiter.keys else self.finished.again).append(waiter)
+            if waiter.is_heard:
+                (self.finished.unknown if waiter.keys else self.finished.again).append(waiter)
 
     def promise_moved(self, copy: Copy, earlier: Holder | None, holder: Holder) -> None:
         """The copy has promised another holder: what it granted the earlier one runs out."""

@@ -230,6 +230,34 @@ def test_a_write_undone_by_a_term_in_between_is_not_answered_by_the_next_one() -
     assert (finished.unknown, finished.answered) == ([waiter], [])
 
 
+def test_what_waits_at_a_primary_that_is_cut_off_is_given_up_and_its_keys_stay_pending() -> None:
+    agent = Agent("a")
+    agent.take(_row(3, "a"))
+    _serve(agent, 3, Lineage(), 0)
+    role = agent.replicas.roles[0]
+    role.write(((b"k", b"1", 0),))
+    agent.replicas.commands_wrote(role)
+    write, read = Waiter((b"k",), None, 0), Waiter((), None, 0)
+    role.wait(write)
+    role.wait(read)
+    agent.end()
+    for _ in range(2):  # its lease ends, which is seen at the next look
+        agent.wait(agent.replicas.settings.lease_ms)
+    assert not any(agent.replicas.take_finished())
+
+    agent.wait(agent.replicas.settings.park_bound_ms)
+    finished = agent.replicas.take_finished()
+    assert (finished.unknown, finished.again) == ([write], [read])
+    assert role.is_pending(b"k")
+    agent.wait(1000)
+    assert not any(agent.replicas.take_finished())
+
+    agent.hear("b", Acks("uid-1", ((0, 3, 1),)))  # it was nobody else's meanwhile
+    agent.be_granted_leases()
+    assert not role.is_pending(b"k")
+    assert not role.waiters
+
+
 def test_a_role_whose_voter_has_promised_another_ends_for_good() -> None:
     agent = Agent("a")
     agent.take(_row(3, "a"))
