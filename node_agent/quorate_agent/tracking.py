@@ -5,7 +5,7 @@ write takes the note away, and the client is told at the end of the turn: before
 who could show the new value.  Whoever serves the partition next does not know of these notes, so
 when this agent serves it no more (handed over, lease lost, another term) clients are told of all
 keys of it.  A read that this agent did not answer as a serving primary is not noted: the client is
-told to forget it right behind the reply.  Source: docs/protocol.md, section 8.
+told to forget it right behind the reply, as behind an error.  Source: docs/protocol.md, section 8.
 """
 
 from __future__ import annotations
@@ -118,10 +118,12 @@ class Tracking:
         untracked, self._untracked = self._untracked, []
         if untracked and mode is None and client.queue:
             self._behind.append((_last(client), client, untracked))
-        if self._elsewhere:
-            keys, self._elsewhere = self._elsewhere, []
-            refused = not client.queue and client.out and client.out[-1].startswith(b"-")
-            if mode is not None and not refused:
+        keys, self._elsewhere = self._elsewhere, []
+        if mode is not None:
+            if not client.queue and client.out and client.out[-1].startswith(b"-"):
+                # redis-py would wait for this reply at another agent, without having asked there.
+                keys = [*_reads(client.state, args)] if not mode.broadcast else []
+            if keys:
                 self._tell_behind(client, mode, keys)
         if (
             mode is not None

@@ -267,12 +267,26 @@ def test_a_parked_read_is_not_to_be_kept(agent: Agent) -> None:
     assert client.told() == [None, [b"invalidate", [b"k"]]]
 
 
-def test_a_redirection_is_followed_by_nothing(agent: Agent) -> None:
+def test_what_a_read_was_refused_for_is_to_be_forgotten_as_well(agent: Agent) -> None:
+    """redis-py notes the key before it asks; refused, it never asks again for what it has noted."""
     client = agent.client()
+    agent.write(b"HSET", b"h", b"field", b"value")
+    wrong, told = client.ask(b"GET", b"h")
+    assert isinstance(wrong, hiredis.ReplyError)
+    assert told == [b"invalidate", [b"h"]]
     agent.give(OTHER, range(4))
     agent.replicas.lost_primary.clear()
-    [moved] = client.ask(b"GET", b"k")
+    assert client.told() == [[b"invalidate", [b"h"]]]
+    moved, told = client.ask(b"GET", b"k")
     assert isinstance(moved, hiredis.ReplyError)
+    assert told == [b"invalidate", [b"k"]]
+
+
+def test_a_broadcasting_connection_is_told_nothing_behind_an_error(agent: Agent) -> None:
+    client = agent.client(b"BCAST")
+    agent.write(b"HSET", b"h", b"field", b"value")
+    assert client.told() == [[b"invalidate", [b"h"]]]
+    assert len(client.ask(b"GET", b"h")) == 1
 
 
 def test_own_writes_are_told_unless_noloop(agent: Agent) -> None:
