@@ -28,6 +28,10 @@ a write whose acknowledgement is late, on a disk that stands still, blocks no la
 QUEUE_BYTES_MAX = 16 * 1024 * 1024
 """What these replies and writes may take before later commands wait; a turn may add to it."""
 
+HUNG_UP_MS = 1000
+"""What waits for so long when its client sends no more is not executed: that is hardly one that
+closes its end behind its last command, but one whose time limit is over."""
+
 LONG_BYTES = 2048
 """A read that brought more may wait as it is until there is time to cut it into commands."""
 
@@ -60,6 +64,9 @@ class Endpoint(Protocol):
 
     def cut(self, client: ClientConnection) -> None:
         """Have `take_in` called for what was read, now or later."""
+
+    def hung_up(self, client: ClientConnection) -> None:
+        """A client sends no more: it may be gone, and ask another agent what it asked here."""
 
 
 class Slot(Waiter):
@@ -115,6 +122,7 @@ class ClientConnection(asyncio.Protocol):
         "ended",
         "endpoint",
         "held",
+        "hung_up_ms",
         "last_write",
         "out",
         "parser",
@@ -138,6 +146,7 @@ class ClientConnection(asyncio.Protocol):
         self.counted = self.held = 0  # the first places of the queue, and the bytes they keep
         self.paused = False
         self.ended = False
+        self.hung_up_ms = 0  # when it said that it sends no more
         self.told_behind = 0  # bytes of pushes that wait in the queue, or have waited (pushes.py)
         # Role and counter; of one that was forwarded, no role and the partition.
         self.last_write: tuple[Primary | None, int] | None = None
@@ -232,6 +241,13 @@ class ClientConnection(asyncio.Protocol):
         taken.reverse()
         return arrived, taken
 
+    def drop_backlog(self, reply: bytes) -> None:
+        """Say this of every command that came and was not executed."""
+        for _ in self.backlog:
+            self.answer(reply)
+        self.backlog.clear()
+        self.unread = b""
+
     def pause(self) -> None:
         """Read no more of the socket until the backlog is worked off."""
         if not self.paused:
@@ -241,6 +257,8 @@ class ClientConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client sends no more: answer what it has sent, then close."""
         self.ended = True
+        self.hung_up_ms = boot_ms()
+        self.endpoint.hung_up(self)
         self.end_when_done()
         return True
 

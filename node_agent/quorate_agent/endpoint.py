@@ -17,7 +17,7 @@ from quorate.protocol.messages import Message
 from quorate.protocol.primary import Primary
 from quorate.protocol.replicas import Replicas
 from quorate_agent.across import Across
-from quorate_agent.client import ClientConnection, Slot, boot_ms
+from quorate_agent.client import HUNG_UP_MS, ClientConnection, Slot, boot_ms
 from quorate_agent.flush import flush_all, may_flush
 from quorate_agent.forwards import Forwards
 from quorate_agent.hand_overs import HandOvers
@@ -112,6 +112,12 @@ class ZoneEndpoint:
         self.parking.client_gone(client)
         self._waits.client_gone(client)
 
+    def hung_up(self, client: ClientConnection) -> None:
+        """A client sends no more: what has not begun here never does."""
+        self.parking.hung_up(client, self._give_up)
+        if self._touched:
+            self._turn()
+
     # --- commands --------------------------------------------------------------------------------
 
     def run(self, client: ClientConnection, commands: list[list[bytes]]) -> None:
@@ -150,6 +156,8 @@ class ZoneEndpoint:
         """
         now = self._begin_run(client)
         backlog, left = client.backlog, QUANTUM
+        if client.hung_up_ms - backlog[0][0] > HUNG_UP_MS:
+            client.drop_backlog(replies.CLUSTERDOWN)
         while backlog and not client.blocked and not client.state.closing:
             if not left:
                 self._touched[client] = None  # others first
@@ -375,9 +383,10 @@ class ZoneEndpoint:
             client.blocked -= 1
             self._touched[client] = None
 
-    def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
-        """Execute for a client of another agent."""
-        now = self.parking.arrived_ms = self._begin_run(client)
+    def execute_forwarded(self, client: ClientConnection, call: Call, until_ms: int) -> None:
+        """Execute for a client of another agent, which waits until then."""
+        now = self._begin_run(client)
+        self.parking.arrived_ms = until_ms - self.replicas.settings.park_bound_ms
         self._execute(client, call.args, now, None, call.command)
         if client.out:
             client.write()
@@ -429,11 +438,12 @@ class ZoneEndpoint:
             self._tracking.tell(boot_ms())
         again = self._outcomes.take(self._touched)
         now = boot_ms()
-        self.parking.arrived_ms = now
         if again:
             self._view.now_ms = time.time_ns() // 1_000_000
             for slot in again:
+                self.parking.arrived_ms = slot.since_ms
                 self._execute_again(slot, now)
+        self.parking.arrived_ms = now
         if self.parking:
             self._view.now_ms = time.time_ns() // 1_000_000
             self.parking.retry(now, lambda slot: self._execute_again(slot, now), self._give_up)

@@ -3,8 +3,8 @@
 An agent forwards for `forward_ms` after it lost a partition's primary to another that it knows.
 Its client's connection waits meanwhile, so that the order of its commands is kept.  A request whose
 answer is lost is asked again, of whoever is primary then; its first answer was remembered with the
-rows that it wrote (resp/remembered.py), so it never happens twice.  Source: docs/protocol.md,
-section 8.
+rows that it wrote (resp/remembered.py), so it never happens twice.  One that comes later than its
+client waits, because the network held it, is not executed.  Source: docs/protocol.md, section 8.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
+
+import msgspec
 
 from quorate.protocol.client_messages import Forward, Forwarded
 from quorate.protocol.messages import Message
@@ -43,8 +45,8 @@ class Executor(Endpoint, Protocol):
     def overview(self) -> Agent:
         """What commands without keys ask."""
 
-    def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
-        """Execute for a client of another agent."""
+    def execute_forwarded(self, client: ClientConnection, call: Call, until_ms: int) -> None:
+        """Execute for a client of another agent, which waits until then."""
 
     def fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
         """Answer."""
@@ -129,7 +131,12 @@ class Forwards:
                 no_room = self._endpoint.no_room
                 slot.command = remembering(command, key, no_room)
         request.node = primary
-        self._send(primary, request.message)
+        message = msgspec.structs.replace(
+            request.message,
+            heard_ms=self._replicas.leases.heard(primary),
+            left_ms=slot.deadline_ms - boot_ms(),
+        )
+        self._send(primary, message)
 
     def _message(self, slot: Slot) -> Forward:
         number, self._next = self._next, self._next + 1
@@ -138,11 +145,13 @@ class Forwards:
         uid = self._replicas.uid
         if not isinstance(handler, Execution):
             words = handler.words if isinstance(handler, PartOfScan) else slot.args
-            return Forward(uid, self._process, number, resp3, (tuple(words),))
+            return Forward(uid, self._process, number, 0, 0, resp3, (tuple(words),))
         return Forward(
             uid,
             self._process,
             number,
+            0,
+            0,
             resp3,
             tuple([tuple(words) for _, words in handler.queued]),
             True,
@@ -237,6 +246,11 @@ class Forwards:
                 reply = _TOO_LARGE
             self._send(node, Forwarded(message.zone, message.process, message.number, reply))
 
+        until_ms = message.heard_ms + message.left_ms
+        leases = self._replicas.leases
+        if until_ms <= boot_ms() or not leases.was_asked(node, message.heard_ms):
+            respond(replies.CLUSTERDOWN)  # nothing has happened: it may be asked again
+            return
         client = ForwardedClient(self._endpoint, respond, message.resp3)
         call = _call(message, client.session)
         if isinstance(call, bytes):
@@ -246,7 +260,7 @@ class Forwards:
             key = request_key(message.process, message.number)
             no_room = self._endpoint.no_room
             call = Call(remembering(call.command, key, no_room), call.args)
-        self._endpoint.execute_forwarded(client, call)
+        self._endpoint.execute_forwarded(client, call, until_ms)
 
 
 class ForwardedClient(ClientConnection):

@@ -46,7 +46,8 @@ class CachedReads(Background):
         return dict(self._answered)
 
     def _write(self, keys: list[str]) -> None:
-        client = self._cluster.client(self._zone)
+        # Soon over: it asks elsewhere what may still wait where it was asked first.
+        client = self._cluster.client(self._zone, socket_timeout=2)
         value = 0
         while not self.stop.is_set():
             value += 1

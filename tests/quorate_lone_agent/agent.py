@@ -9,7 +9,7 @@ from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.leases import Leases
-from quorate.protocol.messages import Message
+from quorate.protocol.messages import Heartbeat, Message
 from quorate.protocol.replicas import Replicas, Turn
 from quorate.protocol.settings import DEFAULTS
 from quorate_agent.client import Slot, boot_ms
@@ -78,6 +78,14 @@ class Agent:
 
     def _now(self) -> Now:
         return Now(0, boot_ms() + self._ahead_ms)
+
+    def beat(self, node: str) -> Heartbeat:
+        """Ask another agent for its lease."""
+        return self.replicas.leases.heartbeat(node, self._now())
+
+    def hear_beat(self, node: str, heartbeat: Heartbeat) -> None:
+        """Another agent asks for the lease."""
+        self.replicas.leases.answer(node, heartbeat, self._now())
 
     def give(self, holder: Holder, partitions: Any) -> None:
         """A row in a new term that makes `holder` primary of these."""

@@ -26,6 +26,7 @@ class Leases:
         self._exceptions: dict[str, dict[tuple[str, int], tuple[int, int]]] = {}
         self._sequence = incarnation << 32
         self._seen: dict[str, int] = {}
+        self._heard: dict[str, int] = {}
 
     # --- as grantor ------------------------------------------------------------------------------
 
@@ -33,6 +34,7 @@ class Leases:
         """Grant `node` the lease of everything promised to it, but for what has moved on."""
         until = now.boot_ms + self._settings.lease_ms
         self._granted_until[node] = max(self._granted_until.get(node, 0), until)
+        self._heard[node] = heartbeat.sent_ms
         moved = self._exceptions.get(node)
         if moved:
             for key in [key for key, (seq, _) in moved.items() if seq <= heartbeat.seen]:
@@ -81,9 +83,21 @@ class Leases:
 
     def restarted(self, node: str) -> None:
         """`node` is a new process: its exception sequence starts again."""
+        self._heard.pop(node, None)
         self._seen.pop(node, None)
         self._held_until.pop(node, None)
 
     def held_until(self, node: str) -> int:
         """Until when `node`'s lease runs, 0 when it never granted one."""
         return self._held_until.get(node, 0)
+
+    # --- how old a message is --------------------------------------------------------------------
+
+    def heard(self, node: str) -> int:
+        """What the clock of `node` showed when it sent its newest heartbeat that came here, 0 when
+        none has.  With it in a message `node` can tell that the message is no older than that."""
+        return self._heard.get(node, 0)
+
+    def was_asked(self, node: str, sent_ms: int) -> bool:
+        """Whether this process has lately sent `node` a heartbeat at that time."""
+        return sent_ms in self._asked.get(node, ())

@@ -1,11 +1,14 @@
 """A forwarded command happens once, and what its client was told of it stays true."""
 
+import msgspec
 import pytest
 
 from quorate.facts.keyspace import key_partition
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.client_messages import Forward, Forwarded
+from quorate_agent import endpoint
+from quorate_agent.client import boot_ms
 from quorate_agent.resp import replies
 from quorate_lone_agent.agent import OTHER, ZONE, Agent
 
@@ -22,16 +25,18 @@ def _answers(agent: Agent) -> list[bytes]:
     return [m.reply for m in agent.sent if isinstance(m, Forwarded)]
 
 
-def _forward(number: int, *words: bytes) -> Forward:
-    return Forward(ZONE.uid, "0123456789abcdef", number, False, (words,))
+def _forward(agent: Agent, *words: bytes, left_ms: int = 5_000) -> Forward:
+    """What "b" asks of the agent."""
+    heard_ms = agent.beat("b").sent_ms
+    return Forward(ZONE.uid, "0123456789abcdef", 1, heard_ms, left_ms, False, (words,))
 
 
 def test_no_room_is_not_said_of_what_was_executed(agent: Agent) -> None:
     """The link broke behind the first attempt; then the memory is full."""
-    agent.endpoint.forwards.perform("b", _forward(1, b"INCR", b"k"))
+    agent.endpoint.forwards.perform("b", _forward(agent, b"INCR", b"k"))
     agent.turn()
     agent.is_full = True
-    agent.endpoint.forwards.perform("b", _forward(1, b"INCR", b"k"))
+    agent.endpoint.forwards.perform("b", _forward(agent, b"INCR", b"k"))
     agent.turn()
     assert _answers(agent) == [b":1\r\n", b":1\r\n"]
 
@@ -54,6 +59,7 @@ def test_no_room_is_not_passed_on_for_what_may_have_been_executed(agent: Agent) 
 def _pair() -> tuple[Agent, Agent]:
     """An agent that forwards everything, and the one that is primary."""
     forwarding, primary = Agent(), Agent()
+    forwarding.hear_beat("b", primary.beat("a"))
     forwarding.give(OTHER, range(4))
     return forwarding, primary
 
@@ -170,3 +176,41 @@ def test_who_says_that_there_is_no_room_is_not_asked_again_at_once(agent: Agent)
         agent.turn()
         forwards.take_reply("b", Forwarded(ZONE.uid, first.process, first.number, replies.OOM))
     assert len(_forwards(agent)) < 10
+
+
+def test_what_comes_when_its_client_waits_no_more_is_not_executed(agent: Agent) -> None:
+    """The network held it: by then its client was told that nobody knows, and writers went on."""
+    late = _forward(agent, b"SET", b"k", b"late", left_ms=0)
+    agent.endpoint.forwards.perform("b", late)
+    # Of an earlier process here, or never heard: its age is not known.
+    unheard = msgspec.structs.replace(late, heard_ms=late.heard_ms - 1, left_ms=5_000)
+    agent.endpoint.forwards.perform("b", unheard)
+    agent.turn()
+    assert _answers(agent) == [replies.CLUSTERDOWN] * 2
+    assert agent.writer().ask(b"GET", b"k") == [None]
+
+
+def test_what_waits_for_a_primary_waits_no_longer_than_its_client(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = agent.replicas.primaries[_p(b"k")]
+    assert role is not None
+    role.serving_until = 0
+    agent.endpoint.forwards.perform("b", _forward(agent, b"SET", b"k", b"late", left_ms=1_000))
+    agent.turn()
+    assert _answers(agent) == []
+    later = boot_ms() + 1_000
+    monkeypatch.setattr(endpoint, "boot_ms", lambda: later)
+    agent.replicas.renew_leases()
+    agent.turn()
+    assert _answers(agent) == [replies.CLUSTERDOWN]
+
+
+def test_each_attempt_says_how_long_its_client_still_waits() -> None:
+    forwarding, _ = _pair()
+    forwarding.writer().ask(b"SET", b"k", b"1")
+    forwarding.endpoint.forwards.peer_down("b")
+    forwarding.turn()
+    first, second = _forwards(forwarding)
+    assert first.heard_ms == second.heard_ms > 0
+    assert 5_000 >= first.left_ms >= second.left_ms > 0

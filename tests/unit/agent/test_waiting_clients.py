@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from quorate.facts.keyspace import key_partition
+from quorate_agent import client as client_module
 from quorate_agent import endpoint
-from quorate_agent.client import LONG_BYTES, QUEUE_BYTES_MAX, Slot, boot_ms
+from quorate_agent.client import HUNG_UP_MS, LONG_BYTES, QUEUE_BYTES_MAX, Slot, boot_ms
 from quorate_agent.turn_share import CUT_BYTES_PER_TURN
 from quorate_differential.kept_client import KeptClient
 from quorate_differential.raw_replies import encode_command
@@ -27,6 +29,49 @@ def test_a_read_of_a_half_closed_client_that_waited_for_a_lost_write_is_answered
     told = client.told()
     assert len(told) == 2, told
     assert client.socket.closed
+
+
+def test_what_one_that_hangs_up_has_asked_for_is_not_begun_later(agent: Agent) -> None:
+    """A library's time is over: it closes the connection and asks the next primary, which others
+    write to from then on."""
+    role = agent.replicas.primaries[key_partition(b"k", 4)]
+    assert role is not None
+    until, role.serving_until = role.serving_until, 0
+    client = agent.writer()
+    client.send((b"SET", b"k", b"late"), (b"SET", b"k", b"later"))
+    agent.tick()
+    role.serving_until = 0
+    client.connection.eof_received()
+    agent.endpoint.settle()
+    assert [str(each) for each in client.told()] == ["CLUSTERDOWN Hash slot not served"] * 2
+    assert client.socket.closed
+    role.serving_until = until
+    agent.turn()
+    assert agent.writer().ask(b"GET", b"k") == [None]
+
+
+def test_what_had_waited_for_long_when_the_client_hung_up_is_not_executed(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is behind it neither: half a transaction would be worse."""
+    client = agent.writer()
+    client.send((b"WAIT", b"1", b"0"), (b"MULTI",), (b"SET", b"k", b"late"))
+    soon, later = agent.writer(), boot_ms() + HUNG_UP_MS + 100
+    monkeypatch.setattr(client_module, "boot_ms", lambda: later)
+    client.send((b"EXEC",), (b"SET", b"k", b"later"))
+    soon.send((b"WAIT", b"1", b"0"))
+    soon.send((b"SET", b"{k}2", b"new"))
+    for each in (client, soon):
+        each.connection.eof_received()
+        assert not each.socket.closed
+        (waiting,) = each.connection.queue
+        assert isinstance(waiting, Slot)
+        agent.endpoint.fulfil(each.connection, waiting, b":0\r\n")
+    agent.turn()
+    assert [str(each) for each in client.told()] == ["0"] + ["CLUSTERDOWN Hash slot not served"] * 4
+    assert soon.told() == [0, b"OK"]
+    assert client.socket.closed
+    assert agent.writer().ask(b"MGET", b"k", b"{k}2") == [[None, b"new"]]
 
 
 def test_one_that_says_quit_is_answered_before(agent: Agent) -> None:

@@ -1,0 +1,120 @@
+"""Commands whose clients wait no more, at agents that the network has cut off: told, never late."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from quorate.protocol.client_messages import Forward, Forwarded
+from quorate.protocol.messages import Message
+from quorate_cluster.outage import key_in_each
+from quorate_cluster.processes import HOST
+from quorate_cluster.proxied_cluster import ProxiedCluster, cuts_around
+from quorate_cluster.proxy import Frame, Verdict
+from quorate_cluster.waiting import wait_until
+from quorate_differential.raw_replies import RawConnection
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+
+PARTITIONS = 8
+LEASE_S = 2.0
+BOUND_S = 5.0
+SLACK_S = 3.0
+"""For a machine that has more to do than this."""
+
+UNKNOWN = b"-UNKNOWN"
+NOBODY = b"-CLUSTERDOWN"
+
+
+@pytest.fixture
+def cluster() -> Iterator[ProxiedCluster]:
+    with ProxiedCluster(agents=3) as started:
+        started.apply_zone("z", partitions=PARTITIONS)
+        yield started
+
+
+def _served(cluster: ProxiedCluster, name: str) -> list[bytes]:
+    """Keys, one of each partition that the agent is primary of."""
+    with RawConnection(HOST, cluster.port("z", name)) as connection:
+        keys = [key.encode() for key in key_in_each(PARTITIONS)]
+        return [key for key in keys if not connection.ask([b"GET", key]).startswith(b"-MOVED")]
+
+
+def test_a_cut_off_agent_tells_in_time_that_nobody_knows(cluster: ProxiedCluster) -> None:
+    alone = cluster.agent_with_most_primaries().name
+    port = cluster.port("z", alone)
+    key = _served(cluster, alone)[0]
+    with RawConnection(HOST, port, 30) as writer, RawConnection(HOST, port, 30) as reader:
+        cluster.proxy.cut(cuts_around(cluster, alone))
+        began = time.monotonic()
+        writer.send(b"*3\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$1\r\n1\r\n" % (len(key), key))
+        read = reader.ask([b"GET", key])  # behind the write, of which nobody knows
+        written = writer.read()
+        waited = time.monotonic() - began
+        cluster.proxy.cut(())
+        cluster.wait_quiet("z")
+        assert (written[:8], read[:12]) == (UNKNOWN, NOBODY)
+        assert waited < LEASE_S + BOUND_S + SLACK_S
+        # Both connections go on, wherever the key is by then.
+        client = cluster.client("z")
+        assert client.set(key, "2")
+        assert client.get(key) == b"2"
+
+
+def test_what_a_client_had_parked_when_it_hung_up_is_not_executed(cluster: ProxiedCluster) -> None:
+    """As a library does whose time limit is over: it closes, and asks the next primary."""
+    alone = cluster.agent_with_most_primaries().name
+    key = _served(cluster, alone)[0]
+    cluster.proxy.cut(cuts_around(cluster, alone))
+    wait_until(lambda: cluster.primaries()[alone] == 0, "other primaries")
+    others = cluster.client("z", first=[name for name in cluster.agents if name != alone])
+    with RawConnection(HOST, cluster.port("z", alone)) as connection:
+        connection.send(b"*3\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$4\r\nlate\r\n" % (len(key), key))
+        time.sleep(0.2)  # a library waits for longer; by then it is parked
+    assert others.set(key, "new")
+    cluster.proxy.cut(())  # well within the time for which commands are parked
+    cluster.wait_quiet("z")
+    with RawConnection(HOST, cluster.port("z", alone)) as connection:
+        # It knows of other primaries: what was parked there would have been executed before this.
+        assert connection.ask([b"GET", key]).startswith((b"-MOVED", b"$3\r\nnew"))
+    assert others.get(key) == b"new"
+
+
+def test_a_forwarded_command_that_the_network_held_back_is_not_executed(
+    cluster: ProxiedCluster,
+) -> None:
+    asked: list[Message] = []
+    answered: list[Message] = []
+
+    def hold(source: str, target: str, frame: Frame) -> Verdict:
+        if frame.kind is Forward:
+            asked.append(frame.message)
+            return Verdict.HOLD
+        return Verdict.PASS
+
+    def look(source: str, target: str, frame: Frame) -> Verdict:
+        if frame.kind is Forwarded:
+            answered.append(frame.message)
+        return Verdict.PASS
+
+    homes = {name: _served(cluster, name) for name in cluster.agents}
+    cluster.proxy.set_judges(hold)
+    newcomer = cluster.add_agent().name
+    wait_until(lambda: cluster.primaries()[newcomer] > 0, "a primary at the newcomer")
+    moved = {*wait_until(lambda: _served_by_now(cluster, newcomer), "keys of the newcomer")}
+    home, key = next((name, key) for name, keys in homes.items() for key in keys if key in moved)
+
+    with RawConnection(HOST, cluster.port("z", home), 30) as connection:
+        assert connection.ask([b"SET", key, b"late"]).startswith(UNKNOWN)
+    others = cluster.client("z", first=[newcomer])
+    assert others.set(key, "new")
+    cluster.proxy.set_judges(look)
+    cluster.proxy.release()
+    wait_until(lambda: len(answered) == len(asked), "answers to what was held", 30)
+    assert others.get(key) == b"new"
+
+
+def _served_by_now(cluster: ProxiedCluster, name: str) -> list[bytes]:
+    if name not in cluster.zone("z")["status"]["ports"]:
+        return []
+    return _served(cluster, name)
