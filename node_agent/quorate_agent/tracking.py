@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from quorate.facts.keyspace import is_reserved, key_partition
-from quorate.protocol.primary import Primary, Unheard
+from quorate.protocol.primary import Clientless, Primary
 from quorate.protocol.replicas import Replicas
 from quorate.protocol.storage import Operation
 from quorate_agent.client import ClientConnection, Slot
@@ -120,9 +120,9 @@ class Tracking:
             self._behind.append((_last(client), client, untracked))
         keys, self._elsewhere = self._elsewhere, []
         if mode is not None:
-            if not client.queue and client.out and client.out[-1].startswith(b"-"):
-                # redis-py would wait for this reply at another agent, without having asked there.
-                keys = [*_reads(client.state, args)] if not mode.broadcast else []
+            if not mode.broadcast and _may_be_refused(client):
+                # redis-py has noted the key before it asked, and would never ask again.
+                keys = [*_reads(client.state, args)]
             if keys:
                 self._tell_behind(client, mode, keys)
         if (
@@ -167,7 +167,7 @@ class Tracking:
                 ):
                     read.append(key)
                 role.write(((key, None, 0),))
-                role.wait(Unheard((key,)))  # who sees that waits, as for any write
+                role.wait(Clientless((key,)))  # who sees that waits, as for any write
                 expired = True
         if expired:
             self._replicas.commands_wrote(role)
@@ -371,6 +371,16 @@ class Tracking:
 def _is_sure(role: Primary, now_ms: int) -> bool:
     """Whether nobody else will serve the partition soon."""
     return role.serves(now_ms + SURE_MS)
+
+
+def _may_be_refused(client: ClientConnection) -> bool:
+    """Whether the reply to the client's last command is an error, or may become one."""
+    if not client.queue:
+        return bool(client.out) and client.out[-1].startswith(b"-")
+    last = client.queue[-1]
+    if isinstance(last, bytes):
+        return last.startswith(b"-")
+    return last.deadline_ms > 0 or last.reply.startswith(b"-")
 
 
 def _last(client: ClientConnection) -> Slot | bytes:

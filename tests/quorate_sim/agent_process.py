@@ -359,7 +359,7 @@ class AgentProcess:
                 ("refused", finished.refused),
             ):
                 for waiter in waiters:
-                    if not waiter.is_heard:
+                    if not waiter.has_client:
                         continue
                     op, result = cast("tuple[Op, bytes | None]", waiter.cargo)
                     self.cluster.clients.answer(self, op, outcome, result)

@@ -261,14 +261,18 @@ def peer_restarted(role: Primary, node: str) -> None:
 
 
 def tick(replicas: Replicas, role: Primary, now: Now) -> None:
-    """Repeat what was not answered; tell copies that are behind where we stand."""
+    """Repeat what was not answered; tell copies that are behind where we stand; give up those who
+    wait where the lease has ended for too long."""
     settings = replicas.settings
     if role.serving_until > now.boot_ms:
         role.lapsed_ms = 0
     elif not role.lapsed_ms:
         role.lapsed_ms = now.boot_ms  # as seen: a process that stood still had no chance to ask
-    elif role.waiters and now.boot_ms - role.lapsed_ms >= settings.park_bound_ms:
-        replicas.give_up(role.take_heard())
+    elif (
+        role.gave_up_ms != role.lapsed_ms and now.boot_ms - role.lapsed_ms >= settings.park_bound_ms
+    ):
+        role.gave_up_ms = role.lapsed_ms
+        replicas.give_up(role.take_clients())
     if not role.is_quiet():
         step(replicas, role, now)
     if not role.persisted:

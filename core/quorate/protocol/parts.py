@@ -102,7 +102,7 @@ class Telling(Waiter):
 
     __slots__ = ("message", "node", "partition")
 
-    is_heard: ClassVar[bool] = False
+    has_client: ClassVar[bool] = False
 
     def __init__(
         self,

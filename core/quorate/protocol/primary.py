@@ -44,8 +44,8 @@ class Waiter:
 
     __slots__ = ("cargo", "counter", "keys", "since_ms")
 
-    is_heard: ClassVar[bool] = True
-    """Whether somebody is there to be told that nobody knows."""
+    has_client: ClassVar[bool] = True
+    """Whether a client waits, who is told when nobody knows."""
 
     def __init__(self, keys: tuple[bytes | None, ...], cargo: object, since_ms: int) -> None:
         self.keys = keys
@@ -54,12 +54,12 @@ class Waiter:
         self.since_ms = since_ms
 
 
-class Unheard(Waiter):
-    """Keeps the keys of a write pending whose client waits no more."""
+class Clientless(Waiter):
+    """Keeps the keys of a write pending for which no client waits."""
 
     __slots__ = ()
 
-    is_heard: ClassVar[bool] = False
+    has_client: ClassVar[bool] = False
 
     def __init__(self, keys: tuple[bytes | None, ...], counter: int = 0) -> None:
         super().__init__(keys, None, 0)
@@ -97,6 +97,7 @@ class Primary:
         "fetched_rows",
         "flushed",
         "frozen",
+        "gave_up_ms",
         "hand_over",
         "holder",
         "joint",
@@ -156,6 +157,7 @@ class Primary:
         self.hand_over = False
         self.serving_until = 0
         self.lapsed_ms = 0  # when it was first seen not to serve any more; 0: it serves
+        self.gave_up_ms = 0  # for which of these times nobody waits any more
         self.since_ms = now_ms
         self.lease_wait_until = 0
         self.plan: GatherPlan | None = None
@@ -318,17 +320,17 @@ class Primary:
             }
         return undone
 
-    def take_heard(self) -> list[Waiter]:
+    def take_clients(self) -> list[Waiter]:
         """Those who have waited long enough.  What they wrote may yet last, or be lost: its keys
         are pending as before."""
-        heard = [waiter for waiter in self.waiters if waiter.is_heard]
-        if heard:
+        taken = [waiter for waiter in self.waiters if waiter.has_client]
+        if taken:
             self.waiters = deque(
-                Unheard(waiter.keys, waiter.counter) if waiter.is_heard else waiter
+                Clientless(waiter.keys, waiter.counter) if waiter.has_client else waiter
                 for waiter in self.waiters
-                if waiter.keys or not waiter.is_heard
+                if waiter.keys or not waiter.has_client
             )
-        return heard
+        return taken
 
     def advance(self) -> list[Waiter]:
         """Recount acknowledgements; the waiters that may be answered, in counter order."""

@@ -210,7 +210,7 @@ class Replicas:
     def give_up(self, waiters: Iterable[Waiter]) -> None:
         """Nobody knows whether these writes will last; reads that saw them are tried again."""
         for waiter in waiters:
-            if waiter.is_heard:
+            if waiter.has_client:
                 (self.finished.unknown if waiter.keys else self.finished.again).append(waiter)
 
     def promise_moved(self, copy: Copy, earlier: Holder | None, holder: Holder) -> None:

@@ -44,7 +44,8 @@ class ProtocolSettings(msgspec.Struct, frozen=True, kw_only=True):
     """After this long without Activated the master tries another voter."""
 
     park_bound_ms: int = 5_000
-    """How long a command waits for a serving primary before CLUSTERDOWN."""
+    """How long a command waits for a serving primary before CLUSTERDOWN; how long a forwarded one
+    is asked again, and one that waits for acknowledgements outlives the primary's lease."""
 
     forward_ms: int = 2000
     """How long an agent whose primary went elsewhere forwards commands for it before it redirects:

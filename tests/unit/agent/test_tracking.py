@@ -7,7 +7,7 @@ import pytest
 
 from quorate.facts.keyspace import key_partition
 from quorate.facts.time import Now
-from quorate_agent import tracking
+from quorate_agent import endpoint, tracking
 from quorate_agent.client import boot_ms
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, Agent
@@ -279,6 +279,30 @@ def test_what_a_read_was_refused_for_is_to_be_forgotten_as_well(agent: Agent) ->
     assert client.told() == [[b"invalidate", [b"h"]]]
     moved, told = client.ask(b"GET", b"k")
     assert isinstance(moved, hiredis.ReplyError)
+    assert told == [b"invalidate", [b"k"]]
+
+
+def test_a_refusal_that_waits_is_followed_by_its_invalidation(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a wrong type that is not acknowledged yet; of a key that is locked for too long."""
+    client = agent.client()
+    agent.writer().ask(b"HSET", b"h", b"field", b"value")
+    assert client.ask(b"GET", b"h") == []
+    agent.turn()
+    wrong, told = client.told()
+    assert isinstance(wrong, hiredis.ReplyError)
+    assert told == [b"invalidate", [b"h"]]
+
+    role = agent.replicas.primaries[key_partition(b"k", 4)]
+    assert role is not None
+    role.locks[b"k"] = b"transaction"
+    assert client.ask(b"GET", b"k") == []
+    later = boot_ms() + 5_001
+    monkeypatch.setattr(endpoint, "boot_ms", lambda: later)
+    agent.endpoint.settle()
+    nobody, told = client.told()
+    assert isinstance(nobody, hiredis.ReplyError)
     assert told == [b"invalidate", [b"k"]]
 
 

@@ -25,6 +25,7 @@ from quorate.protocol.messages import (
     Sync,
     Update,
 )
+from quorate.protocol.parts import Telling
 from quorate.protocol.primary import Stage, Waiter
 from quorate.protocol.replicas import Replicas
 from quorate.protocol.settings import ProtocolSettings
@@ -230,32 +231,87 @@ def test_a_write_undone_by_a_term_in_between_is_not_answered_by_the_next_one() -
     assert (finished.unknown, finished.answered) == ([waiter], [])
 
 
-def test_what_waits_at_a_primary_that_is_cut_off_is_given_up_and_its_keys_stay_pending() -> None:
+def _cut_off_with(*waiters: Waiter) -> Agent:
+    """A primary that has written "k" once for them all, and has seen that its lease has ended."""
     agent = Agent("a")
     agent.take(_row(3, "a"))
     _serve(agent, 3, Lineage(), 0)
+    agent.wait(100)
     role = agent.replicas.roles[0]
     role.write(((b"k", b"1", 0),))
     agent.replicas.commands_wrote(role)
-    write, read = Waiter((b"k",), None, 0), Waiter((), None, 0)
-    role.wait(write)
-    role.wait(read)
+    for waiter in waiters:
+        role.wait(waiter)
     agent.end()
-    for _ in range(2):  # its lease ends, which is seen at the next look
-        agent.wait(agent.replicas.settings.lease_ms)
+    agent.wait(agent.replicas.settings.lease_ms)
+    assert not agent.replicas.roles[0].serves(agent.boot_ms)
     assert not any(agent.replicas.take_finished())
+    return agent
 
+
+def test_what_waits_at_a_primary_that_is_cut_off_is_given_up_and_its_keys_stay_pending() -> None:
+    write, read = Waiter((b"k",), None, 0), Waiter((), None, 0)
+    agent = _cut_off_with(write, read)
+    role = agent.replicas.roles[0]
     agent.wait(agent.replicas.settings.park_bound_ms)
     finished = agent.replicas.take_finished()
     assert (finished.unknown, finished.again) == ([write], [read])
     assert role.is_pending(b"k")
+    assert len(role.waiters) == 1
     agent.wait(1000)
     assert not any(agent.replicas.take_finished())
 
     agent.hear("b", Acks("uid-1", ((0, 3, 1),)))  # it was nobody else's meanwhile
-    agent.be_granted_leases()
     assert not role.is_pending(b"k")
     assert not role.waiters
+
+
+def test_what_a_transaction_tells_is_not_given_up_with_clients() -> None:
+    flush, telling = Waiter((None,), None, 0), Telling((b"k",), 0, "b", None)
+    agent = _cut_off_with(flush, telling)
+    agent.wait(agent.replicas.settings.park_bound_ms)
+    assert agent.replicas.take_finished().unknown == [flush]
+    role = agent.replicas.roles[0]
+    assert role.is_pending(b"any")  # all keys are, of a flush
+
+    agent.hear("b", Acks("uid-1", ((0, 3, 1),)))
+    assert telling in agent.replicas.take_finished().answered
+    assert not role.is_pending(b"any")
+
+
+def test_nothing_is_given_up_where_the_lease_is_back_in_time() -> None:
+    agent = _cut_off_with(Waiter((b"k",), None, 0))
+    bound_ms = agent.replicas.settings.park_bound_ms
+    agent.wait(bound_ms - 100)
+    agent.be_granted_leases()
+    agent.wait(100)
+    agent.wait(bound_ms - 100)  # once more without
+    assert not any(agent.replicas.take_finished())
+
+
+def test_who_waits_when_the_lease_ends_once_more_is_given_up_then() -> None:
+    agent = _cut_off_with(Waiter((b"k",), None, 0))
+    bound_ms = agent.replicas.settings.park_bound_ms
+    agent.wait(bound_ms)
+    agent.replicas.take_finished()
+    agent.be_granted_leases()
+    agent.wait(100)
+    late = Waiter((b"k",), None, 0)
+    agent.replicas.roles[0].wait(late)
+    agent.wait(agent.replicas.settings.lease_ms)
+    agent.wait(bound_ms)
+    assert agent.replicas.take_finished().unknown == [late]
+
+
+def test_what_was_given_up_is_not_told_again_when_its_role_ends() -> None:
+    write = Waiter((b"k",), None, 0)
+    agent = _cut_off_with(write)
+    agent.wait(agent.replicas.settings.park_bound_ms)
+    assert agent.replicas.take_finished().unknown == [write]
+    agent.take(_row(5, "c"))
+    agent.wait(100)
+    assert agent.replicas.primaries[0] is None
+    assert not any(agent.replicas.take_finished())
 
 
 def test_a_role_whose_voter_has_promised_another_ends_for_good() -> None:
