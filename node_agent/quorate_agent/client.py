@@ -7,6 +7,7 @@ it, and what is ready leaves in one write per turn.  What a command means the en
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import time
 from collections import deque
@@ -28,9 +29,9 @@ a write whose acknowledgement is late, on a disk that stands still, blocks no la
 QUEUE_BYTES_MAX = 16 * 1024 * 1024
 """What these replies and writes may take before later commands wait; a turn may add to it."""
 
-HUNG_UP_MS = 1000
-"""What waits for so long when its client sends no more is not executed: that is hardly one that
-closes its end behind its last command, but one whose time limit is over."""
+WAITED_MS_MAX = 1000
+"""What has waited for longer when its client closes its side is not executed: that is hardly one
+that closes it behind its last command, but one whose time limit is over."""
 
 LONG_BYTES = 2048
 """A read that brought more may wait as it is until there is time to cut it into commands."""
@@ -65,7 +66,7 @@ class Endpoint(Protocol):
     def cut(self, client: ClientConnection) -> None:
         """Have `take_in` called for what was read, now or later."""
 
-    def hung_up(self, client: ClientConnection) -> None:
+    def half_closed(self, client: ClientConnection) -> None:
         """A client sends no more: it may be gone, and ask another agent what it asked here."""
 
 
@@ -121,8 +122,8 @@ class ClientConnection(asyncio.Protocol):
         "counted",
         "ended",
         "endpoint",
+        "half_closed_ms",
         "held",
-        "hung_up_ms",
         "last_write",
         "out",
         "parser",
@@ -146,7 +147,7 @@ class ClientConnection(asyncio.Protocol):
         self.counted = self.held = 0  # the first places of the queue, and the bytes they keep
         self.paused = False
         self.ended = False
-        self.hung_up_ms = 0  # when it said that it sends no more
+        self.half_closed_ms = 0  # when the client closed its side
         self.told_behind = 0  # bytes of pushes that wait in the queue, or have waited (pushes.py)
         # Role and counter; of one that was forwarded, no role and the partition.
         self.last_write: tuple[Primary | None, int] | None = None
@@ -241,12 +242,35 @@ class ClientConnection(asyncio.Protocol):
         taken.reverse()
         return arrived, taken
 
-    def drop_backlog(self, reply: bytes) -> None:
-        """Say this of every command that came and was not executed."""
-        for _ in self.backlog:
-            self.answer(reply)
+    def waits_no_more(self, now_ms: int) -> bool:
+        """Whether the client has closed its side, also when its socket is not read at present."""
+        raw = self.transport.get_extra_info("socket") if self.paused else None
+        if raw is not None and not self.half_closed_ms:
+            ends = select.poll()
+            ends.register(raw.fileno(), select.POLLRDHUP)
+            if ends.poll(0):
+                self.half_closed_ms = now_ms
+                self.ended = True  # what it has left in the socket is not executed later either
+        return self.half_closed_ms > 0
+
+    def may_be_gone(self, since_ms: int) -> bool:
+        """Whether the client has closed its side, and the first of the backlog had waited for long
+        by then, or came before `since_ms`."""
+        if not self.half_closed_ms:
+            return False
+        arrived = self.backlog[0][0]
+        return arrived < since_ms or self.half_closed_ms - arrived > WAITED_MS_MAX
+
+    def drop_backlog(self, reply: bytes) -> int:
+        """Say this of every command that came and has not begun; how many there are."""
+        count = len(self.backlog)
         self.backlog.clear()
-        self.unread = b""
+        if self.unread:
+            unread, self.unread = self.unread, b""
+            count += len(self.parser.feed(unread))
+        for _ in range(count):
+            self.answer(reply)
+        return count
 
     def pause(self) -> None:
         """Read no more of the socket until the backlog is worked off."""
@@ -255,10 +279,12 @@ class ClientConnection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def eof_received(self) -> bool:
-        """The client sends no more: answer what it has sent, then close."""
+        """The client closed its side: answer what has begun or can be at once, then close."""
         self.ended = True
-        self.hung_up_ms = boot_ms()
-        self.endpoint.hung_up(self)
+        self.half_closed_ms = boot_ms()
+        if self.blocked and self.unread:
+            self.take_in()  # so that it is known how long it waits
+        self.endpoint.half_closed(self)
         self.end_when_done()
         return True
 

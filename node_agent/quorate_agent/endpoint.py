@@ -17,7 +17,7 @@ from quorate.protocol.messages import Message
 from quorate.protocol.primary import Primary
 from quorate.protocol.replicas import Replicas
 from quorate_agent.across import Across
-from quorate_agent.client import HUNG_UP_MS, ClientConnection, Slot, boot_ms
+from quorate_agent.client import ClientConnection, Slot, boot_ms
 from quorate_agent.flush import flush_all, may_flush
 from quorate_agent.forwards import Forwards
 from quorate_agent.hand_overs import HandOvers
@@ -112,10 +112,9 @@ class ZoneEndpoint:
         self.parking.client_gone(client)
         self._waits.client_gone(client)
 
-    def hung_up(self, client: ClientConnection) -> None:
-        """A client sends no more: what has not begun here never does."""
-        self.parking.hung_up(client, self._give_up)
-        if self._touched:
+    def half_closed(self, client: ClientConnection) -> None:
+        """A client sends no more: what is parked for it is given up in this turn."""
+        if self.parking:
             self._turn()
 
     # --- commands --------------------------------------------------------------------------------
@@ -156,8 +155,8 @@ class ZoneEndpoint:
         """
         now = self._begin_run(client)
         backlog, left = client.backlog, QUANTUM
-        if client.hung_up_ms - backlog[0][0] > HUNG_UP_MS:
-            client.drop_backlog(replies.CLUSTERDOWN)
+        if client.may_be_gone(now - self.replicas.settings.park_bound_ms):
+            self._metrics.clusterdown.inc(client.drop_backlog(replies.CLUSTERDOWN))
         while backlog and not client.blocked and not client.state.closing:
             if not left:
                 self._touched[client] = None  # others first
@@ -383,10 +382,9 @@ class ZoneEndpoint:
             client.blocked -= 1
             self._touched[client] = None
 
-    def execute_forwarded(self, client: ClientConnection, call: Call, until_ms: int) -> None:
-        """Execute for a client of another agent, which waits until then."""
-        now = self._begin_run(client)
-        self.parking.arrived_ms = until_ms - self.replicas.settings.park_bound_ms
+    def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
+        """Execute for a client of another agent."""
+        now = self.parking.arrived_ms = self._begin_run(client)
         self._execute(client, call.args, now, None, call.command)
         if client.out:
             client.write()
@@ -481,8 +479,14 @@ class ZoneEndpoint:
             self._turn()
 
     def _execute_again(self, slot: Slot, now: int) -> None:
-        self._view.resp3 = slot.connection.state.resp3
-        self._execute(slot.connection, slot.args, now, slot, slot.command)
+        client = slot.connection
+        if client.waits_no_more(now):  # it may have asked another agent meanwhile
+            self._metrics.clusterdown.inc()
+            self._give_up(slot)
+            self._metrics.clusterdown.inc(client.drop_backlog(replies.CLUSTERDOWN))
+            return
+        self._view.resp3 = client.state.resp3
+        self._execute(client, slot.args, now, slot, slot.command)
 
     def _give_up(self, slot: Slot) -> None:
         self.fulfil(slot.connection, slot, self.forwards.given_up(slot))

@@ -31,6 +31,10 @@ from quorate_agent.resp.transaction import Call, Execution
 WORDS_BYTES_MAX = 1024 * 1024
 """Larger commands are redirected: each forwarded one is held until it is answered."""
 
+RATE_PERCENT_MIN = 95
+"""How slowly an agent's clock may run beside another's (protocol.md, section 1): so much less than
+its client waits may pass at the receiver."""
+
 REPLY_BYTES_MAX = 65 * 1024 * 1024
 _TOO_LARGE = replies.error(b"ERR the command was executed; its reply is too large to be forwarded")
 
@@ -45,8 +49,8 @@ class Executor(Endpoint, Protocol):
     def overview(self) -> Agent:
         """What commands without keys ask."""
 
-    def execute_forwarded(self, client: ClientConnection, call: Call, until_ms: int) -> None:
-        """Execute for a client of another agent, which waits until then."""
+    def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
+        """Execute for a client of another agent."""
 
     def fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
         """Answer."""
@@ -131,12 +135,10 @@ class Forwards:
                 no_room = self._endpoint.no_room
                 slot.command = remembering(command, key, no_room)
         request.node = primary
-        message = msgspec.structs.replace(
-            request.message,
-            heard_ms=self._replicas.leases.heard(primary),
-            left_ms=slot.deadline_ms - boot_ms(),
-        )
-        self._send(primary, message)
+        left_ms = (slot.deadline_ms - boot_ms()) * RATE_PERCENT_MIN // 100
+        heard_ms = self._replicas.leases.heard(primary)
+        attempt = msgspec.structs.replace(request.message, heard_ms=heard_ms, left_ms=left_ms)
+        self._send(primary, attempt)
 
     def _message(self, slot: Slot) -> Forward:
         number, self._next = self._next, self._next + 1
@@ -145,13 +147,11 @@ class Forwards:
         uid = self._replicas.uid
         if not isinstance(handler, Execution):
             words = handler.words if isinstance(handler, PartOfScan) else slot.args
-            return Forward(uid, self._process, number, 0, 0, resp3, (tuple(words),))
+            return Forward(uid, self._process, number, resp3, (tuple(words),))
         return Forward(
             uid,
             self._process,
             number,
-            0,
-            0,
             resp3,
             tuple([tuple(words) for _, words in handler.queued]),
             True,
@@ -170,9 +170,10 @@ class Forwards:
         reply = message.reply
         if reply == replies.UNKNOWN_OUTCOME:
             self._ask_again(request, executed=True)
-        elif reply == replies.CLUSTERDOWN or (
-            reply.startswith(b"-MOVED ") and (request.uncertain or request.is_scan)
-        ):
+        elif reply == replies.CLUSTERDOWN:
+            request.node = ""
+            request.again_ms = boot_ms() + self._replicas.settings.step_retry_ms
+        elif reply.startswith(b"-MOVED ") and (request.uncertain or request.is_scan):
             self._ask_again(request, executed=False)
         elif request.uncertain and reply in (replies.OOM, replies.MISCONF):
             request.again_ms = boot_ms() + self._replicas.settings.step_retry_ms
@@ -200,6 +201,8 @@ class Forwards:
             primary = self._replicas.primary_of(request.partition)
             if request.node and primary and request.node != primary:
                 self._ask_again(request, executed=True)
+            elif not request.node and request.again_ms:
+                self._ask_again(request, executed=False)
 
     def tick(self, now_ms: int) -> None:
         """Give up what has waited for too long, forget what was answered."""
@@ -248,10 +251,10 @@ class Forwards:
 
         until_ms = message.heard_ms + message.left_ms
         leases = self._replicas.leases
-        if until_ms <= boot_ms() or not leases.was_asked(node, message.heard_ms):
+        if until_ms <= boot_ms() or not leases.sent_heartbeat(node, message.heard_ms):
             respond(replies.CLUSTERDOWN)  # nothing has happened: it may be asked again
             return
-        client = ForwardedClient(self._endpoint, respond, message.resp3)
+        client = ForwardedClient(self._endpoint, respond, message.resp3, until_ms)
         call = _call(message, client.session)
         if isinstance(call, bytes):
             respond(call)
@@ -260,21 +263,29 @@ class Forwards:
             key = request_key(message.process, message.number)
             no_room = self._endpoint.no_room
             call = Call(remembering(call.command, key, no_room), call.args)
-        self._endpoint.execute_forwarded(client, call, until_ms)
+        self._endpoint.execute_forwarded(client, call)
 
 
 class ForwardedClient(ClientConnection):
-    """Stands for a client of another agent while one command of its is executed."""
+    """Stands for a client of another agent, which waits until `until_ms`, while one command of its
+    is executed."""
 
-    __slots__ = ("_respond",)
+    __slots__ = ("_respond", "_until_ms")
 
-    def __init__(self, endpoint: Executor, respond: Callable[[bytes], None], resp3: bool) -> None:
+    def __init__(
+        self, endpoint: Executor, respond: Callable[[bytes], None], resp3: bool, until_ms: int
+    ) -> None:
         super().__init__(endpoint)
         self._respond = respond
+        self._until_ms = until_ms
         self.state = Connection(0, "", "", 0)
         self.state.resp3 = resp3
         self.state.is_agents = True
         self.session = Session(self.state, endpoint.overview)
+
+    def waits_no_more(self, now_ms: int) -> bool:
+        """Whether its agent has told the client by now that nobody knows."""
+        return self._until_ms <= now_ms
 
     def write(self) -> None:
         """The reply."""

@@ -56,24 +56,12 @@ class Parking:
         slot: Slot | None,
     ) -> None:
         """Try the command again until a primary serves, or its bound is over."""
-        if slot is None and client.ended:  # see `hung_up`
-            self._metrics.clusterdown.inc()
-            client.answer(replies.CLUSTERDOWN)
-            return
         is_first = slot is None or not slot.deadline_ms
         slot = self.place(client, command, args, now_ms, slot)
         if slot is not None:
             if is_first:
                 self._metrics.parked.inc()
             self._slots.append(slot)
-
-    def hung_up(self, client: ClientConnection, give_up: Callable[[Slot], None]) -> None:
-        """Nothing that a client who may be gone has asked for is begun later."""
-        given_up = [slot for slot in self._slots if slot.connection is client]
-        self.client_gone(client)
-        for slot in given_up:
-            self._metrics.clusterdown.inc()
-            give_up(slot)
 
     def park_again(self, slot: Slot) -> None:
         """Try once more a command that has its deadline."""
@@ -89,7 +77,7 @@ class Parking:
         """Execute each again, or give up what is over its bound."""
         slots, self._slots = self._slots, []
         for slot in slots:
-            since = slot.deadline_ms - self._bound_ms
+            since = slot.since_ms
             if slot.deadline_ms and slot.deadline_ms <= now_ms:
                 self._metrics.clusterdown.inc()
                 give_up(slot)

@@ -46,7 +46,7 @@ class CachedReads(Background):
         return dict(self._answered)
 
     def _write(self, keys: list[str]) -> None:
-        # Soon over: it asks elsewhere what may still wait where it was asked first.
+        # Short: a writer goes on elsewhere while its write waits at an agent that is cut off.
         client = self._cluster.client(self._zone, socket_timeout=2)
         value = 0
         while not self.stop.is_set():

@@ -14,20 +14,21 @@ class Forward(msgspec.Struct, frozen=True, array_like=True, tag=56):
     of which may happen unless the rows of `watched` (key, term, counter) are still the same; with
     term 0 there must be none, and have been none since that counter.
 
-    (process, number) names the request: asked again, it gets the answer that it got first.  Its
-    client is told that nobody knows `left_ms` after this was sent, and it was sent when the newest
-    heartbeat known of its receiver was that of `heard_ms`, by the receiver's clock: later than
-    `left_ms` after that it is not executed."""
+    (process, number) names the request: asked again, it gets the answer that it got first.
+
+    `heard_ms` is when the receiver sent the newest heartbeat that the sender had heard of it, by
+    the receiver's boot clock; `left_ms`, for how long the client still waited when this was sent.
+    When that clock shows more than the sum it is not executed; so it is with 0, always."""
 
     zone: str
     process: str
     number: int
-    heard_ms: int
-    left_ms: int
     resp3: bool
     commands: tuple[Words, ...]
     transaction: bool = False
     watched: tuple[tuple[bytes, int, int], ...] = ()
+    heard_ms: int = 0
+    left_ms: int = 0
 
 
 class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag=57):

@@ -1,4 +1,5 @@
-"""Until when this agent may answer reads, and what it has promised others about theirs.
+"""Until when this agent may answer reads, what it has promised others about theirs, and how old at
+most a message is.
 
 One heartbeat per pair of agents grants the lease for every partition whose promise is held by the
 asker.  Promises that have moved on travel as exceptions, repeated until the asker has seen them.
@@ -11,7 +12,8 @@ from quorate.protocol.messages import Heartbeat, HeartbeatAck
 from quorate.protocol.settings import ProtocolSettings
 
 ASKED_MAX = 32
-"""Heartbeats to one agent whose answers still count: later than that a lease is over anyway."""
+"""Heartbeats to one agent whose answers still count, and by which a message's age is known: later
+than that a lease is over anyway, and nobody waits for the answer to a message."""
 
 
 class Leases:
@@ -98,6 +100,6 @@ class Leases:
         none has.  With it in a message `node` can tell that the message is no older than that."""
         return self._heard.get(node, 0)
 
-    def was_asked(self, node: str, sent_ms: int) -> bool:
+    def sent_heartbeat(self, node: str, sent_ms: int) -> bool:
         """Whether this process has lately sent `node` a heartbeat at that time."""
         return sent_ms in self._asked.get(node, ())

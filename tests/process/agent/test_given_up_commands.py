@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -12,7 +13,7 @@ from quorate_cluster.processes import HOST
 from quorate_cluster.proxied_cluster import ProxiedCluster, cuts_around
 from quorate_cluster.proxy import Frame, Verdict
 from quorate_cluster.waiting import wait_until
-from quorate_differential.raw_replies import RawConnection
+from quorate_differential.raw_replies import RawConnection, encode_command
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 
@@ -47,21 +48,24 @@ def test_a_cut_off_agent_tells_in_time_that_nobody_knows(cluster: ProxiedCluster
     with RawConnection(HOST, port, 30) as writer, RawConnection(HOST, port, 30) as reader:
         cluster.proxy.cut(cuts_around(cluster, alone))
         began = time.monotonic()
-        writer.send(b"*3\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$1\r\n1\r\n" % (len(key), key))
-        read = reader.ask([b"GET", key])  # behind the write, of which nobody knows
+        writer.send(encode_command([b"SET", key, b"1"]))
+        read = reader.ask([b"GET", key])
         written = writer.read()
         waited = time.monotonic() - began
         cluster.proxy.cut(())
         cluster.wait_quiet("z")
         assert (written[:8], read[:12]) == (UNKNOWN, NOBODY)
         assert waited < LEASE_S + BOUND_S + SLACK_S
-        # Both connections go on, wherever the key is by then.
+        for connection in (writer, reader):
+            assert connection.ask([b"PING"]) == b"+PONG\r\n"
         client = cluster.client("z")
         assert client.set(key, "2")
         assert client.get(key) == b"2"
 
 
-def test_what_a_client_had_parked_when_it_hung_up_is_not_executed(cluster: ProxiedCluster) -> None:
+def test_what_was_parked_when_its_client_closed_the_connection_is_not_executed(
+    cluster: ProxiedCluster,
+) -> None:
     """As a library does whose time limit is over: it closes, and asks the next primary."""
     alone = cluster.agent_with_most_primaries().name
     key = _served(cluster, alone)[0]
@@ -69,8 +73,12 @@ def test_what_a_client_had_parked_when_it_hung_up_is_not_executed(cluster: Proxi
     wait_until(lambda: cluster.primaries()[alone] == 0, "other primaries")
     others = cluster.client("z", first=[name for name in cluster.agents if name != alone])
     with RawConnection(HOST, cluster.port("z", alone)) as connection:
-        connection.send(b"*3\r\n$3\r\nSET\r\n$%d\r\n%b\r\n$4\r\nlate\r\n" % (len(key), key))
-        time.sleep(0.2)  # a library waits for longer; by then it is parked
+        before = sum(cluster.agents[alone].metrics("quorate_commands_parked_total"))
+        connection.send(encode_command([b"SET", key, b"late"]))
+        wait_until(
+            lambda: sum(cluster.agents[alone].metrics("quorate_commands_parked_total")) > before,
+            "a parked command",
+        )
     assert others.set(key, "new")
     cluster.proxy.cut(())  # well within the time for which commands are parked
     cluster.wait_quiet("z")
@@ -101,11 +109,8 @@ def test_a_forwarded_command_that_the_network_held_back_is_not_executed(
     cluster.proxy.set_judges(hold)
     newcomer = cluster.add_agent().name
     wait_until(lambda: cluster.primaries()[newcomer] > 0, "a primary at the newcomer")
-    moved = {*wait_until(lambda: _served_by_now(cluster, newcomer), "keys of the newcomer")}
-    home, key = next((name, key) for name, keys in homes.items() for key in keys if key in moved)
-
-    with RawConnection(HOST, cluster.port("z", home), 30) as connection:
-        assert connection.ask([b"SET", key, b"late"]).startswith(UNKNOWN)
+    key = _write_everywhere(cluster, homes)  # partitions move one after the other
+    assert asked
     others = cluster.client("z", first=[newcomer])
     assert others.set(key, "new")
     cluster.proxy.set_judges(look)
@@ -114,7 +119,17 @@ def test_a_forwarded_command_that_the_network_held_back_is_not_executed(
     assert others.get(key) == b"new"
 
 
-def _served_by_now(cluster: ProxiedCluster, name: str) -> list[bytes]:
-    if name not in cluster.zone("z")["status"]["ports"]:
-        return []
-    return _served(cluster, name)
+def _write_everywhere(cluster: ProxiedCluster, homes: dict[str, list[bytes]]) -> bytes:
+    """Have "late" written where keys have been at home, until nobody knows what became of one."""
+    with ExitStack() as opened:
+        asked = [
+            (opened.enter_context(RawConnection(HOST, cluster.port("z", home), 30)), key)
+            for home, keys in homes.items()
+            for key in keys
+        ]
+        began = time.monotonic()
+        while time.monotonic() - began < 60:
+            for connection, key in asked:
+                if connection.ask([b"SET", key, b"late"]).startswith(UNKNOWN):
+                    return key
+    raise AssertionError("nothing was forwarded")

@@ -10,7 +10,8 @@ def _said(agent: Agent) -> list[bytes]:
 
 def test_a_request_that_is_asked_again_behind_a_flush_is_not_executed_again() -> None:
     agent = Agent()
-    ask = Forward("uid-1", "of-b", 1, agent.beat("b").sent_ms, 5_000, False, ((b"INCR", b"n"),))
+    heard_ms, incr = agent.beat("b").sent_ms, ((b"INCR", b"n"),)
+    ask = Forward("uid-1", "of-b", 1, False, incr, heard_ms=heard_ms, left_ms=5_000)
     agent.endpoint.forwards.perform("b", ask)
     agent.turn()
     assert _said(agent) == [b":1\r\n"]  # and is lost with the link

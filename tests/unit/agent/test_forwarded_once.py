@@ -7,9 +7,13 @@ from quorate.facts.keyspace import key_partition
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.client_messages import Forward, Forwarded
+from quorate.protocol.messages import Heartbeat
+from quorate.protocol.storage import Row
 from quorate_agent import endpoint
+from quorate_agent import forwards as forwards_module
 from quorate_agent.client import boot_ms
 from quorate_agent.resp import replies
+from quorate_agent.resp.remembered import request_key
 from quorate_lone_agent.agent import OTHER, ZONE, Agent
 
 
@@ -28,7 +32,8 @@ def _answers(agent: Agent) -> list[bytes]:
 def _forward(agent: Agent, *words: bytes, left_ms: int = 5_000) -> Forward:
     """What "b" asks of the agent."""
     heard_ms = agent.beat("b").sent_ms
-    return Forward(ZONE.uid, "0123456789abcdef", 1, heard_ms, left_ms, False, (words,))
+    process = "0123456789abcdef"
+    return Forward(ZONE.uid, process, 1, False, (words,), heard_ms=heard_ms, left_ms=left_ms)
 
 
 def test_no_room_is_not_said_of_what_was_executed(agent: Agent) -> None:
@@ -196,21 +201,87 @@ def test_what_waits_for_a_primary_waits_no_longer_than_its_client(
     role = agent.replicas.primaries[_p(b"k")]
     assert role is not None
     role.serving_until = 0
-    agent.endpoint.forwards.perform("b", _forward(agent, b"SET", b"k", b"late", left_ms=1_000))
+    agent.endpoint.forwards.perform("b", _forward(agent, b"SET", b"k", b"late", left_ms=4_000))
     agent.turn()
     assert _answers(agent) == []
-    later = boot_ms() + 1_000
+    later = boot_ms() + 4_000
     monkeypatch.setattr(endpoint, "boot_ms", lambda: later)
     agent.replicas.renew_leases()
     agent.turn()
     assert _answers(agent) == [replies.CLUSTERDOWN]
 
 
-def test_each_attempt_says_how_long_its_client_still_waits() -> None:
+def test_what_waited_for_an_answer_that_was_undone_waits_no_longer_than_its_client(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second attempt finds what the first one wrote, and waits for it, as a read does."""
+    for left_ms in (5_000, 4_000):
+        forward = _forward(agent, b"SET", b"k", b"late", left_ms=left_ms)
+        agent.endpoint.forwards.perform("b", forward)
+    role = agent.replicas.primaries[_p(b"k")]
+    assert role is not None
+    agent.replicas.end_role(role)
+    agent.endpoint.settle()
+    assert len(_answers(agent)) == 1  # nobody knows
+    later = boot_ms() + 4_000
+    monkeypatch.setattr(endpoint, "boot_ms", lambda: later)
+    role.copy.put(request_key("0123456789abcdef", 1), Row(0, 0, 0, None))
+    role.copy.put(b"k", Row(role.copy.lwm, role.copy.last_term, 0, b"new"))
+    agent.give(agent.me, range(4))
+    agent.turn()
+    assert _answers(agent) == [replies.UNKNOWN_OUTCOME, replies.CLUSTERDOWN]
+    assert agent.writer().ask(b"GET", b"k") == [b"new"]
+
+
+def test_what_was_forwarded_for_one_that_is_gone_is_not_asked_of_the_next_primary() -> None:
+    """The first is suspended: no link breaks, and it never reads what it was sent."""
+    forwarding, _ = _pair()
+    client = forwarding.writer()
+    client.ask(b"SET", b"k", b"late")
+    client.connection.eof_received()
+    forwarding.give(Holder("c", "s-c.1", 1), range(4))
+    assert len(_forwards(forwarding)) == 1
+    (told,) = client.told()
+    assert str(told).startswith("UNKNOWN")
+
+
+def test_each_attempt_says_how_long_its_client_still_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     forwarding, _ = _pair()
     forwarding.writer().ask(b"SET", b"k", b"1")
+    later = boot_ms() + 1_000
+    forwarding.hear_beat("b", Heartbeat(later, 0))
+    monkeypatch.setattr(forwards_module, "boot_ms", lambda: later)
     forwarding.endpoint.forwards.peer_down("b")
     forwarding.turn()
     first, second = _forwards(forwarding)
-    assert first.heard_ms == second.heard_ms > 0
-    assert 5_000 >= first.left_ms >= second.left_ms > 0
+    assert later > first.heard_ms > 0
+    assert second.heard_ms == later
+    assert 0 < second.left_ms <= first.left_ms - 950  # clocks may differ by 5 %
+    assert first.left_ms <= 4_750
+
+
+def test_what_a_receiver_may_not_execute_is_asked_again_in_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forwarding, _ = _pair()
+    client = forwarding.writer()
+    client.ask(b"SET", b"k", b"1")
+    for count in (1, 2):
+        forwards = _forwards(forwarding)
+        assert len(forwards) == count
+        refused = Forwarded(ZONE.uid, "process", forwards[0].number, replies.CLUSTERDOWN)
+        forwarding.endpoint.forwards.take_reply("b", refused)
+        forwarding.turn()
+        assert len(_forwards(forwarding)) == count
+        later = boot_ms() + 100 * count
+        for module in (forwards_module, endpoint):
+            monkeypatch.setattr(module, "boot_ms", lambda now=later: now)
+        forwarding.turn()
+    client.connection.eof_received()  # it may ask elsewhere from now on
+    forwarding.endpoint.forwards.take_reply("b", refused)
+    forwarding.endpoint.table_changed()
+    forwarding.turn()
+    assert len(_forwards(forwarding)) == 3
+    assert [str(each) for each in client.told()] == ["CLUSTERDOWN Hash slot not served"]

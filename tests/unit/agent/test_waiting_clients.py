@@ -1,5 +1,7 @@
 """Clients that wait for what no longer comes are answered, and are not read for ever meanwhile."""
 
+import asyncio
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -7,7 +9,14 @@ import pytest
 from quorate.facts.keyspace import key_partition
 from quorate_agent import client as client_module
 from quorate_agent import endpoint
-from quorate_agent.client import HUNG_UP_MS, LONG_BYTES, QUEUE_BYTES_MAX, Slot, boot_ms
+from quorate_agent.client import (
+    LONG_BYTES,
+    QUEUE_BYTES_MAX,
+    WAITED_MS_MAX,
+    ClientConnection,
+    Slot,
+    boot_ms,
+)
 from quorate_agent.turn_share import CUT_BYTES_PER_TURN
 from quorate_differential.kept_client import KeptClient
 from quorate_differential.raw_replies import encode_command
@@ -31,7 +40,10 @@ def test_a_read_of_a_half_closed_client_that_waited_for_a_lost_write_is_answered
     assert client.socket.closed
 
 
-def test_what_one_that_hangs_up_has_asked_for_is_not_begun_later(agent: Agent) -> None:
+NOBODY = "CLUSTERDOWN Hash slot not served"
+
+
+def test_what_was_parked_when_its_client_closed_its_side_is_not_executed(agent: Agent) -> None:
     """A library's time is over: it closes the connection and asks the next primary, which others
     write to from then on."""
     role = agent.replicas.primaries[key_partition(b"k", 4)]
@@ -39,24 +51,95 @@ def test_what_one_that_hangs_up_has_asked_for_is_not_begun_later(agent: Agent) -
     until, role.serving_until = role.serving_until, 0
     client = agent.writer()
     client.send((b"SET", b"k", b"late"), (b"SET", b"k", b"later"))
-    agent.tick()
-    role.serving_until = 0
     client.connection.eof_received()
+    role.serving_until = until  # in the same turn
     agent.endpoint.settle()
-    assert [str(each) for each in client.told()] == ["CLUSTERDOWN Hash slot not served"] * 2
+    assert [str(each) for each in client.told()] == [NOBODY] * 2
     assert client.socket.closed
-    role.serving_until = until
     agent.turn()
     assert agent.writer().ask(b"GET", b"k") == [None]
 
 
-def test_what_had_waited_for_long_when_the_client_hung_up_is_not_executed(
+def test_a_command_that_read_and_may_write_yet_is_not_executed_again_for_one_that_is_gone(
+    agent: Agent,
+) -> None:
+    """SETNX behind somebody's write that was never acknowledged: to be tried again, as a read is,
+    it would take a lock for nobody."""
+    agent.writer().ask(b"SET", b"k", b"1")
+    agent.written()
+    client = agent.writer()
+    assert client.ask(b"SETNX", b"k", b"late") == []
+    client.connection.eof_received()
+    role = agent.replicas.primaries[key_partition(b"k", 4)]
+    assert role is not None
+    agent.replicas.give_up(role.take_clients())  # as when its lease has ended for long
+    agent.written()
+    assert [str(each) for each in client.told()] == [NOBODY]
+    assert client.socket.closed
+
+
+def test_what_waited_behind_another_command_for_long_is_not_executed_for_one_that_is_gone(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = agent.writer()
+    client.send((b"WAIT", b"1", b"0"), (b"SET", b"k", b"late"))
+    client.connection.eof_received()
+    (waiting,) = client.connection.queue
+    assert isinstance(waiting, Slot)
+    later = boot_ms() + 60_000
+    monkeypatch.setattr(endpoint, "boot_ms", lambda: later)
+    agent.endpoint.fulfil(client.connection, waiting, b":0\r\n")
+    agent.turn()
+    assert [str(each) for each in client.told()] == ["0", NOBODY]
+
+
+def test_the_end_of_a_client_is_seen_whose_socket_is_not_read_at_present(agent: Agent) -> None:
+    """A pipeline of more commands than are taken in at once; the first is parked."""
+    role = agent.replicas.primaries[key_partition(b"k", 4)]
+    assert role is not None
+    until, role.serving_until = role.serving_until, 0
+
+    async def end_behind_its_commands() -> None:
+        loop = asyncio.get_running_loop()
+        here, there = socket.socketpair()
+        with here:
+            transport, client = await loop.create_connection(
+                lambda: ClientConnection(agent.endpoint), sock=there
+            )
+            here.sendall(encode_command([b"SET", b"k", b"late"]) * (endpoint.QUANTUM + 2))
+            while not client.blocked:
+                await asyncio.sleep(0)
+                agent.endpoint.settle()
+            assert client.paused
+        role.serving_until = until
+        agent.endpoint.settle()
+        assert transport.is_closing()
+        await asyncio.sleep(0)
+
+    asyncio.run(end_behind_its_commands())
+    agent.turn()
+    assert agent.writer().ask(b"GET", b"k") == [None]
+
+
+def test_one_that_sends_nonsense_behind_its_commands_is_still_there(agent: Agent) -> None:
+    role = agent.replicas.primaries[key_partition(b"k", 4)]
+    assert role is not None
+    until, role.serving_until = role.serving_until, 0
+    client = agent.writer()
+    client.connection.data_received(encode_command([b"SET", b"k", b"1"]) + b"*nonsense\r\n")
+    agent.endpoint.settle()
+    role.serving_until = until
+    agent.turn()
+    assert client.told()[0] == b"OK"
+
+
+def test_what_had_waited_for_long_when_its_client_closed_its_side_is_not_executed(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what is behind it neither: half a transaction would be worse."""
     client = agent.writer()
     client.send((b"WAIT", b"1", b"0"), (b"MULTI",), (b"SET", b"k", b"late"))
-    soon, later = agent.writer(), boot_ms() + HUNG_UP_MS + 100
+    soon, later = agent.writer(), boot_ms() + WAITED_MS_MAX + 100
     monkeypatch.setattr(client_module, "boot_ms", lambda: later)
     client.send((b"EXEC",), (b"SET", b"k", b"later"))
     soon.send((b"WAIT", b"1", b"0"))
@@ -68,7 +151,7 @@ def test_what_had_waited_for_long_when_the_client_hung_up_is_not_executed(
         assert isinstance(waiting, Slot)
         agent.endpoint.fulfil(each.connection, waiting, b":0\r\n")
     agent.turn()
-    assert [str(each) for each in client.told()] == ["0"] + ["CLUSTERDOWN Hash slot not served"] * 4
+    assert [str(each) for each in client.told()] == ["0"] + [NOBODY] * 4
     assert soon.told() == [0, b"OK"]
     assert client.socket.closed
     assert agent.writer().ask(b"MGET", b"k", b"{k}2") == [[None, b"new"]]
