@@ -78,6 +78,23 @@ def test_a_command_that_read_and_may_write_yet_is_not_executed_again_for_one_tha
     assert client.socket.closed
 
 
+def test_a_read_that_is_given_up_does_not_wait_as_long_once_more(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent.writer().ask(b"SET", b"k", b"1")
+    agent.written()
+    client = agent.writer()
+    assert client.ask(b"GET", b"k") == []
+    role = agent.replicas.primaries[key_partition(b"k", 4)]
+    assert role is not None
+    role.serving_until = 0
+    later = boot_ms() + 5_001
+    monkeypatch.setattr(endpoint, "boot_ms", lambda: later)
+    agent.replicas.give_up(role.take_clients())  # as when its lease has ended for long
+    agent.endpoint.settle()
+    assert [str(each) for each in client.told()] == [NOBODY]
+
+
 def test_what_waited_behind_another_command_for_long_is_not_executed_for_one_that_is_gone(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
