@@ -5,7 +5,8 @@ write takes the note away, and the client is told at the end of the turn: before
 who could show the new value.  Whoever serves the partition next does not know of these notes, so
 when this agent serves it no more (handed over, lease lost, another term) clients are told of all
 keys of it.  A read that this agent did not answer as a serving primary is not noted: the client is
-told to forget it right behind the reply, as behind an error.  Source: docs/protocol.md, section 8.
+told to forget it right behind the reply, also when that is a refusal.  Source: docs/protocol.md,
+section 8.
 """
 
 from __future__ import annotations
@@ -120,10 +121,9 @@ class Tracking:
             self._behind.append((_last(client), client, untracked))
         keys, self._elsewhere = self._elsewhere, []
         if mode is not None:
-            if not mode.broadcast and _may_be_refused(client):
-                # redis-py has noted the key before it asked, and would never ask again.
+            if _is_parked(client) and not mode.broadcast:
                 keys = [*_reads(client.state, args)]
-            if keys:
+            if keys:  # also of a refusal: redis-py would wait for its reply, and not ask again
                 self._tell_behind(client, mode, keys)
         if (
             mode is not None
@@ -373,14 +373,10 @@ def _is_sure(role: Primary, now_ms: int) -> bool:
     return role.serves(now_ms + SURE_MS)
 
 
-def _may_be_refused(client: ClientConnection) -> bool:
-    """Whether the reply to the client's last command is an error, or may become one."""
-    if not client.queue:
-        return bool(client.out) and client.out[-1].startswith(b"-")
-    last = client.queue[-1]
-    if isinstance(last, bytes):
-        return last.startswith(b"-")
-    return last.deadline_ms > 0 or last.reply.startswith(b"-")
+def _is_parked(client: ClientConnection) -> bool:
+    """Whether nobody may answer the client's last command in the end."""
+    last = client.queue[-1] if client.queue else b""
+    return isinstance(last, Slot) and last.deadline_ms > 0
 
 
 def _last(client: ClientConnection) -> Slot | bytes:

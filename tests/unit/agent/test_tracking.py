@@ -267,36 +267,23 @@ def test_a_parked_read_is_not_to_be_kept(agent: Agent) -> None:
     assert client.told() == [None, [b"invalidate", [b"k"]]]
 
 
-def test_what_a_read_was_refused_for_is_to_be_forgotten_as_well(agent: Agent) -> None:
+def test_a_redirection_is_followed_by_its_invalidation(agent: Agent) -> None:
     """redis-py notes the key before it asks; refused, it never asks again for what it has noted."""
     client = agent.client()
-    agent.write(b"HSET", b"h", b"field", b"value")
-    wrong, told = client.ask(b"GET", b"h")
-    assert isinstance(wrong, hiredis.ReplyError)
-    assert told == [b"invalidate", [b"h"]]
     agent.give(OTHER, range(4))
     agent.replicas.lost_primary.clear()
-    assert client.told() == [[b"invalidate", [b"h"]]]
     moved, told = client.ask(b"GET", b"k")
     assert isinstance(moved, hiredis.ReplyError)
     assert told == [b"invalidate", [b"k"]]
 
 
-def test_a_refusal_that_waits_is_followed_by_its_invalidation(
+def test_a_read_that_is_parked_for_a_lock_is_followed_by_its_invalidation(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a wrong type that is not acknowledged yet; of a key that is locked for too long."""
-    client = agent.client()
-    agent.writer().ask(b"HSET", b"h", b"field", b"value")
-    assert client.ask(b"GET", b"h") == []
-    agent.turn()
-    wrong, told = client.told()
-    assert isinstance(wrong, hiredis.ReplyError)
-    assert told == [b"invalidate", [b"h"]]
-
     role = agent.replicas.primaries[key_partition(b"k", 4)]
     assert role is not None
     role.locks[b"k"] = b"transaction"
+    client = agent.client()
     assert client.ask(b"GET", b"k") == []
     later = boot_ms() + 5_001
     monkeypatch.setattr(endpoint, "boot_ms", lambda: later)
@@ -304,13 +291,6 @@ def test_a_refusal_that_waits_is_followed_by_its_invalidation(
     nobody, told = client.told()
     assert isinstance(nobody, hiredis.ReplyError)
     assert told == [b"invalidate", [b"k"]]
-
-
-def test_a_broadcasting_connection_is_told_nothing_behind_an_error(agent: Agent) -> None:
-    client = agent.client(b"BCAST")
-    agent.write(b"HSET", b"h", b"field", b"value")
-    assert client.told() == [[b"invalidate", [b"h"]]]
-    assert len(client.ask(b"GET", b"h")) == 1
 
 
 def test_own_writes_are_told_unless_noloop(agent: Agent) -> None:
