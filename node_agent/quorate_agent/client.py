@@ -129,6 +129,7 @@ class ClientConnection(asyncio.Protocol):
         "parser",
         "paused",
         "queue",
+        "refusal",
         "session",
         "state",
         "told_behind",
@@ -147,7 +148,8 @@ class ClientConnection(asyncio.Protocol):
         self.counted = self.held = 0  # the first places of the queue, and the bytes they keep
         self.paused = False
         self.ended = False
-        self.half_closed_ms = 0  # when the client closed its side
+        self.half_closed_ms = 0  # when the client closed its side, or the connection ended
+        self.refusal = b""  # what is said to all that still comes
         self.told_behind = 0  # bytes of pushes that wait in the queue, or have waited (pushes.py)
         # Role and counter; of one that was forwarded, no role and the partition.
         self.last_write: tuple[Primary | None, int] | None = None
@@ -198,7 +200,10 @@ class ClientConnection(asyncio.Protocol):
 
     def _take_in(self, data: bytes) -> None:
         commands = self.parser.feed(data)
-        if self.blocked or self.backlog:  # what came before is executed before, at the turn's end
+        if self.refusal:
+            for _ in commands:
+                self.answer(self.refusal)
+        elif self.blocked or self.backlog:  # what came before is executed before, at the turn's end
             self._execute_later(commands)
         elif not self.has_room():
             self._execute_later(commands)
@@ -243,34 +248,32 @@ class ClientConnection(asyncio.Protocol):
         return arrived, taken
 
     def waits_no_more(self, now_ms: int) -> bool:
-        """Whether the client has closed its side, also when its socket is not read at present."""
+        """Whether the client is gone or half-closed, also when its socket is not read just now."""
         raw = self.transport.get_extra_info("socket") if self.paused else None
-        if raw is not None and not self.half_closed_ms:
+        if raw is not None and raw.fileno() >= 0 and not self.half_closed_ms:
             ends = select.poll()
             ends.register(raw.fileno(), select.POLLRDHUP)
             if ends.poll(0):
                 self.half_closed_ms = now_ms
-                self.ended = True  # what it has left in the socket is not executed later either
         return self.half_closed_ms > 0
 
-    def may_be_gone(self, since_ms: int) -> bool:
-        """Whether the client has closed its side, and the first of the backlog had waited for long
-        by then, or came before `since_ms`."""
-        if not self.half_closed_ms:
-            return False
+    def is_late(self, now_ms: int, bound_ms: int) -> bool:
+        """Whether nobody may wait for the first of the backlog any more: the client closed its side
+        when it had waited for long, or has, and it came `bound_ms` ago."""
         arrived = self.backlog[0][0]
-        return arrived < since_ms or self.half_closed_ms - arrived > WAITED_MS_MAX
+        if now_ms - arrived <= WAITED_MS_MAX or not self.waits_no_more(now_ms):
+            return False
+        return now_ms - arrived > bound_ms or self.half_closed_ms - arrived > WAITED_MS_MAX
 
-    def drop_backlog(self, reply: bytes) -> int:
-        """Say this of every command that came and has not begun; how many there are."""
-        count = len(self.backlog)
+    def refuse(self, reply: bytes) -> None:
+        """Say this of every command that came and has not begun, and of what still comes."""
+        self.refusal = reply
+        if not self.state.closing:
+            for _ in self.backlog:
+                self.answer(reply)
         self.backlog.clear()
         if self.unread:
-            unread, self.unread = self.unread, b""
-            count += len(self.parser.feed(unread))
-        for _ in range(count):
-            self.answer(reply)
-        return count
+            self.take_in()
 
     def pause(self) -> None:
         """Read no more of the socket until the backlog is worked off."""

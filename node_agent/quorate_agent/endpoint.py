@@ -107,13 +107,14 @@ class ZoneEndpoint:
             self._metrics.connections.dec()
         client.backlog.clear()
         client.unread = b""
+        client.half_closed_ms = client.half_closed_ms or boot_ms()
         self._share.client_gone(client)
         self.forwards.client_gone(client)
         self.parking.client_gone(client)
         self._waits.client_gone(client)
 
     def half_closed(self, client: ClientConnection) -> None:
-        """A client sends no more: what is parked for it is given up in this turn."""
+        """A client sends no more: writes that are parked for it are given up in this turn."""
         if self.parking:
             self._turn()
 
@@ -155,8 +156,8 @@ class ZoneEndpoint:
         """
         now = self._begin_run(client)
         backlog, left = client.backlog, QUANTUM
-        if client.may_be_gone(now - self.replicas.settings.park_bound_ms):
-            self._metrics.clusterdown.inc(client.drop_backlog(replies.CLUSTERDOWN))
+        if client.is_late(now, self.replicas.settings.park_bound_ms):
+            client.refuse(replies.CLUSTERDOWN)
         while backlog and not client.blocked and not client.state.closing:
             if not left:
                 self._touched[client] = None  # others first
@@ -374,6 +375,10 @@ class ZoneEndpoint:
         slot.done = True
         self._touched[client] = None
         self._unblock(slot)
+        if reply == replies.CLUSTERDOWN:
+            self._metrics.clusterdown.inc()
+        if client.half_closed_ms and reply in (replies.CLUSTERDOWN, replies.UNKNOWN_OUTCOME):
+            client.refuse(replies.CLUSTERDOWN)  # what is behind it is late as well
 
     def _unblock(self, slot: Slot) -> None:
         client = slot.connection
@@ -444,7 +449,8 @@ class ZoneEndpoint:
         self.parking.arrived_ms = now
         if self.parking:
             self._view.now_ms = time.time_ns() // 1_000_000
-            self.parking.retry(now, lambda slot: self._execute_again(slot, now), self._give_up)
+            give_up = self.forwards.give_up
+            self.parking.retry(now, lambda slot: self._execute_again(slot, now), give_up)
         if self.across.has_news:
             self.across.settle()
         if self._waits:
@@ -480,16 +486,14 @@ class ZoneEndpoint:
 
     def _execute_again(self, slot: Slot, now: int) -> None:
         client = slot.connection
-        if client.waits_no_more(now):  # it may have asked another agent meanwhile
-            self._metrics.clusterdown.inc()
-            self._give_up(slot)
-            self._metrics.clusterdown.inc(client.drop_backlog(replies.CLUSTERDOWN))
+        is_harmless = client.state.id in self._clients and not slot.command.is_write
+        if not is_harmless and client.waits_no_more(now):
+            self.forwards.give_up(
+                slot
+            )  # its client is gone, or may have asked another agent meanwhile
             return
         self._view.resp3 = client.state.resp3
         self._execute(client, slot.args, now, slot, slot.command)
-
-    def _give_up(self, slot: Slot) -> None:
-        self.fulfil(slot.connection, slot, self.forwards.given_up(slot))
 
     @property
     def has_waiting(self) -> bool:

@@ -212,17 +212,19 @@ class Forwards:
                 self._forget(request)  # not before: executed here it may yet have to go once more
             elif request.node and slot.deadline_ms <= now_ms:
                 request.uncertain |= request.is_write
-                self._endpoint.fulfil(slot.connection, slot, self.given_up(slot))
+                self.give_up(slot)
             elif request.again_ms and request.again_ms <= now_ms:
                 self._ask_again(request, executed=False)
 
-    def given_up(self, slot: Slot) -> bytes:
-        """The reply when time is over: nobody served, or nobody knows."""
+    def give_up(self, slot: Slot) -> None:
+        """Time is over: nobody served, or nobody knows."""
+        reply = replies.CLUSTERDOWN
         request = self._requests.get(slot)
-        if request is None:
-            return replies.CLUSTERDOWN
-        self._forget(request)
-        return replies.UNKNOWN_OUTCOME if request.uncertain else replies.CLUSTERDOWN
+        if request is not None:
+            self._forget(request)
+            if request.uncertain:
+                reply = replies.UNKNOWN_OUTCOME
+        self._endpoint.fulfil(slot.connection, slot, reply)
 
     def client_gone(self, client: ClientConnection) -> None:
         """What it had asked goes on, the answers have nowhere to go."""

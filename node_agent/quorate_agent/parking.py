@@ -79,7 +79,6 @@ class Parking:
         for slot in slots:
             since = slot.since_ms
             if slot.deadline_ms and slot.deadline_ms <= now_ms:
-                self._metrics.clusterdown.inc()
                 give_up(slot)
             else:
                 execute(slot)

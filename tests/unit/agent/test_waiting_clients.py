@@ -157,7 +157,8 @@ def test_what_had_waited_for_long_when_its_client_closed_its_side_is_not_execute
     client = agent.writer()
     client.send((b"WAIT", b"1", b"0"), (b"MULTI",), (b"SET", b"k", b"late"))
     soon, later = agent.writer(), boot_ms() + WAITED_MS_MAX + 100
-    monkeypatch.setattr(client_module, "boot_ms", lambda: later)
+    for module in (client_module, endpoint):
+        monkeypatch.setattr(module, "boot_ms", lambda: later)
     client.send((b"EXEC",), (b"SET", b"k", b"later"))
     soon.send((b"WAIT", b"1", b"0"))
     soon.send((b"SET", b"{k}2", b"new"))
