@@ -260,9 +260,9 @@ class ClientConnection(asyncio.Protocol):
     def is_late(self, now_ms: int, bound_ms: int) -> bool:
         """Whether nobody may wait for the first of the backlog any more: the client closed its side
         when it had waited for long, or has, and it came `bound_ms` ago."""
-        arrived = self.backlog[0][0]
-        if now_ms - arrived <= WAITED_MS_MAX or not self.waits_no_more(now_ms):
+        if not self.waits_no_more(now_ms):
             return False
+        arrived = self.backlog[0][0]
         return now_ms - arrived > bound_ms or self.half_closed_ms - arrived > WAITED_MS_MAX
 
     def refuse(self, reply: bytes) -> None:
@@ -284,7 +284,7 @@ class ClientConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client closed its side: answer what has begun or can be at once, then close."""
         self.ended = True
-        self.half_closed_ms = boot_ms()
+        self.half_closed_ms = self.half_closed_ms or boot_ms()
         if self.blocked and self.unread:
             self.take_in()  # so that it is known how long it waits
         self.endpoint.half_closed(self)

@@ -295,7 +295,7 @@ class ZoneEndpoint:
                     continue
                 role = found
                 if role.locks and not role.locks.keys().isdisjoint(command.keys(args)):
-                    self.parking.park(client, command, args, now, slot)  # until it is decided
+                    self.parking.park(client, command, args, now, slot, role)  # until it is decided
                     return
                 view.is_pending = role.is_pending if role.waiters else None
                 view.copy = role.copy
@@ -464,6 +464,8 @@ class ZoneEndpoint:
             batch, self._touched = self._touched, {}
             for client in batch:
                 client.take_ready()
+                if client.paused and client.backlog:
+                    client.waits_no_more(now)  # so that it is known when it closed its side
                 if not client.blocked and client.backlog:
                     if not client.has_room():
                         client.drain()
@@ -486,12 +488,13 @@ class ZoneEndpoint:
 
     def _execute_again(self, slot: Slot, now: int) -> None:
         client = slot.connection
-        is_harmless = client.state.id in self._clients and not slot.command.is_write
-        if not is_harmless and client.waits_no_more(now):
-            self.forwards.give_up(
-                slot
-            )  # its client is gone, or may have asked another agent meanwhile
-            return
+        # Its client is gone, or may have asked another agent meanwhile?
+        if not self.parking.waited_for_lock(slot, now) and client.waits_no_more(now):
+            if slot.command.is_write or client.state.id not in self._clients:
+                self.forwards.give_up(slot)
+                return
+            if slot.deadline_ms:
+                client.refuse(replies.CLUSTERDOWN)  # what is behind a read that is parked
         self._view.resp3 = client.state.resp3
         self._execute(client, slot.args, now, slot, slot.command)
 

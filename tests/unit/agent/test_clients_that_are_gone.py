@@ -14,6 +14,7 @@ from quorate.protocol.storage import Row
 from quorate_agent import client as client_module
 from quorate_agent import endpoint
 from quorate_agent.client import BACKLOG_MAX, QUEUE_MAX, ClientConnection, Slot, boot_ms
+from quorate_agent.turn_share import TurnShare
 from quorate_differential.raw_replies import encode_command
 from quorate_lone_agent.agent import Agent
 
@@ -125,6 +126,32 @@ def test_what_waited_for_long_is_not_executed_also_where_the_end_was_not_read(
     monkeypatch.undo()
     agent.turn()
     assert agent.writer().ask(b"GET", b"k") == [None]
+
+
+def test_a_half_closed_client_whose_commands_take_long_is_answered(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It closed its side behind the last of them, before its socket was read to the end."""
+    count = 20 * endpoint.QUANTUM
+
+    async def story(here: socket.socket, client: ClientConnection) -> None:
+        here.sendall(GET * count)
+        here.shutdown(socket.SHUT_WR)
+        while not client.paused:  # noqa: ASYNC110  the loop reads meanwhile
+            await asyncio.sleep(0)
+        with monkeypatch.context() as others_first:
+            others_first.setattr(TurnShare, "takes", lambda *_: False)
+            agent.endpoint.settle()
+        assert client.backlog
+        later = boot_ms() + 2_000
+        for module in (client_module, endpoint):
+            monkeypatch.setattr(module, "boot_ms", lambda: later)
+        agent.replicas.renew_leases()
+        await _until(agent, client.transport.is_closing)
+        await asyncio.sleep(0.01)
+        assert here.recv(1 << 20) == b"$-1\r\n" * count
+
+    _play(agent, story)
 
 
 def test_every_command_of_a_half_closed_client_is_answered_also_what_was_not_read(

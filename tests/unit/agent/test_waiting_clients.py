@@ -20,7 +20,7 @@ from quorate_agent.client import (
 from quorate_agent.turn_share import CUT_BYTES_PER_TURN
 from quorate_differential.kept_client import KeptClient
 from quorate_differential.raw_replies import encode_command
-from quorate_lone_agent.agent import OTHER, Agent
+from quorate_lone_agent.agent import OTHER, Agent, key_in
 
 BIG = b"x" * 1_000_000
 
@@ -75,6 +75,34 @@ def test_a_command_that_read_and_may_write_yet_is_not_executed_again_for_one_tha
     agent.replicas.give_up(role.take_clients())  # as when its lease has ended for long
     agent.written()
     assert [str(each) for each in client.told()] == [NOBODY]
+    assert client.socket.closed
+
+
+def test_what_is_behind_a_parked_read_is_not_executed_for_one_that_is_gone(agent: Agent) -> None:
+    role = agent.replicas.primaries[key_partition(b"k", 4)]
+    assert role is not None
+    until, role.serving_until = role.serving_until, 0
+    client = agent.writer()
+    client.send((b"GET", b"k"), (b"SET", b"k", b"late"))
+    client.connection.eof_received()
+    role.serving_until = until
+    agent.turn()
+    assert [str(each) for each in client.told()] == ["None", NOBODY]
+    assert client.socket.closed
+
+
+def test_a_half_closed_client_waits_for_a_transaction_in_a_healthy_cluster(agent: Agent) -> None:
+    low, high = key_in(0), key_in(1)
+    other = agent.writer()
+    other.send((b"MULTI",), (b"SET", low, b"1"), (b"SET", high, b"1"), (b"EXEC",))
+    agent.written()
+    client = agent.writer()
+    client.send((b"SET", low, b"2"), (b"SET", key_in(3), b"x"), (b"GET", low))
+    assert client.connection.blocked
+    client.connection.eof_received()
+    for _ in range(6):
+        agent.turn()
+    assert client.told() == [b"OK", b"OK", b"2"]
     assert client.socket.closed
 
 
