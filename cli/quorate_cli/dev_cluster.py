@@ -2,7 +2,6 @@
 
 import shutil
 import signal
-import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from quorate_cli.cluster_folder import (
 from quorate_cli.cluster_state import ClusterState, fetch_state
 from quorate_cli.membership import HOST, POLL_S, START_S, Membership
 from quorate_cli.operator_api import OperatorApi
+from quorate_cli.ports import choose_client_port_base, client_port, is_free
 from quorate_cli.problem import Problem
 from quorate_cli.process import (
     Started,
@@ -274,7 +274,7 @@ class DevCluster:
                 cluster or "main",
                 tuple(AgentEntry(f"agent-{number}") for number in range(1, count + 1)),
                 count + 1,
-                7000 if client_port_base is None else client_port_base,
+                choose_client_port_base() if client_port_base is None else client_port_base,
                 bool(debug_commands),
             )
             self.folder.write(entry)
@@ -330,12 +330,12 @@ class DevCluster:
         data = self.folder.data(agent.name)
         data.mkdir(parents=True, exist_ok=True)
         # Somebody else may have the port by now; members are told the new one.
-        port = agent.peer_port if _is_free(agent.peer_port) else 0
+        port = agent.peer_port if is_free(agent.peer_port) else 0
         return python(
             "quorate_agent",
             *("--name", agent.name, "--data", str(data), "--cluster", entry.cluster),
             *("--peer", f"{HOST}:{port}", "--admin", f"{HOST}:0"),
-            *("--client-host", HOST, "--client-port-base", str(_client_port(entry, agent))),
+            *("--client-host", HOST, "--client-port-base", str(client_port(entry, agent))),
             *(["--debug-commands"] if entry.debug_commands else []),
         )
 
@@ -410,24 +410,6 @@ class DevCluster:
     def _pid(self, name: str) -> int | None:
         process = self.folder.process(name)
         return process.pid if process else None
-
-
-def _client_port(entry: ClusterEntry, agent: AgentEntry) -> int:
-    """Where an agent begins to look for free ports: one after the other for agents in order, so
-    that a person can guess them; from the base again where the numbers end."""
-    port = entry.client_port_base + int(agent.name.rpartition("-")[2]) - 1
-    return port if port < 65_000 else entry.client_port_base
-
-
-def _is_free(port: int) -> bool:
-    """Whether `port` can be listened on; port 0 lets the system choose."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
 
 
 def check_count(what: str, agents: int) -> None:

@@ -48,7 +48,10 @@ def up(
     client_port_base: Annotated[
         int | None,
         typer.Option(
-            min=1024, max=65000, help="First port for clients of zones.", show_default="7000"
+            min=1024,
+            max=65000,
+            help="First port for clients of zones.",
+            show_default="7000, or 7100, … where others listen",
         ),
     ] = None,
     debug_commands: Annotated[

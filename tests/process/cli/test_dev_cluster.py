@@ -15,6 +15,7 @@ from quorate_cli.cluster_folder import OPERATOR, ClusterFolder
 from quorate_cli.dev_cluster import DevCluster
 from quorate_cli.keeper import end_all
 from quorate_cli.operator_api import OperatorApi
+from quorate_cli.ports import STRIDE, choose_client_port_base
 from quorate_cli.problem import Problem
 from quorate_cli.process import kill
 from quorate_cluster.background import Background
@@ -153,6 +154,9 @@ def test_an_agent_is_killed_and_comes_back(quorate: Quorate, cluster: DevCluster
 
     assert "agent-1 is not running" in quorate("dev", "kill", "agent-1", code=1)
     assert "not running" in quorate("dev", "status")
+    ours = cluster.folder.read().client_port_base
+    # A cluster that began now would else take its ports, and get its clients.
+    assert choose_client_port_base() not in range(ours, ours + STRIDE)
     quorate("dev", "start", "agent-1")
     second = cluster.folder.process("agent-1")
     assert first is not None

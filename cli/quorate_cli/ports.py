@@ -1,0 +1,42 @@
+"""Which of this machine's ports a development cluster takes."""
+
+import socket
+
+from quorate_cli.cluster_folder import AgentEntry, ClusterEntry
+from quorate_cli.membership import HOST
+
+CLIENT_PORT = 7000
+STRIDE = 100
+"""From one cluster's first port to the next one's: room for its zones and agents."""
+LOOKED_AT = 16
+"""So many ports from the first tell whether there is another cluster."""
+LAST = 30_000
+
+
+def is_free(port: int) -> bool:
+    """Whether `port` can be listened on; port 0 lets the system choose."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def choose_client_port_base() -> int:
+    """7000, or the first of 7100, 7200, … where no other cluster is.
+
+    A port that an agent of another cluster has just lost is not to become ours: its clients would
+    come back to it, and read and write here."""
+    for base in range(CLIENT_PORT, LAST, STRIDE):
+        if all(map(is_free, range(base, base + LOOKED_AT))):
+            return base
+    return CLIENT_PORT  # agents look further from there
+
+
+def client_port(entry: ClusterEntry, agent: AgentEntry) -> int:
+    """Where an agent begins to look for free ports: one after the other for agents in order, so
+    that a person can guess them; from the base again where the numbers end."""
+    port = entry.client_port_base + int(agent.name.rpartition("-")[2]) - 1
+    return port if port < 65_000 else entry.client_port_base

@@ -1,0 +1,30 @@
+"""Where a development cluster's agents listen for clients."""
+
+import socket
+
+import pytest
+
+from quorate_cli import ports
+
+
+def test_another_clusters_neighbourhood_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its agent on 7000 may be down just now: that port is not ours."""
+    taken = {7001, 7002, 7115}
+    monkeypatch.setattr(ports, "is_free", lambda port: port not in taken)
+    assert ports.choose_client_port_base() == 7200
+
+
+def test_a_program_further_up_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "is_free", lambda port: port != 7070)
+    assert ports.choose_client_port_base() == 7000
+
+
+def test_on_a_machine_without_free_ports_it_is_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "is_free", lambda port: False)
+    assert ports.choose_client_port_base() == 7000
+
+
+def test_a_port_that_somebody_listens_on_is_not_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        assert not ports.is_free(port)
