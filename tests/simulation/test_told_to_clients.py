@@ -2,13 +2,16 @@
 
 import pytest
 
-from quorate_sim_endpoints.story import play
+from quorate_agent import forwards
+from quorate_sim_endpoints.story import draw_held, play
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(600)]
 
 PAST = (66, 79, 257, 325)
 """Forwarded commands happened twice: one was told that there is no room, and had been executed.  In
 the last an agent was told of no rows: a master that had stood still had written that it left."""
+HELD = (26, 39)
+"""Networks held a forwarded command until its client had been told that nobody knows."""
 QUICK = 10
 END = 250
 BLOCK = 40
@@ -23,7 +26,24 @@ def test_histories_of_some_seeds_are_linearizable() -> None:
     assert sum(map(play, range(QUICK))) > 1_000
 
 
+@pytest.mark.parametrize("seed", HELD)
+def test_what_a_network_held_for_too_long_is_not_executed(seed: int) -> None:
+    assert play(seed, draw_held(seed)) > 0
+
+
+def test_it_is_noticed_when_such_a_command_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forwards, "RATE_PERCENT_MIN", 1_000_000)  # clients wait for ever, it says
+    with pytest.raises(AssertionError, match="is executed after its client was told"):
+        play(HELD[0], draw_held(HELD[0]))
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("first", range(QUICK, END, BLOCK))
 def test_histories_of_many_seeds_are_linearizable(first: int) -> None:
     assert sum(map(play, range(first, first + BLOCK))) > 10_000
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("first", range(0, END, BLOCK))
+def test_histories_are_linearizable_where_networks_hold_messages(first: int) -> None:
+    assert sum(play(seed, draw_held(seed)) for seed in range(first, first + BLOCK)) > 10_000
