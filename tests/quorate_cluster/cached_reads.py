@@ -12,7 +12,7 @@ from redis.cache import CacheConfig
 from redis.maint_notifications import MaintNotificationsConfig
 
 from quorate_cluster.background import Background
-from quorate_cluster.client_errors import CLIENT_ERRORS
+from quorate_cluster.client_errors import CLIENT_ERRORS, is_of_its_cache
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.outage import key_in_each
 
@@ -76,6 +76,10 @@ class CachedReads(Background):
                 try:
                     value = int(client.get(key) or 0)
                 except CLIENT_ERRORS:
+                    continue
+                except (KeyError, ValueError) as error:
+                    if not is_of_its_cache(error):
+                        raise
                     continue
                 self.reads += 1
                 self.hits += kept

@@ -13,6 +13,20 @@ _DOCUMENTED = re.compile(
 )
 
 
+def is_of_its_cache(error: Exception) -> bool:
+    """Whether redis-py's cache failed over itself.
+
+    A connection that ends empties the cache of all, which no lock of the others keeps it from: also
+    one of a node that is gone, when Python's garbage collection finds it, in whatever thread that
+    is.  What another read was about to be noted as is then missing."""
+    if not isinstance(error, KeyError | ValueError):
+        return False
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return at is not None and at.tb_frame.f_globals["__name__"] == "redis.cache"
+
+
 def text_of(error: BaseException) -> str:
     """Its kind and what it says."""
     return f"{type(error).__name__}: {error}"
