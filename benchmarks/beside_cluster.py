@@ -68,9 +68,14 @@ def _for_some_time(
     size: Size, benchmark: Callable[..., Run], pids: Sequence[int]
 ) -> Callable[[], Run]:
     """The run, of as many requests as take about `beside_s`: with --cluster redis-benchmark notices
-    its end at the next quarter of a second, which short runs would be rounded to."""
-    rate = benchmark(size.requests // 4).rate
-    return partial(benchmark, int(rate * size.beside_s), pids=pids)
+    its end at the next quarter of a second, which short runs are rounded to."""
+    requests = size.requests // 4
+    while True:
+        rate = benchmark(requests).rate
+        is_long = requests / rate > size.beside_s / 2
+        requests = int(rate * size.beside_s)
+        if is_long:
+            return partial(benchmark, requests, pids=pids)
 
 
 def _add(section: Section, command: str, pipeline: int, found: dict[str, list[Run]]) -> None:
