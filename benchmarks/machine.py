@@ -27,7 +27,8 @@ def describe() -> list[tuple[str, str]]:
 def moment() -> str:
     """When something is measured, and whether the machine has other things to do."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return f"Measured {today}; load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs."
+    load = f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs ({_cpu_model()})"
+    return f"Measured {today}; load before: {load}."
 
 
 def _cpu_model() -> str:

@@ -8,9 +8,10 @@ from quorate_cli.membership import HOST
 CLIENT_PORT = 7000
 STRIDE = 100
 """From one cluster's first port to the next one's: room for its zones and agents."""
-LOOKED_AT = 16
-"""So many ports from the first tell whether there is another cluster."""
+LOOKED_AT = 64
+"""So many ports from the first tell whether another cluster serves: one zone of all its agents."""
 LAST = 30_000
+"""Above, systems choose ports of outgoing connections themselves."""
 
 
 def is_free(port: int) -> bool:
@@ -25,10 +26,11 @@ def is_free(port: int) -> bool:
 
 
 def choose_client_port_base() -> int:
-    """7000, or the first of 7100, 7200, … where no other cluster is.
+    """7000, or the first of 7100, 7200, … where no other cluster serves a zone just now.
 
     A port that an agent of another cluster has just lost is not to become ours: its clients would
-    come back to it, and read and write here."""
+    come back to it, and read and write here.  Of clusters that do not run, or have no zone yet,
+    nothing is known: `--client-port-base` keeps those apart."""
     for base in range(CLIENT_PORT, LAST, STRIDE):
         if all(map(is_free, range(base, base + LOOKED_AT))):
             return base

@@ -77,7 +77,7 @@ class CachedReads(Background):
                     value = int(client.get(key) or 0)
                 except CLIENT_ERRORS:
                     continue
-                except (KeyError, ValueError) as error:
+                except Exception as error:
                     if not is_of_its_cache(error):
                         raise
                     continue

@@ -13,18 +13,24 @@ _DOCUMENTED = re.compile(
 )
 
 
+_OF_ITS_CACHE: dict[str, tuple[type[Exception], ...]] = {
+    "redis.cache": (KeyError, ValueError, RuntimeError),
+    "redis.connection": (AttributeError,),
+}
+
+
 def is_of_its_cache(error: Exception) -> bool:
     """Whether redis-py's cache failed over itself.
 
     A connection that ends empties the cache of all, which no lock of the others keeps it from: also
     one of a node that is gone, when Python's garbage collection finds it, in whatever thread that
-    is.  What another read was about to be noted as is then missing."""
-    if not isinstance(error, KeyError | ValueError):
-        return False
+    is.  What another read is being noted as, or looked up, is then missing."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
-    return at is not None and at.tb_frame.f_globals["__name__"] == "redis.cache"
+    return at is not None and isinstance(
+        error, _OF_ITS_CACHE.get(at.tb_frame.f_globals["__name__"], ())
+    )
 
 
 def text_of(error: BaseException) -> str:

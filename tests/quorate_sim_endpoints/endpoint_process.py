@@ -14,56 +14,15 @@ from quorate.protocol.client_messages import Forward, Forwarded
 from quorate.protocol.messages import Message
 from quorate.protocol.replicas import Turn
 from quorate_agent import across, client, endpoint, forwards, hand_overs, overview, redirects
-from quorate_agent.endpoint import ZoneEndpoint
-from quorate_agent.forwards import Forwards
 from quorate_agent.metrics import AgentMetrics
 from quorate_sim.agent_process import Action, AgentProcess
 from quorate_sim.cluster import Cluster
 from quorate_sim.network import Link
+from quorate_sim_endpoints.watched_forwards import WatchedEndpoint
 
 if TYPE_CHECKING:
-    from quorate.protocol.primary import Primary
     from quorate.protocol.replicas import Replicas
-    from quorate_agent.client import ClientConnection, Slot
-    from quorate_agent.resp.transaction import Call
-
-
-class WatchedForwards(Forwards):
-    """Notes which of its commands have been given up, and which of others' is being executed."""
-
-    performed = ("", 0)
-    given_up: set[tuple[str, int]]
-
-    def perform(self, node: str, message: Forward) -> None:
-        self.performed = (message.process, message.number)
-        super().perform(node, message)
-
-    def give_up(self, slot: Slot) -> None:
-        request = self._requests.get(slot)
-        if request is not None:
-            self.given_up.add((self._process, request.message.number))
-        super().give_up(slot)
-
-
-class WatchedEndpoint(ZoneEndpoint):
-    """An endpoint that must not update anything for a forwarded command whose client was told."""
-
-    forwards: WatchedForwards
-
-    def __init__(self, replicas: Replicas, cluster: EndpointCluster, **named: Any) -> None:
-        super().__init__(replicas, **named)
-        self.forwards.given_up = cluster.given_up
-        self._asked_as: dict[ClientConnection, tuple[str, int]] = {}
-
-    def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
-        self._asked_as[client] = self.forwards.performed
-        super().execute_forwarded(client, call)
-
-    def _write(self, client: ClientConnection, role: Primary) -> tuple[bytes | None, ...]:
-        asked = self._asked_as.get(client)
-        told = asked in self.forwards.given_up
-        assert not told, f"forwarded command {asked} is executed after its client was told"
-        return super()._write(client, role)
+    from quorate_agent.endpoint import ZoneEndpoint
 
 
 class EndpointProcess(AgentProcess):
@@ -93,7 +52,7 @@ class EndpointProcess(AgentProcess):
             return known
         made = self.endpoints[zone.uid] = WatchedEndpoint(
             zone,
-            self.cluster,
+            self.cluster.given_up,
             node=self.name,
             turn=self._ask_turn,
             nodes=lambda: {name: (name, 1) for name in self.cluster.agents},
@@ -214,5 +173,4 @@ def simulated_clocks() -> Iterator[None]:
             patch.setattr(module, "boot_ms", lambda: EndpointProcess.running.now().boot_ms)
         for module in (across, client, endpoint, hand_overs, overview):
             patch.setattr(module, "time", _Time)
-        patch.setattr(endpoint, "Forwards", WatchedForwards)
         yield

@@ -11,7 +11,8 @@ PAST = (66, 79, 257, 325)
 """Forwarded commands happened twice: one was told that there is no room, and had been executed.  In
 the last an agent was told of no rows: a master that had stood still had written that it left."""
 HELD = (26, 39)
-"""Networks held a forwarded command until its client had been told that nobody knows."""
+"""A forwarded command was parked at an agent that did not serve, or held by the network, until its
+client had been told that nobody knows; then that agent served."""
 QUICK = 10
 END = 250
 BLOCK = 40
@@ -31,10 +32,13 @@ def test_what_a_network_held_for_too_long_is_not_executed(seed: int) -> None:
     assert play(seed, draw_held(seed)) > 0
 
 
-def test_it_is_noticed_when_such_a_command_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seed", HELD)
+def test_it_is_noticed_when_such_a_command_is_executed(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(forwards, "RATE_PERCENT_MIN", 1_000_000)  # clients wait for ever, it says
     with pytest.raises(AssertionError, match="is executed after its client was told"):
-        play(HELD[0], draw_held(HELD[0]))
+        play(seed, draw_held(seed))
 
 
 @pytest.mark.deep

@@ -1,10 +1,13 @@
 """Where a development cluster's agents listen for clients."""
 
 import socket
+from pathlib import Path
 
 import pytest
 
-from quorate_cli import ports
+from quorate_cli import dev_cluster, ports
+from quorate_cli.cluster_folder import ClusterFolder
+from quorate_cli.dev_cluster import DevCluster
 
 
 def test_another_clusters_neighbourhood_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,3 +31,16 @@ def test_a_port_that_somebody_listens_on_is_not_free() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         assert not ports.is_free(port)
+    assert ports.is_free(port)
+
+
+@pytest.mark.parametrize(("given", "noted"), [(None, 7300), (9000, 9000)])
+def test_a_new_cluster_notes_the_ports_it_was_given_or_chose(
+    given: int | None, noted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dev_cluster, "choose_client_port_base", lambda: 7300)
+    folder = ClusterFolder(tmp_path / ".quorate")
+
+    DevCluster(folder, print)._make_or_read(None, None, given, None)
+
+    assert folder.read().client_port_base == noted

@@ -19,8 +19,27 @@ def test_a_cache_that_is_emptied_while_something_is_noted_fails_over_itself() ->
     assert is_of_its_cache(caught.value)
 
 
-@pytest.mark.parametrize("text", ["-", "1.5"])
-def test_a_reply_that_is_no_number_is_not_of_the_cache(text: str) -> None:
+def test_a_cache_that_is_emptied_while_it_is_looked_through_fails_over_itself() -> None:
+    cache = CacheFactory(CacheConfig()).get_cache()
+
+    class Emptying(tuple[str, ...]):
+        """Keys that are compared while another thread empties the cache."""
+
+        def __contains__(self, key: object) -> bool:
+            cache.flush()
+            return False
+
+    for keys in (Emptying(("k",)), ("l",)):
+        key = CacheKey("GET", keys, ("GET", *keys))
+        cache.set(CacheEntry(key, b"", CacheEntryStatus.VALID, None))
+
+    with pytest.raises(RuntimeError) as caught:
+        cache.delete_by_redis_keys(["m"])
+
+    assert is_of_its_cache(caught.value)
+
+
+def test_a_reply_that_is_no_number_is_not_of_the_cache() -> None:
     with pytest.raises(ValueError, match="invalid literal") as caught:
-        int(text)
+        int("1.5")
     assert not is_of_its_cache(caught.value)

@@ -1,0 +1,71 @@
+"""What may not be: an update for a forwarded command whose client has been told by then.
+
+But for what waits for a transaction's lock, which goes on; no story has such locks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from quorate.protocol.client_messages import Forward, Forwarded
+from quorate_agent import endpoint
+from quorate_agent.endpoint import ZoneEndpoint
+from quorate_agent.forwards import Forwards
+
+if TYPE_CHECKING:
+    from quorate.protocol.primary import Primary
+    from quorate.protocol.replicas import Replicas
+    from quorate_agent.client import ClientConnection, Slot
+    from quorate_agent.resp.transaction import Call
+
+_NOTHING_HAPPENED = (b"-OOM ", b"-MISCONF ", b"-MOVED ")
+
+
+class WatchedForwards(Forwards):
+    """Notes of which of its commands clients were told that nobody knows, or that nothing happened;
+    and which of others' is being executed."""
+
+    performed = ("", 0)
+    given_up: set[tuple[str, int]]
+
+    def perform(self, node: str, message: Forward) -> None:
+        self.performed = (message.process, message.number)
+        super().perform(node, message)
+
+    def give_up(self, slot: Slot) -> None:
+        request = self._requests.get(slot)
+        if request is not None:
+            self.given_up.add((self._process, request.message.number))
+        super().give_up(slot)
+
+    def take_reply(self, node: str, message: Forwarded) -> None:
+        waited = message.number in self._by_number
+        super().take_reply(node, message)
+        is_told = waited and message.number not in self._by_number
+        if is_told and message.reply.startswith(_NOTHING_HAPPENED):
+            self.given_up.add((self._process, message.number))
+
+
+class WatchedEndpoint(ZoneEndpoint):
+    """An endpoint that must not update anything for a forwarded command whose client was told."""
+
+    forwards: WatchedForwards
+
+    def __init__(self, replicas: Replicas, given_up: set[tuple[str, int]], **named: Any) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(endpoint, "Forwards", WatchedForwards)
+            super().__init__(replicas, **named)
+        self.forwards.given_up = given_up
+        self._asked_as: dict[ClientConnection, tuple[str, int]] = {}
+
+    def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
+        self._asked_as[client] = self.forwards.performed
+        super().execute_forwarded(client, call)
+
+    def _write(self, client: ClientConnection, role: Primary) -> tuple[bytes | None, ...]:
+        asked = self._asked_as.get(client)
+        told = asked in self.forwards.given_up
+        assert not told, f"forwarded command {asked} is executed after its client was told"
+        return super()._write(client, role)
