@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,6 +19,7 @@ from quorate_agent.metrics import AgentMetrics
 from quorate_sim.agent_process import Action, AgentProcess
 from quorate_sim.cluster import Cluster
 from quorate_sim.network import Link
+from quorate_sim.world import MS
 from quorate_sim_endpoints.watched_forwards import WatchedEndpoint
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ class EndpointProcess(AgentProcess):
         made = self.endpoints[zone.uid] = WatchedEndpoint(
             zone,
             self.cluster.given_up,
+            partial(self.cluster.hold_back, self.name),
             node=self.name,
             turn=self._ask_turn,
             nodes=lambda: {name: (name, 1) for name in self.cluster.agents},
@@ -150,7 +153,15 @@ class EndpointCluster(Cluster):
     def __init__(self, *arguments: Any) -> None:
         self.full: dict[str, None] = {}
         self.given_up: set[tuple[str, int]] = set()
+        self.holds = 0.0  # how probable it is that a forwarded command is held back
         super().__init__(*arguments)
+
+    def hold_back(self, source: str, target: str) -> None:
+        """What an agent has just sent comes when its client has been told, if the link lives."""
+        if self.holds and self.world.chance(self.holds) and not self.network.is_cut(source, target):
+            self.network.cut(source, target)
+            held_us = self.world.random.randrange(5000, 9000) * MS
+            self.world.after(held_us, partial(self.network.heal, source, target))
 
     def processes(self) -> list[EndpointProcess]:
         """The living agents."""

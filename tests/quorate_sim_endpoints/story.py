@@ -45,24 +45,16 @@ def draw_story(seed: int) -> Swarm:
     )
 
 
-def draw_held(seed: int) -> Swarm:
-    """The same with networks that hold messages for seconds and then deliver them."""
-    return msgspec.structs.replace(
-        draw_story(seed),
-        cuts=1.0,
-        cut_styles=("one way", "one way", "pair"),
-        breaks=0.0,
-        drains=2.0,
-        safety_ms=15_000,
-    )
-
-
 class Story:
     """One seed."""
 
-    def __init__(self, seed: int, trace: bool = False, swarm: Swarm | None = None) -> None:
+    def __init__(self, seed: int, trace: bool = False, holds: float = 0.0) -> None:
         self.random = Random(seed * 7 + 1)
-        self.cluster = EndpointCluster(seed, trace, swarm or draw_story(seed))
+        swarm = draw_story(seed)
+        if holds:
+            swarm = msgspec.structs.replace(swarm, breaks=0.0, drains=0.7, safety_ms=15_000)
+        self.cluster = EndpointCluster(seed, trace, swarm)
+        self.cluster.holds = holds
         self.keys = self.random.choice((1, 2, 3))
         self.histories: dict[bytes, list[Call]] = defaultdict(list)
         self.is_over = False
@@ -124,7 +116,8 @@ class Story:
         self.cluster.world.after(100 * MS, self._fill)
 
 
-def play(seed: int, swarm: Swarm | None = None) -> int:
-    """Run one seed; how many commands there were."""
+def play(seed: int, holds: float = 0.0) -> int:
+    """Run one seed; how many commands there were.  `holds`: how probable it is that the network
+    holds a forwarded command back for seconds."""
     with shards_of(64), simulated_clocks():
-        return Story(seed, swarm=swarm).play()
+        return Story(seed, holds=holds).play()

@@ -15,6 +15,8 @@ from quorate_agent.endpoint import ZoneEndpoint
 from quorate_agent.forwards import Forwards
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from quorate.protocol.primary import Primary
     from quorate.protocol.replicas import Replicas
     from quorate_agent.client import ClientConnection, Slot
@@ -29,6 +31,11 @@ class WatchedForwards(Forwards):
 
     performed = ("", 0)
     given_up: set[tuple[str, int]]
+    sent: Callable[[str], None]
+
+    def take_on(self, slot: Slot, partition: int, primary: str) -> None:
+        super().take_on(slot, partition, primary)
+        self.sent(primary)
 
     def perform(self, node: str, message: Forward) -> None:
         self.performed = (message.process, message.number)
@@ -49,15 +56,22 @@ class WatchedForwards(Forwards):
 
 
 class WatchedEndpoint(ZoneEndpoint):
-    """An endpoint that must not update anything for a forwarded command whose client was told."""
+    """An endpoint that must not update anything for a forwarded command whose client was told.
+    `sent` is told to whom it has just forwarded one."""
 
     forwards: WatchedForwards
 
-    def __init__(self, replicas: Replicas, given_up: set[tuple[str, int]], **named: Any) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        given_up: set[tuple[str, int]],
+        sent: Callable[[str], None],
+        **named: Any,
+    ) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(endpoint, "Forwards", WatchedForwards)
             super().__init__(replicas, **named)
-        self.forwards.given_up = given_up
+        self.forwards.given_up, self.forwards.sent = given_up, sent
         self._asked_as: dict[ClientConnection, tuple[str, int]] = {}
 
     def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
