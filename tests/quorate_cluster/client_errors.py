@@ -1,6 +1,7 @@
 """What redis-py's cluster client raises when the cluster, or the machine, lets it down."""
 
 import re
+import traceback
 from collections.abc import Iterable
 
 from redis.exceptions import RedisClusterException, RedisError
@@ -11,7 +12,6 @@ CLIENT_ERRORS = (RedisError, RedisClusterException, OSError)
 _DOCUMENTED = re.compile(
     r"ClusterDownError|ResponseError: UNKNOWN|(Connection|Timeout)Error|ClusterError"
 )
-
 
 _OF_ITS_CACHE: dict[str, tuple[type[Exception], ...]] = {
     "redis.cache": (KeyError, ValueError, RuntimeError),
@@ -25,12 +25,8 @@ def is_of_its_cache(error: Exception) -> bool:
     A connection that ends empties the cache of all, which no lock of the others keeps it from: also
     one of a node that is gone, when Python's garbage collection finds it, in whatever thread that
     is.  What another read is being noted as, or looked up, is then missing."""
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    return at is not None and isinstance(
-        error, _OF_ITS_CACHE.get(at.tb_frame.f_globals["__name__"], ())
-    )
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return isinstance(error, _OF_ITS_CACHE.get(frame.f_globals["__name__"], ()))
 
 
 def text_of(error: BaseException) -> str:

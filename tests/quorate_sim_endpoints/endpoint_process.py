@@ -158,7 +158,7 @@ class EndpointCluster(Cluster):
 
     def hold_back(self, source: str, target: str) -> None:
         """What an agent has just sent comes when its client has been told, if the link lives."""
-        if self.holds and self.world.chance(self.holds) and not self.network.is_cut(source, target):
+        if self.world.chance(self.holds) and not self.network.is_cut(source, target):
             self.network.cut(source, target)
             held_us = self.world.random.randrange(5000, 9000) * MS
             self.world.after(held_us, partial(self.network.heal, source, target))

@@ -8,6 +8,7 @@ import pytest
 from quorate_cli import dev_cluster, ports
 from quorate_cli.cluster_folder import ClusterFolder
 from quorate_cli.dev_cluster import DevCluster
+from quorate_control_plane.ports import free_ports
 
 
 def test_another_clusters_neighbourhood_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,8 +29,8 @@ def test_on_a_machine_without_free_ports_it_is_the_first(monkeypatch: pytest.Mon
 
 
 def test_a_port_that_somebody_listens_on_is_not_free() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
+    port = next(free_ports())
+    with socket.create_server(("127.0.0.1", port)):
         assert not ports.is_free(port)
     assert ports.is_free(port)
 
