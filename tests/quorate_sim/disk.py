@@ -40,6 +40,11 @@ class SimSpace:
         """Write a row."""
         self._storage.do_row(self._name, key, row)
 
+    def put_all(self, rows: dict[bytes, Row]) -> None:
+        """Write some rows."""
+        for key, row in rows.items():
+            self.put(key, row)
+
     def drop(self, key: bytes) -> None:
         """Remove a row for good."""
         self._storage.do_row(self._name, key, None)

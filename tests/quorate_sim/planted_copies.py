@@ -108,7 +108,7 @@ def list_forgotten() -> AbstractContextManager[None]:
 def snapshot_row_wins() -> AbstractContextManager[None]:
     """Where a full copy brought a row of a key, an update that came meanwhile does not count."""
 
-    def apply(self: Copy, update: Update, compare: bool = False) -> None:
+    def apply(self: Copy, update: Update, compare: bool) -> None:
         counter, term = update.counter, update.term
         for key, value, expires_at in update.operations:
             if key is None:

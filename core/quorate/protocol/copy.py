@@ -10,7 +10,9 @@ only this copy had.  docs/protocol.md, sections 2, 4 and 5.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from heapq import heappush
+from itertools import repeat
 
 import msgspec
 
@@ -38,6 +40,9 @@ _encode = msgspec.msgpack.Encoder().encode
 decode_update = msgspec.msgpack.Decoder(Update).decode
 
 LOG_READ_BYTES = 4 * 1024 * 1024
+TOGETHER_MIN = 8
+"""So many rows are written in one step; fewer are as quick one by one."""
+
 LOOK_BACK_MAX = 10_000
 """So many updates are looked through for one key."""
 
@@ -250,7 +255,7 @@ class Copy(UpdateCounter):
         counter, term = update.counter, update.term
         if counter == self.lwm + 1 and term == self.last_term and not self.above:
             self.storage.log_put(self.partition, counter, term, raw)
-            self._apply(update)
+            self._put_rows(counter, term, update.operations)
             self.lwm = counter
             if counter == self.mark_at:
                 self.take_mark(counter)
@@ -283,16 +288,35 @@ class Copy(UpdateCounter):
                 )
             self.advance(term, at)
 
-    def _apply(self, update: Update, compare: bool = False) -> None:
-        counter, term = update.counter, update.term
-        for key, value, expires_at in update.operations:
+    def _apply(self, update: Update, compare: bool) -> None:
+        operations: Sequence[Operation] = update.operations
+        if compare:
+            operations = [each for each in operations if self._is_older(each[0], update.counter)]
+        self._put_rows(update.counter, update.term, operations, compare)
+
+    def _is_older(self, key: bytes | None, counter: int) -> bool:
+        """Whether the key's row is of an earlier update, or it has none."""
+        present = None if key is None else self.get(key)
+        return present is None or present.counter < counter
+
+    def _put_rows(
+        self, counter: int, term: int, operations: Sequence[Operation], compare: bool = False
+    ) -> None:
+        if len(operations) >= TOGETHER_MIN:
+            keys, values, expiries = zip(*operations, strict=True)
+            if all(keys):
+                each = map(Row, repeat(counter), repeat(term), expiries, values)
+                rows = dict(zip(keys, each, strict=True))
+                self.space.put_all(rows)
+                if not all(values):
+                    self.tombstones.extend(
+                        [(counter, key) for key, row in rows.items() if row.value is None]
+                    )
+                return
+        for key, value, expires_at in operations:
             if key is None:
                 self._delete_below(counter, compare)
                 continue
-            if compare:
-                present = self.get(key)
-                if present is not None and present.counter >= counter:
-                    continue
             self.put(key, Row(counter, term, expires_at, value))
             if value is None:
                 self.tombstones.append((counter, key))
@@ -315,14 +339,9 @@ class Copy(UpdateCounter):
         term = self.promise_term
         raw = _encode((counter, term, operations))  # an Update, without making one
         self.storage.log_put(self.partition, counter, term, raw)
-        for key, value, expires_at in operations:
-            if key is None:
-                self._delete_below(counter, compare=False)
-                continue
-            self.put(key, Row(counter, term, expires_at, value))
-            if value is None:
-                self.tombstones.append((counter, key))
-            elif expires_at:
+        self._put_rows(counter, term, operations)
+        for key, _, expires_at in operations:
+            if expires_at and key is not None:
                 heappush(self.expiring, (expires_at, key))
         self.lwm = counter
         if counter == self.mark_at:

@@ -275,9 +275,11 @@ class Fill:
             self._chunk_floor = chunk.lwm
         self._need = max(self._need, chunk.lwm)
         self.bytes_total = chunk.bytes_total
+        rows = {}
         for key, counter, term, expires_at, value in chunk.rows:
-            self._space.put(key, Row(counter, term, expires_at, value))
+            rows[key] = Row(counter, term, expires_at, value)
             self.bytes_done += len(key) + len(value or b"")
+        self._space.put_all(rows)
         if chunk.next is None:
             self._full_done = True
         else:

@@ -46,6 +46,9 @@ class Space(Protocol):
     def put(self, key: bytes, row: Row) -> None:
         """Write a row into the turn's batch."""
 
+    def put_all(self, rows: dict[bytes, Row]) -> None:
+        """Write some rows into the turn's batch."""
+
     def drop(self, key: bytes) -> None:
         """Remove the row for good (no tombstone)."""
 

@@ -7,7 +7,8 @@ write it is followed only while somebody asks, and its rows are counted when the
 Tombstones do not count: copies purge them at different times.  Source: docs/protocol.md, section 2.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from struct import Struct
 from typing import Final
 
@@ -22,6 +23,7 @@ KEPT_BYTES_MAX: Final = 4096
 """A replaced value larger than this is counted at once instead of being kept."""
 _MASK: Final = (1 << 128) - 1
 _HEAD: Final = Struct("<QQI").pack
+_value_of = attrgetter("value")
 
 
 def row_digest(key: bytes, row: Row) -> int:
@@ -83,6 +85,20 @@ class Totals:
         self.rows += (has is not None) - (had is not None)
         self.bytes += len(has or b"") - len(had or b"")
         self.bytes += len(key) * ((row is not None) - (old is not None))
+
+    def replace_all(self, rows: Mapping[bytes, Row], olds: Sequence[Row | None]) -> None:
+        """As `replace` for each of `rows`; `olds` are what their keys had."""
+        if self._changed is None:
+            try:
+                had = sum(map(len, map(_value_of, olds)))
+                has = sum(map(len, map(_value_of, rows.values())))
+            except (AttributeError, TypeError):
+                pass  # not every key had a value and has one
+            else:
+                self.bytes += has - had
+                return
+        for (key, row), old in zip(rows.items(), olds, strict=True):
+            self.replace(key, old, row)
 
     def _note(self, changed: dict[bytes, Row | None], key: bytes, old: Row | None) -> None:
         if key in changed or key in self._uncounted:

@@ -51,6 +51,21 @@ class MemorySpace:
         if self._storage.bounded:
             self._note_replaced(key, old, row)
 
+    def put_all(self, rows: dict[bytes, Row]) -> None:
+        """Write some rows; they are visible at once.
+
+        In passes of C over all of them, because each waits for memory and so they wait together.
+        """
+        own = self._rows
+        olds = list(map(own.get, rows))
+        own.update(rows)
+        self._totals.replace_all(rows, olds)
+        if self._sorted is not None:
+            self._added.extend(key for key, old in zip(rows, olds, strict=True) if old is None)
+        if self._storage.bounded:
+            for (key, row), old in zip(rows.items(), olds, strict=True):
+                self._note_replaced(key, old, row)
+
     def drop(self, key: bytes) -> None:
         """Remove the row for good."""
         old = self._rows.pop(key, None)

@@ -106,6 +106,14 @@ class RocksSpace:
         self.overlay[key] = row
         self._totals.replace(key, old, row)
 
+    def put_all(self, rows: dict[bytes, Row]) -> None:
+        """Write some rows into the turn's batch."""
+        olds = list(map(self.get, rows))
+        if not self._touched:
+            self._touch()
+        self.overlay.update(rows)
+        self._totals.replace_all(rows, olds)
+
     def drop(self, key: bytes) -> None:
         """Remove the row for good."""
         old = self.get(key)

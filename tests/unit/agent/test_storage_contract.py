@@ -178,6 +178,29 @@ def test_a_scan_in_chunks_meets_every_row_that_stays_while_others_come_and_go(
     assert set(staying) <= set(met)
 
 
+def test_rows_written_together_are_counted_and_scanned_as_others_are(engine: Engine) -> None:
+    storage = engine.open()
+    space = storage.space(0, 0)
+    space.put_all({b"%02d" % number: row(1, b"long value") for number in range(20)})
+    assert space.row_count() == 20
+    assert space.byte_count() == 20 * 12
+    first = space.scan(None, 5, EVERYTHING)
+    storage.commit()
+
+    space.put_all({b"%02d" % number: row(2, b"short") for number in range(20)})
+    assert space.byte_count() == 20 * 7
+    space.put_all({b"06x": row(3), b"07": row(3, None), b"00x": row(3)})
+
+    rest = space.scan(first[-1][0], 100, EVERYTHING)
+    assert [key for key, _ in first] == [b"00", b"01", b"02", b"03", b"04"]
+    assert [key for key, _ in rest][:5] == [b"05", b"06", b"06x", b"07", b"08"]
+    assert len(rest) == 16
+    assert space.row_count() == 21
+    assert space.byte_count() == 19 * 7 + 2 * 4 + 2
+    whole = space.scan(None, 100, EVERYTHING)
+    assert space.digest() == sum(row_digest(key, row) for key, row in whole) % (1 << 128)
+
+
 def test_large_values_pass(engine: Engine) -> None:
     storage = engine.open()
     value = os.urandom(1 << 20) * 8
@@ -274,6 +297,13 @@ KEYS = [b"", b"a", b"a\0", b"b", b"\xff"]
 values = st.none() | st.binary(max_size=5)
 steps = st.one_of(
     st.tuples(st.just("put"), st.integers(0, 1), st.sampled_from(KEYS), values),
+    st.tuples(
+        st.just("put all"),
+        st.integers(0, 1),
+        st.dictionaries(st.sampled_from(KEYS), values),
+        st.none(),
+    ),
+    st.tuples(st.just("forget digest"), st.integers(0, 1), st.none(), st.none()),
     st.tuples(st.just("drop"), st.integers(0, 1), st.sampled_from(KEYS), st.none()),
     st.tuples(st.just("drop space"), st.integers(0, 1), st.none(), st.none()),
     st.tuples(st.just("log"), st.integers(1, 9), st.integers(1, 2), st.binary(max_size=5)),
@@ -306,6 +336,12 @@ def perform(storage: Storage, model: Written, counter: int, step: tuple[object, 
         case ("put", int(generation), bytes(key), bytes() | None as value):
             storage.space(1, generation).put(key, row(counter, value))
             model.rows[generation, key] = (counter, 1, 0, value)
+        case ("put all", int(generation), dict(some), _):
+            rows = {key: row(counter, value) for key, value in some.items()}
+            storage.space(1, generation).put_all(rows)
+            model.rows.update({(generation, key): fields(rows[key]) for key in rows})
+        case ("forget digest", int(generation), _, _):
+            storage.space(1, generation).forget_digest()
         case ("drop", int(generation), bytes(key), _):
             storage.space(1, generation).drop(key)
             model.rows.pop((generation, key), None)

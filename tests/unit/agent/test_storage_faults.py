@@ -42,6 +42,7 @@ def test_a_batch_that_does_not_fit_into_max_memory_is_undone_as_a_whole() -> Non
 
     space.put(b"1", row(99, b"new"))
     space.drop(b"2")
+    space.put_all({b"3": row(99, b"new"), b"4": row(99, None), b"added": row(99, b"new")})
     storage.log_put(0, 1, 1, b"new, longer")
     storage.log_put(0, 3, 1, b"new")
     storage.log_drop(0, 1, 1)

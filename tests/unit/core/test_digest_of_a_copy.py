@@ -64,6 +64,42 @@ def test_updates_in_any_order_end_in_the_digest_that_a_scan_finds() -> None:
     assert backup.space.digest() == primary.space.digest() == scanned(primary) == scanned(backup)
 
 
+@pytest.mark.parametrize("odd", [None, b"", b"x"], ids=["FLUSHALL", "empty key", "key"])
+def test_an_update_of_many_rows_leaves_what_they_leave_one_by_one(odd: bytes | None) -> None:
+    many: tuple[Operation, ...] = (
+        *[(b"k%d" % n, b"v%d" % n, n % 3 and 10_000 + n) for n in range(20)],
+        (b"k3", None, 0),
+        (b"gone", None, 0),
+        (odd, None, 0),
+        *[(b"l%d" % n, bytes(n), 0) for n in range(10)],
+    )
+    writing, keeping, late = copy(), copy(), copy()
+    for each in (writing, keeping, late):
+        take(each, 1, ((b"k1", b"old", 0),))
+        take(each, 2, ((b"other", b"old", 0),))
+    writing.write(many)
+    take(keeping, 3, many)
+    take(late, 4, ((b"l1", b"new", 0),))
+    take(late, 3, many)
+    take(late, 5, ((b"l1", bytes(1), 0),))
+    expected: dict[bytes, bytes | None] = {b"k1": b"old", b"other": b"old"}
+    for key, value, _ in many:
+        if key is None:
+            expected.clear()
+        else:
+            expected[key] = value
+
+    for each in (writing, keeping, late):
+        found = each.space.scan(None, 1000, 1 << 30)
+        assert {key: row.value for key, row in found} == expected
+        assert each.space.row_count() == sum(value is not None for value in expected.values())
+        tombstones = [key for _, key in each.tombstones if expected.get(key, b"") is None]
+        assert set(tombstones) == {key for key, value in expected.items() if value is None}
+        assert len(tombstones) == len(set(tombstones))
+    assert writing.space.digest() == keeping.space.digest()
+    assert sorted(writing.expiring) == sorted((at, key) for key, _, at in many if at and key)
+
+
 def test_a_mark_is_the_digest_at_its_counter_on_every_copy() -> None:
     writing, keeping = copy(), copy()
     steps = history(300, 20)
