@@ -1,7 +1,7 @@
 """What is known of one command: how it is called, how many words it takes, which are keys."""
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -55,6 +55,9 @@ class Command:
     tips: tuple[str, ...] = ()
     # What it answers for each of some values, when it reads the values of single keys alone.
     each: Callable[[list[bytes | None], bool], bytes] | None = None
+    # What it puts for each of some words, when with `usual_words` it puts its third word without
+    # looking at the row and answers OK.
+    puts_each: Callable[[Sequence[bytes]], Iterable[bytes]] | None = None
     subcommands: Mapping[bytes, "Command"] = field(default_factory=dict)
     # Facts the endpoint asks for at every command, worked out once.
     is_keyed: bool = field(init=False)

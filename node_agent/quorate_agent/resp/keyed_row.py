@@ -1,6 +1,6 @@
 """How a command with keys is entered in a table: one row, and the command made of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from quorate_agent.resp.command import Command, Scope
@@ -30,6 +30,7 @@ class KeyedRow(NamedTuple):
     keys: tuple[int, int, int] = FIRST
     tips: tuple[str, ...] = ()
     each: Callable[[list[bytes | None], bool], bytes] | None = None
+    puts_each: Callable[[Sequence[bytes]], Iterable[bytes]] | None = None
 
 
 def keyed_command(row: KeyedRow, group: str, category: str) -> Command:
@@ -51,4 +52,5 @@ def keyed_command(row: KeyedRow, group: str, category: str) -> Command:
         categories=(category,) if category else (),
         tips=row.tips,
         each=row.each,
+        puts_each=row.puts_each,
     )

@@ -34,7 +34,7 @@ _STRING_ROWS = (
     KeyedRow("get", string.get, 2, READ, "RO access", "1.0.0", "The value of a key",
              each=string.get_each),
     KeyedRow("set", string.set_value, -3, GROW, "RW access update variable_flags", "1.0.0",
-             "Give a key a value"),
+             "Give a key a value", puts_each=string.set_each),
     KeyedRow("setnx", string.set_if_absent, 3, GROW_FAST, "OW insert", "1.0.0",
              "Give a key a value unless it has one"),
     KeyedRow("setex", string.set_expiring, 4, GROW, "OW update", "2.0.0",

@@ -4,6 +4,7 @@ Each is `handler(view, args) -> reply`, `args` checked for arity only.  GET and 
 first and do nothing that they need not: they are what most clients send most of the time.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from quorate_agent.resp.integers import expiry_ms, parse_integer
@@ -65,6 +66,11 @@ def set_value(view: KeyView, args: list[bytes]) -> bytes:
         view.put(args[1], value if value < MARKER else pack_string(value), 0)
         return OK
     return _set_with_options(view, args)
+
+
+def set_each(values: Sequence[bytes]) -> Iterable[bytes]:
+    """What the plain SET puts for each of some values, at least one."""
+    return values if max(values) < MARKER else map(pack_string, values)
 
 
 def set_if_absent(view: KeyView, args: list[bytes]) -> bytes:

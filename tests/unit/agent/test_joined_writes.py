@@ -1,12 +1,15 @@
 """Writes of a pipeline that become one update, and those that may not."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import pytest
 
 from quorate.facts.keyspace import key_partition
+from quorate.protocol.copy import decode_update
 from quorate_agent.joined_writes import JOINED_BYTES_MAX
 from quorate_agent.resp.table import DISPATCH
+from quorate_agent.resp.value import MARKER
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, ZONE, Agent
 
@@ -53,7 +56,7 @@ def test_writes_that_follow_each_other_are_one_update(agent: Agent, client: Kept
 @pytest.mark.parametrize(
     ("between", "reply", "updates"),
     [
-        ((b"SET", A, b"2"), b"OK", 2),
+        ((b"APPEND", A, b"2"), 2, 2),
         ((b"GET", A), b"1", 2),
         ((b"SETNX", B, b"2"), 0, 2),
         ((b"DEL", b"{t}absent"), 0, 2),
@@ -76,6 +79,80 @@ def test_what_stands_between_has_its_own_turn(
 
     assert said == [b"OK", reply, b"OK"]
     assert took == updates
+
+
+MANY = [b"{t}%d" % number for number in range(20)]
+
+
+def _plain(keys: Sequence[bytes], value: bytes = b"v") -> list[Words]:
+    return [(b"SET", key, value + key) for key in keys]
+
+
+def test_many_plain_ones_are_one_update(agent: Agent, client: KeptClient) -> None:
+    said, updates = _sent(agent, client, *_plain(MANY))
+
+    assert said == [b"OK"] * len(MANY)
+    assert updates == 1
+    assert client.send(*[(b"GET", key) for key in MANY]) == [b"v" + key for key in MANY]
+
+
+@pytest.mark.parametrize("count", [2, 16], ids=["one by one", "in one step"])
+def test_the_last_of_a_key_is_written(agent: Agent, client: KeptClient, count: int) -> None:
+    commands = [(b"SET", (A, B)[n % 2], b"%d" % n) for n in range(count)]
+
+    said, updates = _sent(agent, client, (b"SET", A, b"x", b"EX", b"100"), *commands)
+
+    assert (said, updates) == ([b"OK"] * (1 + count), 1)
+    assert client.send((b"GET", A), (b"GET", B), (b"TTL", A)) == [
+        b"%d" % (count - 2),
+        b"%d" % (count - 1),
+        -1,
+    ]
+    ((_, _, raw),) = agent.replicas.storage.log_read(HOME, 1, 9, 1 << 20)
+    assert sorted(key for key, _, _ in decode_update(raw).operations if key) == [A, B]
+
+
+def test_what_was_counted_before_is_overwritten(agent: Agent, client: KeptClient) -> None:
+    said, updates = _sent(agent, client, (b"INCR", A), (b"SET", A, b"7"), (b"INCR", A))
+
+    assert (said, updates) == ([1, b"OK", 8], 2)
+
+
+@pytest.mark.parametrize(
+    ("odd", "reply", "updates"),
+    [
+        ((b"SET", ELSEWHERE, b"2"), b"OK", 2),
+        ((b"SET", A, b"2", b"EX", b"10"), b"OK", 2),
+        ((b"SET", A), "ERR", 2),
+        ((b"SET", b"\0quorate\0{t}", b"1"), "ERR", 2),
+        ((b"APPEND", b"{t}other", b"2"), 1, 1),
+        ((b"PING",), b"PONG", 2),
+    ],
+    ids=lambda value: value[0].decode() if isinstance(value, tuple) else "",
+)
+@pytest.mark.parametrize("place", [3, 19], ids=["among", "behind"])
+def test_one_that_is_not_alike_among_many(
+    agent: Agent, client: KeptClient, odd: Words, reply: object, updates: int, place: int
+) -> None:
+    commands = _plain(MANY)
+    commands.insert(place, odd)
+
+    said, took = _sent(agent, client, *commands)
+
+    told = said.pop(place)
+    assert str(told).startswith(reply) if isinstance(reply, str) else told == reply
+    assert said == [b"OK"] * len(MANY)
+    assert took == updates
+
+
+def test_strings_that_begin_like_a_packed_value_stay_what_they_are(
+    agent: Agent, client: KeptClient
+) -> None:
+    odd = MARKER + b"is no list"
+
+    _sent(agent, client, *_plain(MANY[:5]), (b"SET", A, odd), *_plain(MANY[5:]))
+
+    assert client.send((b"GET", A), (b"GET", MANY[9])) == [odd, b"v" + MANY[9]]
 
 
 def test_errors_stand_where_their_commands_do(agent: Agent, client: KeptClient) -> None:
