@@ -5,15 +5,15 @@ commit, so that a batch that does not fit can be taken back as if it had never b
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from typing import Final
 
 from quorate.protocol.storage import COUNTER_MAX, ROW_OVERHEAD_BYTES, Row, StorageFull
 from quorate.protocol.totals import Totals
 
 UNBOUNDED: Final = 1 << 62
-LOG_OVERHEAD_BYTES: Final = 160
+LOG_OVERHEAD_BYTES: Final = 192
 LOW_ROOM_DIVISOR: Final = 64
 """`full` from the last 64th on: commands are refused before a batch has to be."""
 
@@ -175,14 +175,20 @@ def _row_bytes(key: bytes, row: Row | None) -> int:
 
 
 class _Log:
-    """Updates of one partition as (counter, term, update), in that order."""
+    """Updates of one partition as (counter, term, update), in that order.
 
-    __slots__ = ("_storage", "bytes", "entries")
+    `ends[i]`: bytes of all updates there ever were, up to the i-th of `entries`; so how many there
+    are between two of them is known without a look at them.
+    """
+
+    __slots__ = ("_storage", "end", "ends", "entries", "start")
 
     def __init__(self, storage: "MemoryStorage") -> None:
         self._storage = storage
         self.entries: list[_Entry] = []
-        self.bytes = 0
+        self.ends: list[int] = []
+        self.start = 0  # before the first of them
+        self.end = 0
 
     def index(self, counter: int, term: int) -> int:
         """Where the update is, or would be."""
@@ -197,13 +203,11 @@ class _Log:
 
     def put(self, entry: _Entry) -> None:
         """Add or replace one update."""
-        entries = self.entries
-        if not entries or entry[:2] > entries[-1][:2]:
-            entries.append(entry)
-        else:
-            self.drop(entry[0], entry[1])
-            entries.insert(self.index(entry[0], entry[1]), entry)
-        self._grow(_bytes_of((entry,)))
+        self.drop(entry[0], entry[1])
+        at = self.index(entry[0], entry[1])
+        self.entries.insert(at, entry)
+        self.ends.insert(at, self._before(at))
+        self._grow(at, _bytes_of(entry))
 
     def drop(self, counter: int, term: int) -> _Entry | None:
         """Take one update out."""
@@ -211,50 +215,53 @@ class _Log:
         if at == len(self.entries) or self.entries[at][:2] != (counter, term):
             return None
         entry = self.entries.pop(at)
-        self._grow(-_bytes_of((entry,)))
+        del self.ends[at]
+        self._grow(at, -_bytes_of(entry))
         return entry
 
     def bytes_of(self, first: int, last: int) -> int:
         """Bytes of some of the updates."""
-        entries = self.entries
-        if not entries or (first <= entries[0][0] and entries[-1][0] <= last):
-            return self.bytes
-        return _bytes_of(entries[self.index(first, 0) : self.index(last + 1, 0)])
+        return self._before(self.index(last + 1, 0)) - self._before(self.index(first, 0))
 
     def floor_for(self, bytes_max: int) -> int:
         """Where to cut so that no more than `bytes_max` stay."""
-        stay, cut = self.bytes, 0
-        for _, _, update in self.entries:
-            if stay <= bytes_max:
-                break
-            stay -= len(update) + LOG_OVERHEAD_BYTES
-            cut += 1
-        return self.entries[cut - 1][0] if cut else 0
+        if self.end - self.start <= bytes_max:
+            return 0
+        return self.entries[bisect_left(self.ends, self.end - bytes_max)][0]
 
     def cut(self, upto: int) -> list[_Entry]:
         """Take out everything up to counter `upto`."""
         end = self.index(upto + 1, 0)
         entries = self.entries[:end]
-        if entries:
-            del self.entries[:end]
-            self._grow(-_bytes_of(entries))
+        start = self._before(end)
+        del self.entries[:end], self.ends[:end]
+        self._storage.log_total -= start - self.start
+        self.start = start
         return entries
 
     def uncut(self, entries: list[_Entry]) -> None:
         """Put what `cut` took out back in front."""
+        start = self.start - sum(map(_bytes_of, entries))
+        self._storage.log_total += self.start - start
         self.entries[:0] = entries
-        self._grow(_bytes_of(entries))
+        self.ends[:0] = accumulate(
+            map(_bytes_of, entries[1:]), initial=start + _bytes_of(entries[0])
+        )
+        self.start = start
 
-    def _grow(self, size: int) -> None:
-        self.bytes += size
+    def _before(self, at: int) -> int:
+        """Bytes of all updates before the one at this place, of those that were cut as well."""
+        return self.ends[at - 1] if at else self.start
+
+    def _grow(self, at: int, size: int) -> None:
+        """From this place on all are by so many bytes later."""
+        self.ends[at:] = [end + size for end in self.ends[at:]]
+        self.end += size
         self._storage.log_total += size
 
 
-_update_of = itemgetter(2)
-
-
-def _bytes_of(entries: Sequence[_Entry]) -> int:
-    return sum(map(len, map(_update_of, entries))) + LOG_OVERHEAD_BYTES * len(entries)
+def _bytes_of(entry: _Entry) -> int:
+    return len(entry[2]) + LOG_OVERHEAD_BYTES
 
 
 class MemoryStorage:
@@ -302,7 +309,8 @@ class MemoryStorage:
             return
         entries.append((counter, term, update))
         size = len(update) + LOG_OVERHEAD_BYTES
-        log.bytes += size
+        log.end = end = log.end + size
+        log.ends.append(end)
         self.log_total += size
 
     def _note_logged(self, log: _Log, counter: int, term: int) -> None:

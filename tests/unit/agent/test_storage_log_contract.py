@@ -1,5 +1,10 @@
 """The storage contract, continued: the log of updates."""
 
+from random import Random
+
+import pytest
+
+from quorate_agent.storage.memory import LOG_OVERHEAD_BYTES, MemoryStorage
 from quorate_lone_agent.storage_engine import Engine
 
 EVERYTHING = 1 << 30
@@ -128,3 +133,31 @@ def test_a_log_is_cut_by_bytes_so_few_large_updates_leave_the_small_ones(engine:
     assert storage.log_bytes(0, 1, 2) < 3 << 20
     assert storage.log_floor(0, 0) == 104
     assert storage.log_floor(7, 0) == 0
+
+
+@pytest.mark.parametrize("bound", [0, 1 << 40], ids=["without a bound", "with a bound"])
+def test_in_memory_bytes_are_exact_whatever_came_went_and_was_undone(bound: int) -> None:
+    random = Random(3)
+    storage = MemoryStorage(bound)
+    for _ in range(300):
+        counter, term = random.randrange(1, 30), random.randrange(1, 3)
+        kind = random.randrange(8)
+        if kind < 6:
+            storage.log_put(0, counter, term, bytes(random.randrange(500)))
+        elif kind == 6:
+            storage.log_drop(0, counter, term)
+        else:
+            storage.log_cut(0, counter // 4)
+
+        entries = storage.log_read(0, 0, 99, EVERYTHING)
+        sizes = [(at, len(update) + LOG_OVERHEAD_BYTES) for at, _, update in entries]
+        whole = sum(size for _, size in sizes)
+        assert storage.log_bytes(0) == storage.memory_used() == whole
+        first, last = sorted((counter, random.randrange(30)))
+        within = sum(size for at, size in sizes if first <= at <= last)
+        assert storage.log_bytes(0, first, last) == within
+        left, upto = whole, 0
+        while left > whole * 2 // 3:
+            upto, size = sizes.pop(0)
+            left -= size
+        assert storage.log_floor(0, whole * 2 // 3) == upto
