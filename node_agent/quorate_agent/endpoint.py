@@ -10,19 +10,22 @@ from __future__ import annotations
 import time
 from binascii import crc_hqx
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from itertools import repeat
+from typing import TYPE_CHECKING, cast
 
 from quorate.facts.keyspace import TAG, is_reserved, key_slot, slot_shift
 from quorate.protocol.messages import Message
 from quorate.protocol.primary import Primary
 from quorate.protocol.replicas import Replicas
+from quorate.protocol.storage import Operation
 from quorate_agent.across import Across
+from quorate_agent.alike import shows_expiry
 from quorate_agent.client import ClientConnection, Slot, boot_ms
 from quorate_agent.flush import flush_all, may_flush
 from quorate_agent.forwards import Forwards
 from quorate_agent.hand_overs import HandOvers
-from quorate_agent.joined_reads import join_reads, read_one, shows_expiry
-from quorate_agent.joined_writes import join_writes
+from quorate_agent.joined_reads import join_reads, read_one
+from quorate_agent.joined_writes import join_puts, join_writes
 from quorate_agent.listener import Listener
 from quorate_agent.outcomes import Outcomes
 from quorate_agent.overview import ZoneOverview
@@ -184,7 +187,7 @@ class ZoneEndpoint:
                 said := join_reads(self._view, commands, self._primaries, self._shift, now)
             ):
                 client.answer(said)
-            else:
+            elif len(commands) < 2 or not self._put_each(client, commands, now):
                 self._execute_each(client, commands, now)
             if not self._share.has_time():
                 return
@@ -312,7 +315,9 @@ class ZoneEndpoint:
                 count = 1
                 if commands and command.joins and at >= 0:
                     reply, count = join_writes(view, commands, command, reply, at, shift)
-                keys = self._write(client, role)
+                operations = tuple(view.operations)
+                view.operations.clear()
+                keys = self._write(client, role, operations)
             elif view.waits:
                 keys, count = (), 1
                 self._turn()
@@ -339,10 +344,35 @@ class ZoneEndpoint:
             self._tracking.expire(role, keys, now_ms)
             self._turn()
 
-    def _write(self, client: ClientConnection, role: Primary) -> tuple[bytes | None, ...]:
-        """Make what the view has gathered one update; the keys whose acknowledgement is due."""
-        operations = tuple(self._view.operations)
-        self._view.operations.clear()
+    def _put_each(self, client: ClientConnection, commands: list[list[bytes]], now: int) -> bool:
+        """Execute the first of some commands when they only put values; False: they are to be
+        executed one by one."""
+        primaries = self._primaries
+        puts = join_puts(commands, primaries, self._shift, now)
+        if puts is None or self.no_room():
+            return False
+        command, count, partitions, by_partition = puts
+        for partition, last in by_partition.items():
+            role = cast(Primary, primaries[partition])  # it serves
+            keys = self._write(client, role, tuple(zip(last, last.values(), repeat(0))))
+        if len(partitions) == 1:
+            slot = Slot(client, command, commands[-1], replies.OK * count, keys, now, count)
+            client.queue.append(slot)
+            role.wait(slot)
+        else:
+            for partition, args in zip(partitions, reversed(commands), strict=False):
+                role = cast(Primary, primaries[partition])
+                slot = Slot(client, command, args, replies.OK, (args[1],), now)
+                client.queue.append(slot)
+                role.wait(slot)
+            client.last_write = (role, role.copy.lwm)
+        del commands[-count:]
+        return True
+
+    def _write(
+        self, client: ClientConnection, role: Primary, operations: tuple[Operation, ...]
+    ) -> tuple[bytes | None, ...]:
+        """Make them one update; the keys whose acknowledgement is due."""
         if not role.turn:
             self.replicas.commands_wrote(role)
             self._turn()

@@ -6,10 +6,10 @@ A step of the interpreter that is taken once for sixteen commands is not taken s
 
 from binascii import crc_hqx
 from collections.abc import Sequence
-from typing import TypeGuard
 
-from quorate.facts.keyspace import FIRST_UNRESERVED, TAG, key_slot, slot_of_range
+from quorate.facts.keyspace import FIRST_UNRESERVED, TAG, key_slot
 from quorate.protocol.primary import Primary
+from quorate_agent.alike import is_served, partitions_of, shows_expiry
 from quorate_agent.resp.session import Connection
 from quorate_agent.resp.table import DISPATCH
 from quorate_agent.resp.view import View, live_values
@@ -32,22 +32,17 @@ def join_reads(
         names, keys = zip(*reversed(commands), strict=True)
     except ValueError:
         return None  # not two words each
-    low, high = min(keys), max(keys)
-    if names.count(names[0]) != len(names) or low < FIRST_UNRESERVED:
+    if names.count(names[0]) != len(names):
         return None
-    slot = slot_of_range(low, high)
-    if slot >= 0:
-        partitions = [slot >> shift]
-    else:
-        partitions = [
-            (key_slot(key) if TAG in key else crc_hqx(key, 0) & 16383) >> shift for key in keys
-        ]
+    partitions = partitions_of(keys, shift)
     spaces = {}
     for partition in set(partitions):
         role = primaries[partition]
-        if not _is_free(role, now) or shows_expiry(role, view.now_ms):
+        if not is_served(role, now) or role.waiters or shows_expiry(role, view.now_ms):
             return None
         spaces[partition] = role.copy.get
+    if not spaces:
+        return None
     if len(spaces) == 1:
         rows = map(spaces[partitions[0]], keys)
     else:
@@ -74,23 +69,10 @@ def read_one(
         return None
     key = args[1]
     role = primaries[(key_slot(key) if TAG in key else crc_hqx(key, 0) & 16383) >> shift]
-    if not _is_free(role, now) or key < FIRST_UNRESERVED or shows_expiry(role, view.now_ms):
+    if not is_served(role, now) or role.waiters:
+        return None
+    if key < FIRST_UNRESERVED or shows_expiry(role, view.now_ms):
         return None
     view.is_pending, view.copy = None, role.copy
     reply: bytes = command.handler(view, args)
     return reply
-
-
-def shows_expiry(role: Primary, now_ms: int) -> bool:
-    """Whether a key may have expired of which somebody who caches it has not been told."""
-    if role.changed is None:
-        return False
-    expiring = role.copy.expiring
-    return bool(expiring) and expiring[0][0] < now_ms
-
-
-def _is_free(role: Primary | None, now: int) -> TypeGuard[Primary]:
-    """Whether a partition is served here, and nothing waits there to be acknowledged or decided."""
-    return not (
-        role is None or role.serving_until <= now or role.frozen or role.locks or role.waiters
-    )

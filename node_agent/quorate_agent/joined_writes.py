@@ -1,20 +1,19 @@
 """Which writes of a pipeline become one update: one counter, one entry of every log, one answer."""
 
-from itertools import repeat
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import NamedTuple
 
-from quorate.facts.keyspace import FIRST_UNRESERVED, is_reserved, key_slot, slot_of_range
-from quorate.protocol.storage import Operation
+from quorate.facts.keyspace import is_reserved, key_slot
+from quorate.protocol.primary import Primary
+from quorate_agent.alike import is_served, partitions_of
 from quorate_agent.resp.command import Command
-from quorate_agent.resp.replies import OK
 from quorate_agent.resp.table import DISPATCH
 from quorate_agent.resp.view import View
 
 JOINED_BYTES_MAX = 64 * 1024
 """Of keys and values: behind so many an update ends.  Longer ones cost so much by themselves that
 sharing saves nothing, and one such fits into a frame between agents beside them."""
-
-ALIKE_MIN = 3
-"""So many commands are looked at in one step; fewer are as quick one by one."""
 
 
 def join_writes(
@@ -31,10 +30,6 @@ def join_writes(
 
     A handler that changes nothing has run for nothing, and does so again in its own turn."""
     operations = view.operations
-    if first.puts_each is not None and reply == OK and len(commands) >= ALIKE_MIN:
-        count = _join_alike(operations, commands, first, partition, shift)
-        if count:
-            return OK * count, count
     key, value, _ = operations[0]
     places = {key: 0}
     replies = [reply]
@@ -74,35 +69,54 @@ def join_writes(
     return b"".join(replies), len(replies)
 
 
-def _join_alike(
-    operations: list[Operation],
-    commands: list[list[bytes]],
-    first: Command,
-    partition: int,
+class Puts(NamedTuple):
+    """Commands that put values: which one, and how many; the partition of each, or one of all; by
+    partition its keys, each with its last value."""
+
+    command: Command
+    number: int
+    partitions: list[int]
+    by_partition: dict[int, dict[bytes, bytes]]
+
+
+def join_puts(
+    commands: Sequence[list[bytes]],
+    primaries: Sequence[Primary | None],
     shift: int,
-) -> int:
-    """As `join_writes` when all of `commands` are what `first` is and put a value whatever the key
-    had, in one step for all of them.  How many writes these are; 0: it is to be done one by one."""
-    last = commands[0]  # two of many that are not all alike, or not in one partition, tell it soon
-    if len(last) != first.usual_words or key_slot(last[1]) >> shift != partition:
-        return 0
+    now: int,
+) -> Puts | None:
+    """Gather the first of `commands`, which begin at the end of the list, as long as they put a
+    value in the same words whatever the key had, when their partitions serve.  None: they are to be
+    executed one by one."""
+    first = commands[-1]
+    command = DISPATCH.get(first[0])
+    if command is None or command.puts_each is None or len(first) != command.usual_words:
+        return None
     try:
         names, keys, values = zip(*reversed(commands), strict=True)
+        alike = names.count(first[0]) == len(names)
     except ValueError:
-        return 0  # not three words each
-    low, high = min(keys), max(keys)
-    if names.count(names[0]) != len(names) or DISPATCH.get(names[0]) is not first:
-        return 0
-    slot = slot_of_range(low, high)
-    if slot < 0 and any(key_slot(each) >> shift != partition for each in keys):
-        return 0
-    key, value, _ = operations[0]
-    size = sum(map(len, keys + values)) + len(key or b"") + len(value or b"")
-    if low < FIRST_UNRESERVED or size > JOINED_BYTES_MAX or first.puts_each is None:
-        return 0
-    last_values = dict(zip(keys, first.puts_each(values), strict=True))
-    if key in last_values:
-        operations.clear()
-    operations.extend(zip(last_values, last_values.values(), repeat(0)))
-    commands.clear()
-    return 1 + len(keys)
+        alike = False  # not three words each
+    if not alike:
+        run = list(
+            takewhile(lambda args: args[0] == first[0] and len(args) == 3, reversed(commands))
+        )
+        if len(run) < 2:
+            return None
+        names, keys, values = zip(*run, strict=True)
+    if sum(map(len, keys + values)) > JOINED_BYTES_MAX:
+        return None
+    partitions = partitions_of(keys, shift)
+    puts: dict[int, dict[bytes, bytes]] = {partition: {} for partition in partitions}
+    for partition in puts:
+        if not is_served(primaries[partition], now):
+            return None
+    put = command.puts_each(values)
+    if len(partitions) == 1:
+        puts[partitions[0]] = dict(zip(keys, put, strict=True))
+    elif not partitions:
+        return None
+    else:
+        for partition, key, value in zip(partitions, keys, put, strict=True):
+            puts[partition][key] = value
+    return Puts(command, len(keys), partitions, puts)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from quorate.protocol.primary import Primary
     from quorate.protocol.replicas import Replicas
+    from quorate.protocol.storage import Operation
     from quorate_agent.client import ClientConnection, Slot
     from quorate_agent.resp.transaction import Call
 
@@ -78,8 +79,10 @@ class WatchedEndpoint(ZoneEndpoint):
         self._asked_as[client] = self.forwards.performed
         super().execute_forwarded(client, call)
 
-    def _write(self, client: ClientConnection, role: Primary) -> tuple[bytes | None, ...]:
+    def _write(
+        self, client: ClientConnection, role: Primary, operations: tuple[Operation, ...]
+    ) -> tuple[bytes | None, ...]:
         asked = self._asked_as.get(client)
         told = asked in self.forwards.given_up
         assert not told, f"forwarded command {asked} is executed after its client was told"
-        return super()._write(client, role)
+        return super()._write(client, role, operations)

@@ -1,6 +1,7 @@
 """Writes of a pipeline that become one update, and those that may not."""
 
 import dataclasses
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -11,7 +12,7 @@ from quorate_agent.joined_writes import JOINED_BYTES_MAX
 from quorate_agent.resp.table import DISPATCH
 from quorate_agent.resp.value import MARKER
 from quorate_differential.kept_client import KeptClient
-from quorate_lone_agent.agent import OTHER, ZONE, Agent
+from quorate_lone_agent.agent import OTHER, ZONE, Agent, key_in
 
 Words = tuple[bytes, ...]
 
@@ -60,7 +61,7 @@ def test_writes_that_follow_each_other_are_one_update(agent: Agent, client: Kept
         ((b"GET", A), b"1", 2),
         ((b"SETNX", B, b"2"), 0, 2),
         ((b"DEL", b"{t}absent"), 0, 2),
-        ((b"SET", ELSEWHERE, b"2"), b"OK", 2),
+        ((b"APPEND", ELSEWHERE, b"2"), 1, 2),
         ((b"SET", C, b"2", b"EX", b"10"), b"OK", 2),
         ((b"MSET", C, b"2"), b"OK", 3),
         ((b"WAIT", b"0", b"0"), 0, 2),
@@ -121,11 +122,12 @@ def test_what_was_counted_before_is_overwritten(agent: Agent, client: KeptClient
 @pytest.mark.parametrize(
     ("odd", "reply", "updates"),
     [
-        ((b"SET", ELSEWHERE, b"2"), b"OK", 2),
+        ((b"SET", ELSEWHERE, b"2"), b"OK", 1),
+        ((b"APPEND", ELSEWHERE, b"2"), 1, 2),
         ((b"SET", A, b"2", b"EX", b"10"), b"OK", 2),
         ((b"SET", A), "ERR", 2),
         ((b"SET", b"\0quorate\0{t}", b"1"), "ERR", 2),
-        ((b"APPEND", b"{t}other", b"2"), 1, 1),
+        ((b"APPEND", b"{t}other", b"2"), 1, 2),
         ((b"PING",), b"PONG", 2),
     ],
     ids=lambda value: value[0].decode() if isinstance(value, tuple) else "",
@@ -143,6 +145,87 @@ def test_one_that_is_not_alike_among_many(
     assert str(told).startswith(reply) if isinstance(reply, str) else told == reply
     assert said == [b"OK"] * len(MANY)
     assert took == updates
+
+
+def test_plain_ones_of_several_partitions_are_one_update_of_each(
+    agent: Agent, client: KeptClient
+) -> None:
+    keys = [key_in(n % 4, b"k%d" % n) for n in range(20)]
+
+    assert client.send(*_plain(keys), (b"GET", keys[0])) == []
+    agent.turn()
+
+    assert client.told() == [b"OK"] * 20 + [b"v" + keys[0]]
+    assert [copy.lwm for copy in agent.replicas.copies.values()] == [1] * 4
+    assert client.send(*[(b"GET", key) for key in keys]) == [b"v" + key for key in keys]
+
+
+def test_each_is_told_what_became_of_its_own_partition(agent: Agent, client: KeptClient) -> None:
+    keys = [key_in(n % 3, b"k%d" % n) for n in range(9)]
+    client.send(*_plain(keys))
+
+    agent.give(OTHER, [1])
+
+    said = [str(each).partition(" ")[0] for each in client.told()]
+    assert said == ["b'OK'", "UNKNOWN", "b'OK'"] * 3
+    assert agent.endpoint._metrics.unknown._value.get() == 3
+
+
+@pytest.mark.parametrize("shown", ["moved", "frozen", "lapsed", "locked"])
+def test_what_comes_before_one_that_does_not_serve_is_executed(
+    agent: Agent, client: KeptClient, shown: str
+) -> None:
+    keys = [key_in(partition) for partition in (0, 1, 2)]
+    role = agent.replicas.roles[1]
+    if shown == "moved":
+        agent.give(OTHER, [1])
+    elif shown == "frozen":
+        role.frozen = "1"
+    elif shown == "lapsed":
+        role.serving_until = 0
+    else:
+        role.locks[keys[1]] = b"transaction"
+
+    client.send(*_plain(keys))
+    agent.turn()
+
+    copies = agent.replicas.copies
+    written = [n for n in (0, 1, 2) if n in copies and copies[n].get(keys[n]) is not None]
+    assert written == [0]
+    assert client.told() == [b"OK"]
+    assert len(agent.sent) == (shown == "moved")  # to the agent that has it now
+
+
+def test_plain_ones_are_refused_while_there_is_no_room(agent: Agent, client: KeptClient) -> None:
+    agent.is_full = True
+
+    said, updates = _sent(agent, client, *_plain(MANY))
+
+    assert [str(each)[:3] for each in said] == ["OOM"] * len(MANY)
+    assert updates == 0
+
+
+def test_wait_is_for_the_last_of_them(agent: Agent, client: KeptClient) -> None:
+    keys = [key_in(partition) for partition in (2, 0, 2, 1, 0)]
+
+    client.send(*_plain(keys))
+
+    assert client.connection.last_write == (agent.replicas.roles[0], 1)
+
+
+def test_who_has_cached_an_expired_key_is_told_before_it_is_written(
+    agent: Agent, client: KeptClient
+) -> None:
+    agent.write(b"SET", A, b"1", b"PX", b"1")
+    caching = agent.client()
+    caching.ask(b"GET", A)
+    time.sleep(0.003)
+
+    client.send(*_plain(MANY), (b"SET", A, b"2"))
+    agent.turn()
+
+    assert [each for each in caching.told() if isinstance(each, list)] == [[b"invalidate", [A]]]
+    assert client.told()[-1] == b"OK"
 
 
 def test_strings_that_begin_like_a_packed_value_stay_what_they_are(

@@ -27,7 +27,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Agent:
     return agent
 
 
-@pytest.mark.parametrize("words", [(b"STRLEN", b"k"), (b"PING",), (b"SET", b"k", b"v")], ids=str)
+@pytest.mark.parametrize("words", [(b"STRLEN", b"k"), (b"PING",), (b"APPEND", b"k", b"v")], ids=str)
 def test_a_pipeline_of_slow_commands_does_not_hold_the_turn(
     slow: Agent, words: tuple[bytes, ...]
 ) -> None:
