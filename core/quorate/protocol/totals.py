@@ -142,8 +142,9 @@ class Totals:
 
     def digest(self) -> int:
         """128 bits."""
-        while self.count(CHANGED_MAX) == CHANGED_MAX:
-            pass
+        if self._changed is None or self._uncounted:
+            while self.count(CHANGED_MAX) == CHANGED_MAX:
+                pass
         if self._changed:
             self._count_changed(self._changed)
         return self._digest & _MASK

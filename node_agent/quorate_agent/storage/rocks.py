@@ -56,7 +56,7 @@ class RocksSpace:
 
     __slots__ = (
         "_database", "_kept", "_less_recent", "_long", "_prefix", "_recent", "_storage", "_totals",
-        "_touched", "dropped", "overlay",
+        "_touched", "_written", "dropped", "overlay",
     )  # fmt: skip
 
     def __init__(self, storage: "RocksStorage", partition: int, generation: int) -> None:
@@ -78,7 +78,7 @@ class RocksSpace:
         if data is not None:
             rows, size, digest = _TOTALS.unpack(data)
             self._totals.restore((rows, size, int.from_bytes(digest)))
-        self._kept = self._totals.state()
+        self._kept = self._written = self._totals.state()
 
     def get(self, key: bytes) -> Row | None:
         """The row of `key`, tombstones included."""
@@ -180,7 +180,7 @@ class RocksSpace:
             put(prefix + key, data)
             if len(data) + len(key) > _RECENT_DATA_MAX:
                 self._long.append(key)
-        rows, size, digest = totals = self._totals.state()
+        rows, size, digest = totals = self._written = self._totals.state()
         if self.dropped and not rows and not size:
             batch.delete(b"n" + prefix[1:])
         elif totals != self._kept:
@@ -190,7 +190,7 @@ class RocksSpace:
     def end_turn(self, committed: bool) -> None:
         """The batch is in the database, or gone."""
         if committed:
-            self._kept = self._totals.state()
+            self._kept = self._written
             self._remember()
         else:
             self._totals.restore(self._kept)
