@@ -19,6 +19,7 @@ from quorate.facts.keyspace import SLOT_COUNT
 CLIENTS = 50
 VALUE_BYTES = 100
 KEYS = 100_000
+KEYS_OF_SLOT = KEYS // SLOT_COUNT
 _CHUNK = 1000
 
 
@@ -30,12 +31,13 @@ def redis_benchmark(
     pids: Sequence[int] = (),
     pipeline: int = 1,
     cluster: bool = False,
+    keys_of_slot: int = KEYS_OF_SLOT,
 ) -> Run:
     """One run over random keys, with the CPU seconds of the servers `pids`.
 
-    In a cluster redis-benchmark makes as many keys of each slot.
+    In a cluster redis-benchmark makes `keys_of_slot` of each slot; those of a pipeline are of one.
     """
-    keys = KEYS // SLOT_COUNT if cluster else KEYS
+    keys = keys_of_slot if cluster else KEYS
     words = ["redis-benchmark", "-h", "127.0.0.1", "-p", str(port), "-t", command.lower()]
     words += ["-c", str(CLIENTS), "-n", str(requests), "-d", str(VALUE_BYTES), "-r", str(keys)]
     words += ["-P", str(pipeline), "--csv", *(["--cluster"] if cluster else [])]
