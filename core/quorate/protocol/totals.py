@@ -75,8 +75,14 @@ class Totals:
 
     def replace(self, key: bytes, old: Row | None, row: Row | None) -> None:
         """`key` had the row `old` and has `row` by now; None: none."""
-        if self._changed is not None:
-            self._note(self._changed, key, old)
+        changed = self._changed
+        if changed is not None:
+            self._note(changed, key, old)
+            if len(changed) >= CHANGED_MAX:
+                self._count_changed(changed)
+        self._add(key, old, row)
+
+    def _add(self, key: bytes, old: Row | None, row: Row | None) -> None:
         had = None if old is None else old.value
         has = None if row is None else row.value
         if had is not None and has is not None:  # as most writes do
@@ -87,8 +93,9 @@ class Totals:
         self.bytes += len(key) * ((row is not None) - (old is not None))
 
     def replace_all(self, rows: Mapping[bytes, Row], olds: Sequence[Row | None]) -> None:
-        """As `replace` for each of `rows`; `olds` are what their keys had."""
-        if self._changed is None:
+        """As `replace` for some rows that were written together; `olds` are what their keys had."""
+        changed = self._changed
+        if changed is None:
             try:
                 had = sum(map(len, map(_value_of, olds)))
                 has = sum(map(len, map(_value_of, rows.values())))
@@ -98,13 +105,17 @@ class Totals:
                 self.bytes += has - had
                 return
         for (key, row), old in zip(rows.items(), olds, strict=True):
-            self.replace(key, old, row)
+            self._add(key, old, row)
+        if changed is not None:
+            # All of them are noted before any is counted: each has its new row already.
+            for key, old in zip(rows, olds, strict=True):
+                self._note(changed, key, old)
+            if len(changed) >= CHANGED_MAX:
+                self._count_changed(changed)
 
     def _note(self, changed: dict[bytes, Row | None], key: bytes, old: Row | None) -> None:
         if key in changed or key in self._uncounted:
             return
-        if len(changed) >= CHANGED_MAX:
-            self._count_changed(changed)
         if old is not None and old.value is not None and len(old.value) > KEPT_BYTES_MAX:
             self._digest -= row_digest(key, old)
             changed[key] = None

@@ -148,23 +148,19 @@ class MemorySpace:
         storage.row_bytes += _row_bytes(key, row) - _row_bytes(key, old)
         storage.undo.append(lambda: self._put_back(key, old))
 
-    def _account(self, key: bytes, old: Row | None, row: Row | None) -> None:
-        self._totals.replace(key, old, row)
-        if self._storage.bounded:
-            self._storage.row_bytes += _row_bytes(key, row) - _row_bytes(key, old)
-
     def _put_back(self, key: bytes, old: Row | None) -> None:
         now = self._rows.pop(key, None)
         if old is not None:
             self._rows[key] = old
             if self._sorted is not None:
                 self._added.append(key)
-        self._account(key, now, old)
+        self._totals.replace(key, now, old)
+        self._storage.row_bytes += _row_bytes(key, old) - _row_bytes(key, now)
 
     def _restore(self, rows: dict[bytes, Row]) -> None:
         self._rows.update(rows)  # in place: `get` is bound to this very dict
-        for key, row in rows.items():
-            self._account(key, None, row)
+        self._totals.replace_all(rows, [None] * len(rows))
+        self._storage.row_bytes += sum(_row_bytes(key, row) for key, row in rows.items())
         self._sorted = None
 
 
@@ -177,18 +173,17 @@ def _row_bytes(key: bytes, row: Row | None) -> int:
 class _Log:
     """Updates of one partition as (counter, term, update), in that order.
 
-    `ends[i]`: bytes of all updates there ever were, up to the i-th of `entries`; so how many there
-    are between two of them is known without a look at them.
+    How many bytes there are between two of them is known without a look at each: of all there ever
+    were before the i-th of `entries` that is `_before[i]`, as far as it has been added up.
     """
 
-    __slots__ = ("_storage", "end", "ends", "entries", "start")
+    __slots__ = ("_before", "_storage", "end", "entries")
 
     def __init__(self, storage: "MemoryStorage") -> None:
         self._storage = storage
         self.entries: list[_Entry] = []
-        self.ends: list[int] = []
-        self.start = 0  # before the first of them
-        self.end = 0
+        self._before = [0]
+        self.end = 0  # bytes of all there ever were
 
     def index(self, counter: int, term: int) -> int:
         """Where the update is, or would be."""
@@ -206,7 +201,6 @@ class _Log:
         self.drop(entry[0], entry[1])
         at = self.index(entry[0], entry[1])
         self.entries.insert(at, entry)
-        self.ends.insert(at, self._before(at))
         self._grow(at, _bytes_of(entry))
 
     def drop(self, counter: int, term: int) -> _Entry | None:
@@ -215,47 +209,49 @@ class _Log:
         if at == len(self.entries) or self.entries[at][:2] != (counter, term):
             return None
         entry = self.entries.pop(at)
-        del self.ends[at]
         self._grow(at, -_bytes_of(entry))
         return entry
 
     def bytes_of(self, first: int, last: int) -> int:
         """Bytes of some of the updates."""
-        return self._before(self.index(last + 1, 0)) - self._before(self.index(first, 0))
+        end = self.index(last + 1, 0)
+        before = self._add_up(end)
+        return before[end] - before[min(self.index(first, 0), end)]
 
     def floor_for(self, bytes_max: int) -> int:
         """Where to cut so that no more than `bytes_max` stay."""
-        if self.end - self.start <= bytes_max:
+        if self.end - self._before[0] <= bytes_max:
             return 0
-        return self.entries[bisect_left(self.ends, self.end - bytes_max)][0]
+        before = self._add_up(len(self.entries))
+        return self.entries[bisect_left(before, self.end - bytes_max) - 1][0]
 
     def cut(self, upto: int) -> list[_Entry]:
         """Take out everything up to counter `upto`."""
         end = self.index(upto + 1, 0)
         entries = self.entries[:end]
-        start = self._before(end)
-        del self.entries[:end], self.ends[:end]
-        self._storage.log_total -= start - self.start
-        self.start = start
+        before = self._add_up(end)
+        self._storage.log_total -= before[end] - before[0]
+        del self.entries[:end], before[:end]
         return entries
 
     def uncut(self, entries: list[_Entry]) -> None:
         """Put what `cut` took out back in front."""
-        start = self.start - sum(map(_bytes_of, entries))
-        self._storage.log_total += self.start - start
+        size = sum(map(_bytes_of, entries))
         self.entries[:0] = entries
-        self.ends[:0] = accumulate(
-            map(_bytes_of, entries[1:]), initial=start + _bytes_of(entries[0])
-        )
-        self.start = start
+        self._before = [self._before[0] - size]
+        self._storage.log_total += size
 
-    def _before(self, at: int) -> int:
-        """Bytes of all updates before the one at this place, of those that were cut as well."""
-        return self.ends[at - 1] if at else self.start
+    def _add_up(self, at: int) -> list[int]:
+        """`_before`, as far as this place at least."""
+        before = self._before
+        if len(before) <= at:
+            sizes = map(_bytes_of, self.entries[len(before) - 1 :])
+            before.extend(accumulate(sizes, initial=before.pop()))
+        return before
 
     def _grow(self, at: int, size: int) -> None:
         """From this place on all are by so many bytes later."""
-        self.ends[at:] = [end + size for end in self.ends[at:]]
+        del self._before[at + 1 :]
         self.end += size
         self._storage.log_total += size
 
@@ -309,8 +305,7 @@ class MemoryStorage:
             return
         entries.append((counter, term, update))
         size = len(update) + LOG_OVERHEAD_BYTES
-        log.end = end = log.end + size
-        log.ends.append(end)
+        log.end += size
         self.log_total += size
 
     def _note_logged(self, log: _Log, counter: int, term: int) -> None:

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quorate.protocol.storage import Row, Storage
-from quorate.protocol.totals import row_digest
+from quorate.protocol.totals import CHANGED_MAX, row_digest
 from quorate_lone_agent.storage_engine import Engine
 
 EVERYTHING = 1 << 30
@@ -198,6 +198,20 @@ def test_rows_written_together_are_counted_and_scanned_as_others_are(engine: Eng
     assert space.row_count() == 21
     assert space.byte_count() == 19 * 7 + 2 * 4 + 2
     whole = space.scan(None, 100, EVERYTHING)
+    assert space.digest() == sum(row_digest(key, row) for key, row in whole) % (1 << 128)
+
+
+def test_the_digest_is_right_when_more_rows_change_together_than_are_noted(engine: Engine) -> None:
+    storage = engine.open()
+    space = storage.space(0, 0)
+    space.digest()  # it is followed from now on
+    again = b"%d" % (CHANGED_MAX + 50)
+    space.put(again, row(1, b"old"))
+
+    space.put_all({b"%d" % number: row(2) for number in range(CHANGED_MAX + 100)})
+
+    whole = space.scan(None, 2 * CHANGED_MAX, EVERYTHING)
+    assert len(whole) == CHANGED_MAX + 100
     assert space.digest() == sum(row_digest(key, row) for key, row in whole) % (1 << 128)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from quorate.protocol.storage import ROW_OVERHEAD_BYTES, Row, StorageFull
+from quorate.protocol.totals import CHANGED_MAX
 from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
@@ -61,6 +62,21 @@ def test_a_batch_that_does_not_fit_into_max_memory_is_undone_as_a_whole() -> Non
     )  # fmt: skip
     assert list(storage.records(b"")) == [(b"other", b"old"), (b"record", b"old")]
     assert get(b"1") == row(2, b"old")
+
+
+def test_the_digest_of_a_dropped_space_is_right_when_that_is_undone() -> None:
+    storage = MemoryStorage(max_memory=10_000_000)
+    space = storage.space(0, 1)
+    space.put_all({b"%d" % number: row(1, b"old") for number in range(CHANGED_MAX + 100)})
+    storage.commit()
+    digest = space.digest()
+
+    storage.drop_space(0, 1)
+    space.put(b"%d" % CHANGED_MAX, row(2, bytes(10_000_000)))
+    with pytest.raises(StorageFull):
+        storage.commit()
+
+    assert space.digest() == digest
 
 
 def test_a_full_zone_still_takes_deletes_and_recovers() -> None:
@@ -150,6 +166,7 @@ def test_a_killed_process_loses_no_committed_batch_and_half_of_none(
 FILLER = """
 import os, resource, subprocess, sys
 from quorate.protocol.storage import ROW_OVERHEAD_BYTES, Row, StorageFull
+from quorate.protocol.totals import CHANGED_MAX
 from quorate_agent.storage import database
 from quorate_agent.storage.rocks import RocksStorage
 

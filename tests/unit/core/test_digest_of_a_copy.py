@@ -68,7 +68,6 @@ def test_updates_in_any_order_end_in_the_digest_that_a_scan_finds() -> None:
 def test_an_update_of_many_rows_leaves_what_they_leave_one_by_one(odd: bytes | None) -> None:
     many: tuple[Operation, ...] = (
         *[(b"k%d" % n, b"v%d" % n, n % 3 and 10_000 + n) for n in range(20)],
-        (b"k3", None, 0),
         (b"gone", None, 0),
         (odd, None, 0),
         *[(b"l%d" % n, bytes(n), 0) for n in range(10)],
