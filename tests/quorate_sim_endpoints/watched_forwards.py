@@ -12,6 +12,7 @@ import pytest
 from quorate.protocol.client_messages import Forward, Forwarded
 from quorate_agent import endpoint
 from quorate_agent.endpoint import ZoneEndpoint
+from quorate_agent.execution import Execution
 from quorate_agent.forwards import Forwards
 
 if TYPE_CHECKING:
@@ -71,18 +72,28 @@ class WatchedEndpoint(ZoneEndpoint):
     ) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(endpoint, "Forwards", WatchedForwards)
+            patch.setattr(endpoint, "Execution", WatchedExecution)
             super().__init__(replicas, **named)
         self.forwards.given_up, self.forwards.sent = given_up, sent
-        self._asked_as: dict[ClientConnection, tuple[str, int]] = {}
+        assert isinstance(self._execution, WatchedExecution)
+        self._execution.given_up = given_up
+        self._asked_as = self._execution.asked_as = {}
 
     def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
         self._asked_as[client] = self.forwards.performed
         super().execute_forwarded(client, call)
 
+
+class WatchedExecution(Execution):
+    """Executes for such an endpoint; `asked_as`: process and number of what others' clients ask."""
+
+    given_up: set[tuple[str, int]]
+    asked_as: dict[ClientConnection, tuple[str, int]]
+
     def _write(
         self, client: ClientConnection, role: Primary, operations: tuple[Operation, ...]
     ) -> tuple[bytes | None, ...]:
-        asked = self._asked_as.get(client)
-        told = asked in self.forwards.given_up
+        asked = self.asked_as.get(client)
+        told = asked in self.given_up
         assert not told, f"forwarded command {asked} is executed after its client was told"
         return super()._write(client, role, operations)

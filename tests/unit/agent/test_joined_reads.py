@@ -7,7 +7,7 @@ import pytest
 
 from quorate.facts.keyspace import key_partition, key_slot, slot_of_range
 from quorate.protocol.storage import Row
-from quorate_agent import endpoint as endpoints
+from quorate_agent import endpoint, execution
 from quorate_agent.resp.view import View, live_values
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, ZONE, Agent
@@ -31,7 +31,7 @@ def client(agent: Agent) -> KeptClient:
 def joined(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether the commands of each read were answered in one step."""
     seen: list[bool] = []
-    join, one = endpoints.join_reads, endpoints.read_one
+    join, one = execution.join_reads, endpoint.read_one
 
     def watched(view: View, commands: list[list[bytes]], *given: Any) -> bytes | None:
         before = len(commands)
@@ -45,8 +45,8 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         seen.append(said is not None)
         return said
 
-    monkeypatch.setattr(endpoints, "join_reads", watched)
-    monkeypatch.setattr(endpoints, "read_one", watched_one)
+    monkeypatch.setattr(execution, "join_reads", watched)
+    monkeypatch.setattr(endpoint, "read_one", watched_one)
     return seen
 
 
