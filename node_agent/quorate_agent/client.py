@@ -71,7 +71,8 @@ class Endpoint(Protocol):
 
 
 class Slot(Waiter):
-    """The place of a reply in its connection's queue; of several for writes that were joined."""
+    """The place of a reply in its connection's queue; of several for writes that were joined, with
+    the bytes of all of them in `size`."""
 
     __slots__ = (
         "args",
@@ -83,6 +84,7 @@ class Slot(Waiter):
         "held",
         "left",
         "reply",
+        "size",
         "wait",
     )
 
@@ -97,6 +99,7 @@ class Slot(Waiter):
         keys: tuple[bytes | None, ...],
         since_ms: int,
         count: int = 1,
+        size: int = 0,
     ) -> None:
         # Waiter's fields are set here: this is made for every write.
         self.keys = keys
@@ -107,6 +110,7 @@ class Slot(Waiter):
         self.args = args
         self.reply = reply
         self.count = count
+        self.size = size
         self.done = False
         self.deadline_ms = 0
         self.left = 0
@@ -231,8 +235,7 @@ class ClientConnection(asyncio.Protocol):
             if isinstance(place, bytes):
                 self.held += len(place)
             else:
-                # Of joined writes the others have about as many.
-                place.held = len(place.reply) + place.count * sum(map(len, place.args))
+                place.held = len(place.reply) + (place.size or sum(map(len, place.args)))
                 self.held += place.held
         self.counted = count
         return count <= QUEUE_MAX and self.held <= QUEUE_BYTES_MAX

@@ -18,7 +18,7 @@ from quorate.protocol.replicas import Replicas
 from quorate_agent.across import Across
 from quorate_agent.alike import shows_expiry
 from quorate_agent.client import ClientConnection, Slot, boot_ms
-from quorate_agent.execution import Execution
+from quorate_agent.execution import CommandExecution
 from quorate_agent.forwards import Forwards
 from quorate_agent.hand_overs import HandOvers
 from quorate_agent.joined_reads import read_one
@@ -69,7 +69,7 @@ class ZoneEndpoint:
         self.hand_overs = HandOvers(replicas, self._clients.values, nodes)
         self._waits = Waits(replicas, self.fulfil)
         self._share = TurnShare()
-        self._execution = Execution(
+        self._execution = CommandExecution(
             self,
             self._view,
             Redirects(self, nodes, is_up, metrics),

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from binascii import crc_hqx
 from collections.abc import Callable, Iterable
-from itertools import repeat
-from typing import Protocol, cast
+from typing import Protocol
 
 from quorate.facts.keyspace import TAG, is_reserved, key_slot, slot_shift
 from quorate.protocol.primary import Primary
@@ -47,7 +46,7 @@ class Answerer(Executor, Protocol):
         """What is said when nothing may grow."""
 
 
-class Execution:
+class CommandExecution:
     """The road of one zone's commands on this agent.  `view`: what they see; whoever has them
     executed has set its time and its protocol."""
 
@@ -208,14 +207,14 @@ class Execution:
                 continue
             reply = command.handler(view, args)
             if view.operations:
-                count = 1
+                count, size = 1, 0
                 if commands and command.joins and at >= 0:
-                    reply, count = join_writes(view, commands, command, reply, at, shift)
+                    reply, count, size = join_writes(view, commands, command, reply, at, shift)
                 operations = tuple(view.operations)
                 view.operations.clear()
                 keys = self._write(client, role, operations)
             elif view.waits:
-                keys, count = (), 1
+                keys, count, size = (), 1, 0
                 self._turn()
             elif slot is None:
                 (queue or out).append(reply)  # `client.answer`, of which there are many
@@ -225,7 +224,7 @@ class Execution:
                 continue
             view.waits = False
             if slot is None:
-                waiter = Slot(client, command, args, reply, keys, now, count)
+                waiter = Slot(client, command, args, reply, keys, now, count, size)
                 queue.append(waiter)
             else:
                 waiter = slot
@@ -237,26 +236,25 @@ class Execution:
     def _put_each(self, client: ClientConnection, commands: list[list[bytes]], now: int) -> bool:
         """Execute the first of some commands when they only put values; False: they are to be
         executed one by one."""
-        primaries = self._primaries
-        puts = join_puts(commands, primaries, self._shift, now)
+        puts = join_puts(commands, self._primaries, self._shift, now)
         if puts is None or self._storage_full():
             return False
-        command, count, partitions, by_partition = puts
-        for partition, last in by_partition.items():
-            role = cast(Primary, primaries[partition])  # it serves
-            keys = self._write(client, role, tuple(zip(last, last.values(), repeat(0))))
-        if len(partitions) == 1:
-            slot = Slot(client, command, commands[-1], replies.OK * count, keys, now, count)
+        command, number, size, updates, roles = puts
+        first = commands[: -number - 1 : -1]
+        del commands[-number:]
+        for role, operations in updates:
+            keys = self._write(client, role, operations)
+        if not roles:
+            reply = replies.OK * number
+            slot = Slot(client, command, first[0], reply, keys, now, number, size)
             client.queue.append(slot)
             role.wait(slot)
-        else:
-            for partition, args in zip(partitions, reversed(commands), strict=False):
-                role = cast(Primary, primaries[partition])
-                slot = Slot(client, command, args, replies.OK, (args[1],), now)
-                client.queue.append(slot)
-                role.wait(slot)
-            client.last_write = (role, role.copy.lwm)
-        del commands[-count:]
+            return True
+        for role, args in zip(roles, first, strict=True):
+            slot = Slot(client, command, args, replies.OK, (args[1],), now)
+            client.queue.append(slot)
+            role.wait(slot)
+        client.last_write = (role, role.copy.lwm)
         return True
 
     def _write(

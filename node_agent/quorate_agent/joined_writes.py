@@ -1,11 +1,14 @@
 """Which writes of a pipeline become one update: one counter, one entry of every log, one answer."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import accumulate, repeat, takewhile
+from operator import add
 from typing import NamedTuple
 
 from quorate.facts.keyspace import is_reserved, key_slot
 from quorate.protocol.primary import Primary
+from quorate.protocol.storage import Operation
 from quorate_agent.alike import is_served, partitions_of
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.table import DISPATCH
@@ -23,10 +26,11 @@ def join_writes(
     reply: bytes,
     partition: int,
     shift: int,
-) -> tuple[bytes, int]:
+) -> tuple[bytes, int, int]:
     """Gather, behind a write that `view` has gathered, those that follow it in its partition, each
     of another key, or putting a value whatever the key had; they are taken from `commands`, the
-    last of the list first.  The replies to all, the first one's among them, and how many they are.
+    last of the list first.  The replies to all, the first one's among them, how many they are, and
+    the bytes of what they write.
 
     A handler that changes nothing has run for nothing, and does so again in its own turn."""
     operations = view.operations
@@ -66,17 +70,18 @@ def join_writes(
     except BaseException:
         operations.clear()  # or the next command of anybody would write them
         raise
-    return b"".join(replies), len(replies)
+    return b"".join(replies), len(replies), size
 
 
 class Puts(NamedTuple):
-    """Commands that put values: which one, and how many; the partition of each, or one of all; by
-    partition its keys, each with its last value."""
+    """Commands that put values, as updates: how many they are, and their bytes; `roles`: of each
+    command, where there are several."""
 
     command: Command
     number: int
-    partitions: list[int]
-    by_partition: dict[int, dict[bytes, bytes]]
+    size: int
+    updates: list[tuple[Primary, tuple[Operation, ...]]]
+    roles: list[Primary]
 
 
 def join_puts(
@@ -86,37 +91,49 @@ def join_puts(
     now: int,
 ) -> Puts | None:
     """Gather the first of `commands`, which begin at the end of the list, as long as they put a
-    value in the same words whatever the key had, when their partitions serve.  None: they are to be
-    executed one by one."""
-    first = commands[-1]
-    command = DISPATCH.get(first[0])
-    if command is None or command.puts_each is None or len(first) != command.usual_words:
+    value in the same words whatever the key had, when their partitions serve: one update of each,
+    with the last value of a key.  None: they are to be executed one by one."""
+    name = commands[-1][0]
+    command = DISPATCH.get(name)
+    if command is None or command.puts_each is None:
         return None
     try:
         names, keys, values = zip(*reversed(commands), strict=True)
-        alike = names.count(first[0]) == len(names)
+        alike = names.count(name) == len(names)
     except ValueError:
         alike = False  # not three words each
     if not alike:
-        run = list(
-            takewhile(lambda args: args[0] == first[0] and len(args) == 3, reversed(commands))
-        )
+        run = list(takewhile(lambda args: args[0] == name and len(args) == 3, reversed(commands)))
         if len(run) < 2:
             return None
         names, keys, values = zip(*run, strict=True)
-    if sum(map(len, keys + values)) > JOINED_BYTES_MAX:
-        return None
-    partitions = partitions_of(keys, shift)
-    puts: dict[int, dict[bytes, bytes]] = {partition: {} for partition in partitions}
-    for partition in puts:
-        if not is_served(primaries[partition], now):
+    size = sum(map(len, keys + values))
+    if size > JOINED_BYTES_MAX:
+        sizes = list(accumulate(map(add, map(len, keys), map(len, values))))
+        number = bisect_right(sizes, JOINED_BYTES_MAX)
+        if number < 2:
             return None
+        keys, values, size = keys[:number], values[:number], sizes[number - 1]
+    partitions = partitions_of(keys, shift)
+    served: dict[int, Primary] = {}
+    for partition in set(partitions):
+        role = primaries[partition]
+        if not is_served(role, now):
+            return None
+        served[partition] = role
+    if not served:
+        return None
     put = command.puts_each(values)
     if len(partitions) == 1:
-        puts[partitions[0]] = dict(zip(keys, put, strict=True))
-    elif not partitions:
-        return None
-    else:
-        for partition, key, value in zip(partitions, keys, put, strict=True):
-            puts[partition][key] = value
-    return Puts(command, len(keys), partitions, puts)
+        last = dict(zip(keys, put, strict=True))
+        return Puts(command, len(keys), size, [(served[partitions[0]], _operations(last))], [])
+    rows: dict[int, dict[bytes, bytes]] = {partition: {} for partition in served}
+    for partition, key, value in zip(partitions, keys, put, strict=True):
+        rows[partition][key] = value
+    updates = [(served[partition], _operations(last)) for partition, last in rows.items()]
+    roles = [served[partition] for partition in partitions]
+    return Puts(command, len(keys), size, updates, roles)
+
+
+def _operations(values: dict[bytes, bytes]) -> tuple[Operation, ...]:
+    return tuple(zip(values, values.values(), repeat(0)))

@@ -12,7 +12,7 @@ import pytest
 from quorate.protocol.client_messages import Forward, Forwarded
 from quorate_agent import endpoint
 from quorate_agent.endpoint import ZoneEndpoint
-from quorate_agent.execution import Execution
+from quorate_agent.execution import CommandExecution
 from quorate_agent.forwards import Forwards
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class WatchedEndpoint(ZoneEndpoint):
     ) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(endpoint, "Forwards", WatchedForwards)
-            patch.setattr(endpoint, "Execution", WatchedExecution)
+            patch.setattr(endpoint, "CommandExecution", WatchedExecution)
             super().__init__(replicas, **named)
         self.forwards.given_up, self.forwards.sent = given_up, sent
         assert isinstance(self._execution, WatchedExecution)
@@ -84,7 +84,7 @@ class WatchedEndpoint(ZoneEndpoint):
         super().execute_forwarded(client, call)
 
 
-class WatchedExecution(Execution):
+class WatchedExecution(CommandExecution):
     """Executes for such an endpoint; `asked_as`: process and number of what others' clients ask."""
 
     given_up: set[tuple[str, int]]

@@ -8,6 +8,7 @@ import pytest
 
 from quorate.facts.keyspace import key_partition
 from quorate.protocol.copy import decode_update
+from quorate_agent.client import Slot
 from quorate_agent.joined_writes import JOINED_BYTES_MAX
 from quorate_agent.resp.table import DISPATCH
 from quorate_agent.resp.value import MARKER
@@ -265,6 +266,23 @@ def test_long_values_go_alone(agent: Agent, client: KeptClient) -> None:
 
     assert said == [b"OK"] * 5
     assert updates == 3  # 0, 30,000 and 60,000 bytes, which are enough; each of the others
+
+
+def test_many_bytes_are_several_updates(agent: Agent, client: KeptClient) -> None:
+    said, updates = _sent(agent, client, *_plain([b"{t}%02d" % n for n in range(40)], bytes(5_000)))
+
+    assert said == [b"OK"] * 40
+    assert updates == 4  # of 13 each, and one
+
+
+@pytest.mark.parametrize("first", [b"SET", b"APPEND"])
+def test_what_a_place_holds_is_counted_in_bytes(client: KeptClient, first: bytes) -> None:
+    client.send((first, b"{t}0", bytes(10_000)), *[(b"SET", b"{t}%d" % n, b"v") for n in range(20)])
+
+    connection = client.connection
+    assert connection.has_room()
+    replies = sum(len(each.reply) for each in connection.queue if isinstance(each, Slot))
+    assert 10_000 + replies <= connection.held < 10_300
 
 
 def test_long_keys_count_as_well(agent: Agent, client: KeptClient) -> None:
