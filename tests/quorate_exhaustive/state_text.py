@@ -9,6 +9,9 @@ import msgspec
 
 _CODE = (BuiltinMethodType, FunctionType, MethodType, type)
 
+_SUMS = {"_Log": ("_before", "end")}
+"""Fields that add up what another one has, from whatever moment on: they tell of the past alone."""
+
 
 def state_text(root: object) -> bytes:
     """A canonical text of everything reachable from `root`, methods left out.
@@ -64,4 +67,7 @@ def _items(values: Any, out: list[str], seen: dict[int, int]) -> None:
 
 def _fields(owner: type, value: object) -> list[str]:
     slots = [name for base in owner.__mro__ for name in getattr(base, "__slots__", ())]
-    return [*slots, *sorted(getattr(value, "__dict__", ()))]
+    left_out = _SUMS.get(owner.__name__, ())
+    return [
+        name for name in [*slots, *sorted(getattr(value, "__dict__", ()))] if name not in left_out
+    ]
