@@ -33,7 +33,7 @@ EXPLORATIONS = {
         ABC, 3, Budget(writes=1, crashes=1, victims=("a",)), 50_000
     ),
     "a backup moves": Exploration(ABCD, 3, Budget(writes=1, drains=("c",)), 20_000),
-    "the primary moves": Exploration(ABC, 2, Budget(writes=1, drains=("a",)), 60_000),
+    "the primary moves": Exploration(ABC, 2, Budget(writes=1, drains=("a",)), 70_000),
     "a backup moves, a message lost or twice": Exploration(
         ABC, 2, Budget(writes=1, losses=1, repeats=1, drains=("b",)), 20_000
     ),
