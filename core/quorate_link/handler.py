@@ -28,9 +28,6 @@ class Handler(Protocol):
     def on_refused(self, link: "Link", refused: Refused) -> None:
         """A dialed peer refused our Hello, or its own was not acceptable.  Tried again later."""
 
-    def on_drained(self, link: "Link") -> None:
-        """`link.congested` has become False."""
-
 
 class BaseHandler:
     """Does nothing; to be subclassed by owners that want only some of the calls."""
@@ -48,9 +45,6 @@ class BaseHandler:
         """Ignore."""
 
     def on_refused(self, link: "Link", refused: Refused) -> None:
-        """Ignore."""
-
-    def on_drained(self, link: "Link") -> None:
         """Ignore."""
 
 
@@ -82,9 +76,13 @@ class LinkSettings:
     links_max: int = 4_096
     """Accepted connections at a time; more are closed at once."""
 
-    bulk_window_bytes: int = 256 * 1024
-    """Bulk frames are written only while less than this waits in the transport (more is called
-    congested): ordinary messages wait behind so much, and one bulk frame, at most."""
+    window_bytes: int = 256 * 1024
+    """Frames are written only while less than this waits in the transport: urgent messages wait
+    behind so much, and one frame, at most."""
+
+    kernel_bytes: int = 512 * 1024
+    """What the kernel keeps of a connection on its way, on each side, as far as it lets itself be
+    told: left alone it takes megabytes, which a busy peer reads in seconds."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""One connection to a peer: handshake, frames in, one write per turn out, bulk behind the rest.
+"""One connection to a peer: handshake, frames in, one write per turn out: urgent, ordinary, bulk.
 
     CONNECTED --their Hello accepted--> UP --lost, refused, too slow, garbage--> CLOSED
 
@@ -28,7 +28,6 @@ class Link(asyncio.Protocol):
         self.peer = peer
         self.peer_hello: Hello | None = None
         self.up = False
-        self.congested = False
         self.down_reason = ""
         self.data: Any = None
         self.bulk_bytes = 0
@@ -40,8 +39,9 @@ class Link(asyncio.Protocol):
         self._reader = FrameReader(
             settings.hello_bytes_max if peer is None else settings.frame_bytes_max
         )
-        self._buffer: list[bytes] = []
-        self._buffer_bytes = 0
+        self._urgent: list[bytes] = []
+        self._buffer: deque[bytes] = deque()
+        self._buffer_bytes = 0  # of both
         self._dirty = False  # the endpoint will flush it
         self._bulk: deque[bytes] = deque()
         self._hello_timer: asyncio.TimerHandle | None = None
@@ -63,7 +63,7 @@ class Link(asyncio.Protocol):
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes given to `send` and `send_bulk` that the socket has not taken."""
+        """Bytes that were given to be sent and that the socket has not taken."""
         return self._buffer_bytes + self.bulk_bytes + self._transport_bytes()
 
     # --- sending
@@ -83,6 +83,18 @@ class Link(asyncio.Protocol):
             self._endpoint.flush_later(self)
         return True
 
+    def send_urgent(self, message: Message) -> bool:
+        """Send before all that waits: for short messages, that may overtake others."""
+        if not self.up:
+            return False
+        frame = encode_frame(message)
+        self._urgent.append(frame)
+        self._buffer_bytes += len(frame)
+        if not self._dirty:
+            self._dirty = True
+            self._endpoint.flush_later(self)
+        return True
+
     def send_bulk(self, message: Message) -> bool:
         """Send when nothing ordinary waits, paced.  May be overtaken by `send`."""
         if not self.up:
@@ -96,38 +108,50 @@ class Link(asyncio.Protocol):
         return True
 
     def flush(self) -> None:
-        """Write what was sent in one piece; then bulk, as far as the window goes."""
+        """Write what was sent, as far as the window goes: in one piece when it is not longer."""
         self._dirty = False
-        transport = self._transport
-        if transport is None or self._closing:
+        if self._transport is None or self._closing:
             return
-        buffer = self._buffer
-        if buffer:
-            self._write(transport, buffer[0] if len(buffer) == 1 else b"".join(buffer), len(buffer))
-            self._buffer = []
-            self._buffer_bytes = 0
-        if self._bulk:
-            self._pump()
+        self._pump()
         if self.pending_bytes > self._endpoint.settings.pending_bytes_max:
             self._endpoint.counters.slow_dropped += 1
             self.abort(f"too slow: {self.pending_bytes} bytes wait for it")
+
+    def _pump(self) -> None:
+        """Write while the transport's buffer is short: what waits in it nothing can overtake."""
+        transport = self._transport
+        if transport is None or self._closing:
+            return
+        if self._urgent:
+            urgent, self._urgent = self._urgent, []
+            self._write_pieces(transport, urgent)
+        window = self._endpoint.settings.window_bytes
+        buffer = self._buffer
+        while buffer and (room := window - transport.get_write_buffer_size()) > 0:
+            if self._buffer_bytes <= room:
+                pieces = list(buffer)
+                buffer.clear()
+            else:
+                pieces = []
+                while room > 0 and buffer:
+                    pieces.append(buffer.popleft())
+                    room -= len(pieces[-1])
+            self._write_pieces(transport, pieces)
+        while self._bulk and transport.get_write_buffer_size() < window:
+            frame = self._bulk.popleft()
+            self.bulk_bytes -= len(frame)
+            self._write(transport, frame, 1)
+
+    def _write_pieces(self, transport: asyncio.Transport, frames: list[bytes]) -> None:
+        data = frames[0] if len(frames) == 1 else b"".join(frames)
+        self._buffer_bytes -= len(data)
+        self._write(transport, data, len(frames))
 
     def _write(self, transport: asyncio.Transport, data: bytes, frames: int) -> None:
         counters = self._endpoint.counters
         counters.frames_out += frames
         counters.bytes_out += len(data)
         transport.write(data)
-
-    def _pump(self) -> None:
-        """Write bulk frames while the transport's buffer is short."""
-        transport = self._transport
-        if transport is None or self._closing:
-            return
-        window = self._endpoint.settings.bulk_window_bytes
-        while self._bulk and transport.get_write_buffer_size() < window:
-            frame = self._bulk.popleft()
-            self.bulk_bytes -= len(frame)
-            self._write(transport, frame, 1)
 
     def _transport_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
@@ -141,6 +165,8 @@ class Link(asyncio.Protocol):
         self.flush()
         if self._closing:
             return
+        if self._buffer:
+            self._write_pieces(self._transport, list(self._buffer))
         self._write(self._transport, encode_frame(Refused(reason, code)), 1)
         self._end(reason)
         self._transport.close()
@@ -175,6 +201,7 @@ class Link(asyncio.Protocol):
         self._closing = True
         self.up = False
         self.down_reason = self.down_reason or reason
+        self._urgent.clear()
         self._buffer.clear()
         self._bulk.clear()
         self._buffer_bytes = self.bulk_bytes = 0
@@ -188,13 +215,13 @@ class Link(asyncio.Protocol):
         """Say Hello first when this side dialed; give the other a while to say its own."""
         transport = cast(asyncio.Transport, made)  # uvloop's transports are not subclasses
         self._transport = transport
-        # `resume_writing` comes only after `pause_writing`: bulk must not stop at a length that the
-        # transport does not call long.
-        window = self._endpoint.settings.bulk_window_bytes
+        # `resume_writing` comes only after `pause_writing`: writing must not stop at a length that
+        # the transport does not call long.
+        window = self._endpoint.settings.window_bytes
         transport.set_write_buffer_limits(high=window - 1, low=window // 4)
         name = transport.get_extra_info("peername")
         self._address = f"{name[0]}:{name[1]}" if name else "unknown"
-        _notice_dead_hosts(transport)
+        _set_up(transport, self._endpoint.settings.kernel_bytes)
         endpoint = self._endpoint
         if not endpoint.admit(self):
             self.abort("too many connections")
@@ -248,16 +275,9 @@ class Link(asyncio.Protocol):
         self.ended.set()
         self._endpoint.link_lost(self, self._refused)
 
-    def pause_writing(self) -> None:
-        """The transport's buffer is long."""
-        self.congested = True
-
     def resume_writing(self) -> None:
-        """It is short again."""
-        self.congested = False
-        if not self._closing:
-            self._pump()
-            self._endpoint.handler.on_drained(self)
+        """The transport's buffer is short again."""
+        self._pump()
 
     # --- handshake
 
@@ -324,13 +344,16 @@ class Link(asyncio.Protocol):
         self.abort("no Hello in time")
 
 
-def _notice_dead_hosts(transport: asyncio.Transport) -> None:
-    """Let the kernel end a connection whose other host says nothing for about 25 s."""
+def _set_up(transport: asyncio.Transport, kernel_bytes: int) -> None:
+    """Let the kernel end a connection whose other host says nothing for about 25 s, and keep little
+    of what is on its way, for nothing overtakes that."""
     connection = transport.get_extra_info("socket")
     for level, option, value in (
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
         (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
         (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
         (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+        (socket.SOL_SOCKET, socket.SO_SNDBUF, kernel_bytes),
+        (socket.SOL_SOCKET, socket.SO_RCVBUF, kernel_bytes),
     ):
         connection.setsockopt(level, option, value)

@@ -8,6 +8,7 @@ from quorate.protocol.replicas import Replicas
 from quorate_link import LinkCounters
 
 PARKED_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+HEARTBEAT_BUCKETS_S = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 5.0)
 
 
 class AgentMetrics:
@@ -71,6 +72,12 @@ class AgentMetrics:
         )
         self.durable_turns = 0  # a counter of the library takes as long as a command
         self._syncs = Counter("quorate_syncs", "Durable writes of a turn", registry=self.registry)
+        self.heartbeat_seconds = Histogram(
+            "quorate_heartbeat_seconds",
+            "How long another agent took to answer a heartbeat; a lease lasts for 1.9 s behind it",
+            buckets=HEARTBEAT_BUCKETS_S,
+            registry=self.registry,
+        )
         self.peer_bytes_in = Gauge(
             "quorate_peer_received_bytes", "Bytes from peers", registry=self.registry
         )

@@ -20,6 +20,8 @@ from quorate.protocol.membership import is_namesake
 from quorate.protocol.messages import (
     FORMAT_VERSION,
     EventsTold,
+    Heartbeat,
+    HeartbeatAck,
     Hello,
     Message,
     RefusalCode,
@@ -65,6 +67,7 @@ machine without free ports is noticed late."""
 
 _FROM_MASTER = get_args(FromMaster)
 _OF_CLIENTS = (Forward, Forwarded)
+_OF_LEASES = (Heartbeat, HeartbeatAck)
 
 
 def now() -> Now:
@@ -315,7 +318,12 @@ class Agent(BaseHandler):
 
     def _receive(self, node: str, message: Message) -> None:
         if not isinstance(message, _OF_CLIENTS):
-            self.core.receive(node, message, now())
+            at = now()
+            if isinstance(message, HeartbeatAck) and self.core.leases.sent_heartbeat(
+                node, message.sent_ms
+            ):
+                self.metrics.heartbeat_seconds.observe((at.boot_ms - message.sent_ms) / 1000)
+            self.core.receive(node, message, at)
             return
         runtime = self._runtimes.get(message.zone)
         if runtime is None:
@@ -393,6 +401,9 @@ class Agent(BaseHandler):
                 peer = self._peers.get(node)
                 link = peer.link if peer is not None else None
             if link is None:
+                continue
+            if isinstance(message, _OF_LEASES):
+                link.send_urgent(message)
                 continue
             if is_bulk(message):
                 link.send_bulk(message)

@@ -54,9 +54,6 @@ class Side(BaseHandler):
     def on_refused(self, link: Link, refused: Refused) -> None:
         self.heard.append(("refused", refused.code))
 
-    def on_drained(self, link: Link) -> None:
-        self.heard.append(("drained",))
-
     def count(self, *what: object) -> int:
         return sum(event == what for event in self.heard)
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 
@@ -192,27 +193,58 @@ def test_a_peer_that_does_not_read_is_dropped_and_the_others_are_served(run) -> 
     run(scenario)
 
 
-def test_ordinary_messages_overtake_bulk_and_a_long_buffer_is_reported_drained(run) -> None:
+def test_urgent_messages_overtake_ordinary_ones_and_these_overtake_bulk(run) -> None:
     async def scenario() -> None:
         server, client = Side("agent-1"), Side("agent-2")
         _, link = await linked(server, client)
         for _ in range(40):
             link.send_bulk(rows(500_000))
         await asyncio.sleep(0)
+        for number in range(40):
+            link.send(rows(500_000 + number))
         link.send(MasterPing(1, 1))
-        assert link.bulk_bytes > 5_000_000
-        assert link.pending_bytes >= link.bulk_bytes
-        await until(lambda: len(server.messages) == 41)
-
-        assert server.messages.index(MasterPing(1, 1)) < 20
-        assert (link.bulk_bytes, link.pending_bytes) == (0, 0)
-        before = client.count("drained")
-        for _ in range(10):
-            link.send(rows(1_000_000))
         link.flush()
-        assert link.congested
-        await until(lambda: client.count("drained") > before)
-        assert not link.congested
+        assert link.bulk_bytes > 5_000_000
+        assert link.pending_bytes > link.bulk_bytes + 5_000_000
+        link.send_urgent(MasterPing(1, 2))
+        await until(lambda: len(server.messages) == 82)
+
+        sizes = [len(m.rows[0][4]) for m in server.messages if isinstance(m, CopyRows)]
+        assert server.messages.index(MasterPing(1, 2)) < 20
+        assert [size for size in sizes if size > 500_000] == list(range(500_001, 500_040))
+        assert server.messages.index(MasterPing(1, 1)) < 60
+        assert (link.bulk_bytes, link.pending_bytes) == (0, 0)
+
+    run(scenario)
+
+
+def test_the_kernel_keeps_little_of_what_nothing_can_overtake(run) -> None:
+    async def scenario() -> None:
+        server, client = Side("agent-1"), Side("agent-2")
+        settings = LinkSettings(kernel_bytes=32 * 1024)
+        port = await server.listen(settings=settings)
+        client.open(settings).dial(HOST, port)
+        await until(lambda: server.endpoint.links and client.endpoint.links)
+
+        for link in (*server.endpoint.links, *client.endpoint.links):
+            connection = link._transport.get_extra_info("socket")
+            for kept in (socket.SO_SNDBUF, socket.SO_RCVBUF):  # with what the kernel adds
+                assert connection.getsockopt(socket.SOL_SOCKET, kept) == 2 * 32 * 1024
+
+    run(scenario)
+
+
+def test_what_was_sent_before_a_close_arrives_however_much_it_is(run) -> None:
+    async def scenario() -> None:
+        server, client = Side("agent-1"), Side("agent-2")
+        peer, link = await linked(server, client)
+        for _ in range(40):
+            link.send(rows(500_000))
+        link.send_urgent(MasterPing(1, 1))
+        client.endpoint.undial(peer)
+        await until(lambda: server.count("down", RefusalCode.GOODBYE))
+
+        assert len(server.messages) == 41
 
     run(scenario)
 
