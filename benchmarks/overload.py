@@ -20,6 +20,7 @@ from memory import MB, allow_files
 from report import Section
 from size import PARTITIONS
 
+from quorate_agent.metrics import HEARTBEAT_BUCKETS_S
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.flood import Flood, Pour, commands
 from quorate_cluster.routing import keys_by_port
@@ -86,6 +87,8 @@ class Soak:
     before: Standing
     changed: list[str]
     parked: int
+    heartbeats: Sequence[float]
+    """How many answers to heartbeats took no longer than each bound of `HEARTBEAT_BUCKETS_S`."""
     idle_ms: Sequence[float]
     during_ms: Sequence[float]
     failed: list[str]
@@ -126,6 +129,7 @@ class Soak:
             made.add(f"memory of {name}: begin, quarters, largest", _course(sizes))
         made.add("the master's slowest answer", f"{self.looks.slowest_s * 1000:.0f} ms")
         made.add("commands that waited for a primary", f"{self.parked:,}")
+        made.add("heartbeats answered", _within(self.heartbeats))
         made.add("taken from the processors by others (steal)", f"{self.stolen:.0%}")
         made.add("the machine", describe(self.standstills))
         made.add(
@@ -178,6 +182,7 @@ def soak(minutes: float) -> Soak:
         idle_from = time.monotonic()
         wait_until(lambda: time.monotonic() - idle_from > IDLE_S, "idle time", IDLE_S + 5)
         before, parked = standing(cluster, "z"), _parked(cluster)
+        heartbeats = _heartbeats(cluster)
         began = time.monotonic()
         with StandstillWatch() as machine_watch, flood:
             _watch(cluster, flood, looks, minutes * 60)
@@ -192,6 +197,7 @@ def soak(minutes: float) -> Soak:
             before,
             changes(cluster, "z", before),
             _parked(cluster) - parked,
+            [after - start for start, after in zip(heartbeats, _heartbeats(cluster), strict=True)],
             [each for at, each in took if idle_from < at <= began],
             [each for at, each in took if began < at <= ended],
             beside.failed,
@@ -235,6 +241,23 @@ def _watch(cluster: Cluster, flood: Flood, looks: Looks, seconds: float) -> None
 def _parked(cluster: Cluster) -> int:
     found = [agent.metrics("quorate_commands_parked_total") for agent in cluster.agents.values()]
     return int(sum(sum(each) for each in found))
+
+
+def _heartbeats(cluster: Cluster) -> list[float]:
+    """How many answers took no longer than each bound so far, the last bound being none."""
+    found = [a.metrics("quorate_heartbeat_seconds_bucket") for a in cluster.agents.values()]
+    return [sum(counts) for counts in zip(*found, strict=True)]
+
+
+def _within(counts: Sequence[float]) -> str:
+    bounds = [*(f"within {bound:g} s" for bound in HEARTBEAT_BUCKETS_S), "later than that"]
+    said = []
+    for share in (0.5, 0.99, 1):
+        bound = next(
+            b for b, count in zip(bounds, counts, strict=True) if count >= share * counts[-1]
+        )
+        said.append(f"{share:.0%} {bound}")
+    return f"{counts[-1]:,.0f}: {', '.join(said)}"
 
 
 def _latencies(took: Sequence[float]) -> str:

@@ -6,10 +6,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 
 import pytest
 
 from quorate_agent.garbage import PAUSE_S
+from quorate_agent.metrics import HEARTBEAT_BUCKETS_S
 from quorate_cluster.fixtures import Measured, StartCluster
 from quorate_cluster.flood import Flood, Pour, commands
 from quorate_cluster.outage import Pulses
@@ -22,6 +24,7 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 CONNECTIONS = 150
 KEYS = 6000
 FLOOD_S = 15.0
+LONG_BYTES = 2000
 NEVER = ("PartitionLost", "NewStore", "MigrationFailed")
 """What a machine that stands still is no excuse for."""
 
@@ -62,6 +65,36 @@ def test_a_flood_of_pipelines_makes_no_agent_seem_lost(
     changed = changes(cluster, "z", before)
     assert [each for each in changed if each.startswith(NEVER)] == []
     assert_served(cluster, [*changed, *pulses.failed])
+
+
+def test_heartbeats_do_not_wait_behind_what_copies_have_not_read(
+    start_cluster: StartCluster, measured: Measured
+) -> None:
+    # All agents are busy, so each reads late what the others send: some ten megabytes wait.
+    cluster = start_cluster(agents=3)
+    cluster.apply_zone("z", partitions=64, storage="InMemory")
+    cluster.wait_quiet("z")
+    by_port = keys_by_port(cluster.port("z", "agent-1"), KEYS)
+    pours = [
+        Pour(port, commands(keys, b"x" * LONG_BYTES), 2 * CONNECTIONS)
+        for port, keys in by_port.items()
+    ]
+    before = standing(cluster, "z")
+    with Flood(pours):
+        time.sleep(FLOOD_S)  # the flood is what is tested
+
+    answers = [a.metrics("quorate_heartbeat_seconds_bucket") for a in cluster.agents.values()]
+    within = {
+        bound: int(sum(counts))
+        for bound, counts in zip(
+            (*HEARTBEAT_BUCKETS_S, inf), zip(*answers, strict=True), strict=True
+        )
+    }
+    written = sum(pour.answered for pour in pours)
+    measured("heartbeats in a flood of long writes", f"{written:,} written; answers by s: {within}")
+    assert written > 10_000
+    errors = [pour.first_error for pour in pours if pour.errors]
+    assert_served(cluster, [*errors, *changes(cluster, "z", before)])
 
 
 BUSY = "import os\nmine = os.getppid()\nwhile os.getppid() == mine: sum(range(100_000))"
