@@ -40,6 +40,7 @@ _encode = msgspec.msgpack.Encoder().encode
 decode_update = msgspec.msgpack.Decoder(Update).decode
 
 LOG_READ_BYTES = 4 * 1024 * 1024
+
 TOGETHER_MIN = 8
 """So many rows are written in one step; fewer are as quick one by one."""
 
@@ -302,6 +303,7 @@ class Copy(UpdateCounter):
     def _put_rows(
         self, counter: int, term: int, operations: Sequence[Operation], compare: bool = False
     ) -> None:
+        """Write the rows of an update; `compare`: what it deletes may be of a later one already."""
         if len(operations) >= TOGETHER_MIN:
             keys, values, expiries = zip(*operations, strict=True)
             if all(keys):
