@@ -229,7 +229,7 @@ class Endpoint:
     # --- sending
 
     def flush(self) -> None:
-        """Write every link's buffer now."""
+        """Write every link's buffer now, as far as its peer takes it."""
         self._flush_scheduled = False
         dirty, self._dirty = self._dirty, []
         for link in dirty:
@@ -240,7 +240,7 @@ class Endpoint:
         self._flush_scheduled = True
 
     def flush_later(self, link: Link) -> None:
-        """Write this link's buffer at the end of the turn."""
+        """Flush this link at the end of the turn."""
         self._dirty.append(link)
         if not self._flush_scheduled:
             self._flush_scheduled = True

@@ -81,8 +81,9 @@ class LinkSettings:
     behind so much, and one frame, at most."""
 
     kernel_bytes: int = 512 * 1024
-    """What the kernel keeps of a connection on its way, on each side, as far as it lets itself be
-    told: left alone it takes megabytes, which a busy peer reads in seconds."""
+    """What the kernel is asked to keep of a connection, on each side, with nothing overtaking it;
+    Linux takes twice that, or less when its net.core.*mem_max are lower.  Left alone it takes
+    megabytes, which a busy peer reads in seconds.  So much goes through in one round trip."""
 
 
 @dataclass(slots=True)

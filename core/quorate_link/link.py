@@ -69,7 +69,8 @@ class Link(asyncio.Protocol):
     # --- sending
 
     def send(self, message: Message) -> bool:
-        """Send with this turn's write.  False: the link is down and the message is dropped."""
+        """Send with this turn's write, or when the peer has taken what is before it.  False: the
+        link is down and the message is dropped."""
         return self.send_frame(encode_frame(message))
 
     def send_frame(self, frame: bytes) -> bool:
@@ -78,9 +79,7 @@ class Link(asyncio.Protocol):
             return False
         self._buffer.append(frame)
         self._buffer_bytes += len(frame)
-        if not self._dirty:
-            self._dirty = True
-            self._endpoint.flush_later(self)
+        self._flush_later()
         return True
 
     def send_urgent(self, message: Message) -> bool:
@@ -90,9 +89,7 @@ class Link(asyncio.Protocol):
         frame = encode_frame(message)
         self._urgent.append(frame)
         self._buffer_bytes += len(frame)
-        if not self._dirty:
-            self._dirty = True
-            self._endpoint.flush_later(self)
+        self._flush_later()
         return True
 
     def send_bulk(self, message: Message) -> bool:
@@ -102,10 +99,13 @@ class Link(asyncio.Protocol):
         frame = encode_frame(message)
         self._bulk.append(frame)
         self.bulk_bytes += len(frame)
+        self._flush_later()
+        return True
+
+    def _flush_later(self) -> None:
         if not self._dirty:
             self._dirty = True
             self._endpoint.flush_later(self)
-        return True
 
     def flush(self) -> None:
         """Write what was sent, as far as the window goes: in one piece when it is not longer."""
@@ -142,6 +142,14 @@ class Link(asyncio.Protocol):
             self.bulk_bytes -= len(frame)
             self._write(transport, frame, 1)
 
+    def _write_held(self, transport: asyncio.Transport) -> None:
+        """Write all but bulk, however long the transport's buffer gets: nothing follows."""
+        frames = [*self._urgent, *self._buffer]
+        self._urgent.clear()
+        self._buffer.clear()
+        if frames:
+            self._write_pieces(transport, frames)
+
     def _write_pieces(self, transport: asyncio.Transport, frames: list[bytes]) -> None:
         data = frames[0] if len(frames) == 1 else b"".join(frames)
         self._buffer_bytes -= len(data)
@@ -165,8 +173,7 @@ class Link(asyncio.Protocol):
         self.flush()
         if self._closing:
             return
-        if self._buffer:
-            self._write_pieces(self._transport, list(self._buffer))
+        self._write_held(self._transport)
         self._write(self._transport, encode_frame(Refused(reason, code)), 1)
         self._end(reason)
         self._transport.close()
@@ -259,7 +266,9 @@ class Link(asyncio.Protocol):
                 return
 
     def eof_received(self) -> bool:
-        """The other side has ended: so does this one."""
+        """The other side has ended: so does this one, behind what was sent."""
+        if self._transport is not None and not self._closing:
+            self._write_held(self._transport)
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:

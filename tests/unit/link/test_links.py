@@ -249,6 +249,24 @@ def test_what_was_sent_before_a_close_arrives_however_much_it_is(run) -> None:
     run(scenario)
 
 
+def test_a_peer_that_sends_no_more_is_told_all_that_waits_for_it(run) -> None:
+    async def scenario() -> None:
+        server = Side("agent-1")
+        port = await server.listen()
+        reader, writer = await raw_peer(port, Hello(FORMAT_VERSION, "tool", "demo", "slow"))
+        await until(lambda: server.endpoint.links)
+        (link,) = server.endpoint.links
+        for _ in range(24):
+            link.send(rows(500_000))
+        link.flush()
+        assert link.pending_bytes > 5_000_000
+        writer.write_eof()
+        assert len(await reader.read()) > 24 * 500_000
+        writer.close()
+
+    run(scenario)
+
+
 def test_a_large_value_passes_and_an_oversized_frame_closes_the_link(run) -> None:
     async def scenario() -> None:
         server, client = Side("agent-1"), Side("agent-2")
