@@ -250,13 +250,15 @@ def _heartbeats(cluster: Cluster) -> list[float]:
 
 
 def _within(counts: Sequence[float]) -> str:
+    if not counts[-1] or min(counts) < 0:
+        return "not known: an agent is a new process"
     bounds = [*(f"within {bound:g} s" for bound in HEARTBEAT_BUCKETS_S), "later than that"]
     said = []
     for share in (0.5, 0.99, 1):
-        bound = next(
-            b for b, count in zip(bounds, counts, strict=True) if count >= share * counts[-1]
-        )
-        said.append(f"{share:.0%} {bound}")
+        reached = [
+            bound for bound, n in zip(bounds, counts, strict=True) if n >= share * counts[-1]
+        ]
+        said.append(f"{share:.0%} {reached[0]}")
     return f"{counts[-1]:,.0f}: {', '.join(said)}"
 
 

@@ -8,7 +8,9 @@ from quorate.protocol.replicas import Replicas
 from quorate_link import LinkCounters
 
 PARKED_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-HEARTBEAT_BUCKETS_S = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 5.0)
+
+HEARTBEAT_BUCKETS_S = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 1.9, 5.0)
+"""A lease lasts for 1.9 s from when its heartbeat was sent."""
 
 
 class AgentMetrics:
@@ -74,7 +76,7 @@ class AgentMetrics:
         self._syncs = Counter("quorate_syncs", "Durable writes of a turn", registry=self.registry)
         self.heartbeat_seconds = Histogram(
             "quorate_heartbeat_seconds",
-            "How long another agent took to answer a heartbeat; a lease lasts for 1.9 s behind it",
+            "From sending a heartbeat to its answer; the lease it asks for ends after 1.9 s",
             buckets=HEARTBEAT_BUCKETS_S,
             registry=self.registry,
         )

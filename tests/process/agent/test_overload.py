@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
@@ -12,6 +13,7 @@ import pytest
 
 from quorate_agent.garbage import PAUSE_S
 from quorate_agent.metrics import HEARTBEAT_BUCKETS_S
+from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import Measured, StartCluster
 from quorate_cluster.flood import Flood, Pour, commands
 from quorate_cluster.outage import Pulses
@@ -79,22 +81,31 @@ def test_heartbeats_do_not_wait_behind_what_copies_have_not_read(
         Pour(port, commands(keys, b"x" * LONG_BYTES), 2 * CONNECTIONS)
         for port, keys in by_port.items()
     ]
-    before = standing(cluster, "z")
+    before, answers = standing(cluster, "z"), _heartbeats(cluster)
     with Flood(pours):
         time.sleep(FLOOD_S)  # the flood is what is tested
+    answers = _heartbeats(cluster) - answers
 
-    answers = [a.metrics("quorate_heartbeat_seconds_bucket") for a in cluster.agents.values()]
-    within = {
-        bound: int(sum(counts))
-        for bound, counts in zip(
-            (*HEARTBEAT_BUCKETS_S, inf), zip(*answers, strict=True), strict=True
-        )
-    }
+    within_1_s = answers[1.0] / answers[inf]
     written = sum(pour.answered for pour in pours)
-    measured("heartbeats in a flood of long writes", f"{written:,} written; answers by s: {within}")
+    measured(
+        "heartbeats in a flood of long writes",
+        f"{written:,} values written in {FLOOD_S:g} s; {within_1_s:.0%} of {answers[inf]} answers"
+        " came within 1 s",
+    )
     assert written > 10_000
+    late = [f"{within_1_s:.0%} of the answers within 1 s"] if within_1_s < 0.9 else []
     errors = [pour.first_error for pour in pours if pour.errors]
-    assert_served(cluster, [*errors, *changes(cluster, "z", before)])
+    assert_served(cluster, [*late, *errors, *changes(cluster, "z", before)])
+
+
+def _heartbeats(cluster: Cluster) -> Counter[float]:
+    """Seconds -> how many answers to heartbeats took no longer."""
+    found: Counter[float] = Counter()
+    for agent in cluster.agents.values():
+        counts = agent.metrics("quorate_heartbeat_seconds_bucket")
+        found.update(dict(zip((*HEARTBEAT_BUCKETS_S, inf), map(int, counts), strict=True)))
+    return found
 
 
 BUSY = "import os\nmine = os.getppid()\nwhile os.getppid() == mine: sum(range(100_000))"
