@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from quorate.protocol.messages import Hello, Message
+from quorate.protocol.messages import Heartbeat, HeartbeatAck, Hello, Message
 from quorate_sim.world import MS, World
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Link:
         self.target = target
         self.up = True
         self._last_us = {source.name: 0, target.name: 0}
+        self._greeted_us = dict(self._last_us)
         self._stalled: list[tuple[Process, Process, Message | None]] = []
 
     def send(self, sender: Process, message: Message | None) -> None:
@@ -62,19 +63,19 @@ class Link:
     def _fly(self, sender: Process, receiver: Process, message: Message | None) -> None:
         network = self.network
         arrival = network.world.time_us + network.delay()
-        if not network.harsh or message is None:
+        if message is None:
+            self._greeted_us[sender.name] = self._last_us[sender.name] = arrival
+        elif network.harsh or (
+            network.heartbeats_first and isinstance(message, Heartbeat | HeartbeatAck)
+        ):
+            arrival = max(arrival, self._greeted_us[sender.name] + 1)
+        else:
             arrival = max(arrival, self._last_us[sender.name] + 1)
             self._last_us[sender.name] = arrival
-        else:
-            arrival = max(arrival, self._first_us(sender))
         network.world.at(arrival, lambda: self._arrive(sender, receiver, message))
         if message is not None and network.world.chance(network.duplicates):
             again = arrival + network.delay() * network.world.random.choice((1, 10, 100))
             network.world.at(again, lambda: self._arrive(sender, receiver, message))
-
-    def _first_us(self, sender: Process) -> int:
-        """When the greeting is through: nothing overtakes it."""
-        return self._last_us[sender.name] + 1
 
     def _arrive(self, sender: Process, receiver: Process, message: Message | None) -> None:
         if not self.up or not receiver.alive:
@@ -122,6 +123,8 @@ class Network:
         self.delay_us = swarm.delay_us
         self.links: list[Link] = []
         self.judge: Judge | None = None
+        self.heartbeats_first = False
+        """Whether they and their answers overtake others, also where nothing else does."""
         self._cuts: dict[tuple[str, str], int] = {}
 
     def calm(self) -> None:

@@ -55,6 +55,8 @@ class Story:
             swarm = msgspec.structs.replace(swarm, breaks=0.0, drains=0.7, safety_ms=15_000)
         self.cluster = EndpointCluster(seed, trace, swarm)
         self.cluster.holds = holds
+        # What an agent has not sent yet they overtake, what a network holds they do not.
+        self.cluster.network.heartbeats_first = not holds and seed % 4 == 0
         self.keys = self.random.choice((1, 2, 3))
         self.histories: dict[bytes, list[Call]] = defaultdict(list)
         self.is_over = False
