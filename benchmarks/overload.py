@@ -10,8 +10,10 @@ as long as the master waits for a sign of him is rightly taken for lost.
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 import machine
 import report
@@ -20,9 +22,9 @@ from memory import MB, allow_files
 from report import Section
 from size import PARTITIONS
 
-from quorate_agent.metrics import HEARTBEAT_BUCKETS_S
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.flood import Flood, Pour, commands
+from quorate_cluster.heartbeats import heartbeats_answered
 from quorate_cluster.routing import keys_by_port
 from quorate_cluster.standstill import SILENCE_S, Standstill, StandstillWatch, describe, worst_s
 from quorate_cluster.steadiness import GROWTH_BYTES_MAX, Standing, changes, growth, standing
@@ -87,8 +89,8 @@ class Soak:
     before: Standing
     changed: list[str]
     parked: int
-    heartbeats: Sequence[float]
-    """How many answers to heartbeats took no longer than each bound of `HEARTBEAT_BUCKETS_S`."""
+    heartbeats: Counter[float]
+    """Seconds -> how many answers to heartbeats took no longer."""
     idle_ms: Sequence[float]
     during_ms: Sequence[float]
     failed: list[str]
@@ -182,7 +184,7 @@ def soak(minutes: float) -> Soak:
         idle_from = time.monotonic()
         wait_until(lambda: time.monotonic() - idle_from > IDLE_S, "idle time", IDLE_S + 5)
         before, parked = standing(cluster, "z"), _parked(cluster)
-        heartbeats = _heartbeats(cluster)
+        heartbeats = heartbeats_answered(cluster)
         began = time.monotonic()
         with StandstillWatch() as machine_watch, flood:
             _watch(cluster, flood, looks, minutes * 60)
@@ -197,7 +199,7 @@ def soak(minutes: float) -> Soak:
             before,
             changes(cluster, "z", before),
             _parked(cluster) - parked,
-            [after - start for start, after in zip(heartbeats, _heartbeats(cluster), strict=True)],
+            heartbeats_answered(cluster) - heartbeats,
             [each for at, each in took if idle_from < at <= began],
             [each for at, each in took if began < at <= ended],
             beside.failed,
@@ -243,23 +245,16 @@ def _parked(cluster: Cluster) -> int:
     return int(sum(sum(each) for each in found))
 
 
-def _heartbeats(cluster: Cluster) -> list[float]:
-    """How many answers took no longer than each bound so far, the last bound being none."""
-    found = [a.metrics("quorate_heartbeat_seconds_bucket") for a in cluster.agents.values()]
-    return [sum(counts) for counts in zip(*found, strict=True)]
-
-
-def _within(counts: Sequence[float]) -> str:
-    if not counts[-1] or min(counts) < 0:
+def _within(answers: Counter[float]) -> str:
+    """How many answers there were, and in which time so many of them came."""
+    count = answers[inf]
+    if not count:
         return "not known: an agent is a new process"
-    bounds = [*(f"within {bound:g} s" for bound in HEARTBEAT_BUCKETS_S), "later than that"]
-    said = []
-    for share in (0.5, 0.99, 1):
-        reached = [
-            bound for bound, n in zip(bounds, counts, strict=True) if n >= share * counts[-1]
-        ]
-        said.append(f"{share:.0%} {reached[0]}")
-    return f"{counts[-1]:,.0f}: {', '.join(said)}"
+    said = [
+        f"{share:.0%} within {min(s for s, n in answers.items() if n >= share * count):g} s"
+        for share in (0.5, 0.99, 1)
+    ]
+    return f"{count:,}: {', '.join(said)}"
 
 
 def _latencies(took: Sequence[float]) -> str:

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
@@ -12,10 +11,9 @@ from math import inf
 import pytest
 
 from quorate_agent.garbage import PAUSE_S
-from quorate_agent.metrics import HEARTBEAT_BUCKETS_S
-from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import Measured, StartCluster
 from quorate_cluster.flood import Flood, Pour, commands
+from quorate_cluster.heartbeats import heartbeats_answered
 from quorate_cluster.outage import Pulses
 from quorate_cluster.routing import keys_by_port
 from quorate_cluster.served import assert_served
@@ -81,10 +79,10 @@ def test_heartbeats_do_not_wait_behind_what_copies_have_not_read(
         Pour(port, commands(keys, b"x" * LONG_BYTES), 2 * CONNECTIONS)
         for port, keys in by_port.items()
     ]
-    before, answers = standing(cluster, "z"), _heartbeats(cluster)
+    before, answers = standing(cluster, "z"), heartbeats_answered(cluster)
     with Flood(pours):
         time.sleep(FLOOD_S)  # the flood is what is tested
-    answers = _heartbeats(cluster) - answers
+    answers = heartbeats_answered(cluster) - answers
 
     within_1_s = answers[1.0] / answers[inf]
     written = sum(pour.answered for pour in pours)
@@ -97,15 +95,6 @@ def test_heartbeats_do_not_wait_behind_what_copies_have_not_read(
     late = [f"{within_1_s:.0%} of the answers within 1 s"] if within_1_s < 0.9 else []
     errors = [pour.first_error for pour in pours if pour.errors]
     assert_served(cluster, [*late, *errors, *changes(cluster, "z", before)])
-
-
-def _heartbeats(cluster: Cluster) -> Counter[float]:
-    """Seconds -> how many answers to heartbeats took no longer."""
-    found: Counter[float] = Counter()
-    for agent in cluster.agents.values():
-        counts = agent.metrics("quorate_heartbeat_seconds_bucket")
-        found.update(dict(zip((*HEARTBEAT_BUCKETS_S, inf), map(int, counts), strict=True)))
-    return found
 
 
 BUSY = "import os\nmine = os.getppid()\nwhile os.getppid() == mine: sum(range(100_000))"
