@@ -15,6 +15,7 @@ from quorate.protocol.messages import Append, Message, PreparedRow, ZoneTable
 from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Value, ZoneKey
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.transfer_messages import Updates
+from quorate_lone_master.world import LoneMaster
 from quorate_sim.changed import changed
 from quorate_sim.metastore import Outcome
 from quorate_sim.network import Link, Process
@@ -296,3 +297,18 @@ def test_a_primary_that_stood_still_is_given_time_to_renew_its_leases() -> None:
     story.wait(lambda: story.serves(primary), "it serves again")
     story.run(3000)
     assert story.row.term == term
+
+
+def test_where_a_zone_that_misses_copies_is_deleted_the_other_ones_primaries_move_on() -> None:
+    """Nothing of it waits in the queue any more, although it was not where it should be."""
+    gone, kept = ZoneRecord("uid-1", "gone", 4, 3), ZoneRecord("uid-2", "kept", 4, 3)
+    world = LoneMaster(gone, kept)
+    world.kill("a")
+    world.pass_time(DEFAULTS.replacement_delay_ms + 1000)
+    assert world.status(gone).missing_copies == {1: 4}
+
+    world.master.set_zone(msgspec.structs.replace(gone, deleting=True), world.now)
+    world.kill("b")
+    world.pass_time(2000)
+
+    assert all(row.owners == ("c",) for row in world.rows(kept).values())

@@ -296,8 +296,8 @@ class ZoneMaster:
         return self._rebalance.running(self.record.uid, rows.values())
 
     def misses_copies(self, migrations: Iterable[QueuedMigration], retries: Retries) -> bool:
-        """Whether copies are missing that are on their way back."""
-        return self._rebalance.misses_copies(migrations, retries)
+        """Whether copies are missing that are on their way back; none are of a deleted zone."""
+        return not self.record.deleting and self._rebalance.misses_copies(migrations, retries)
 
     def begin(self, partition: int) -> None:
         """Start what waits for this partition."""
@@ -480,6 +480,7 @@ class ZoneMaster:
             self._deletion.begin(self.record.partitions, bool(self.parts))
             self._decided.clear()
             self.parts.clear()
+            self._rebalance.off_target.clear()
         self._deletion.advance(now)
 
     def shard_deleted(self, key: ShardKey) -> None:
