@@ -11,6 +11,7 @@ import ipaddress
 import json
 import logging
 import os
+import traceback
 from pathlib import Path
 
 import uvloop
@@ -29,20 +30,26 @@ _log = logging.getLogger("quorate.operator")
 
 
 def main() -> int:
-    """Exit code 0 after a wanted end, 1 when refused, 2 for wrong arguments."""
+    """Exit code 0 after a wanted end, 1 when refused or after a defect, 2 for wrong arguments."""
     arguments = _parse()
     start_logging()
+    code = 0
     try:
         if arguments.mode == "kubernetes":
-            # Nothing of a process that lost the lease may go on, whatever hangs in its threads.
             code = uvloop.run(_run_kubernetes(arguments))
-            sys.stderr.flush()
-            os._exit(code)
-        uvloop.run(_run_embedded(arguments.data, *arguments.api))
+        else:
+            uvloop.run(_run_embedded(arguments.data, *arguments.api))
     except (QuorateError, OSError) as error:
         print(f"quorate-operator: {error}", file=sys.stderr)
-        return 1
-    return 0
+        code = 1
+    except Exception:
+        traceback.print_exc()
+        code = 1
+    if arguments.mode == "kubernetes":
+        # Nothing of a process that no longer leads may go on, whatever hangs in its threads.
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 def _parse() -> argparse.Namespace:

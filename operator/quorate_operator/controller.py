@@ -72,7 +72,9 @@ class Controller:
         self._zones: dict[str, About] = {}
         self._closed = False
         self.failed = asyncio.Event()
-        """Set when a task ended by what nobody foresaw: then this process must end."""
+        """A task, or a master, has ended by what nobody foresaw: this process must end."""
+        self.failure = ""
+        """Why, as a sentence."""
 
     # --- clusters --------------------------------------------------------------------------------
 
@@ -103,6 +105,7 @@ class Controller:
                 settings=self._settings,
                 metrics=self._metrics,
                 on_event=decisions.add,
+                on_failed=self._fail,
             )
             led = self._led[name] = LedCluster(cluster, runner, decisions)
             runner.start()
@@ -153,7 +156,11 @@ class Controller:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.error("a defect: %r", error, exc_info=error)
-            self.failed.set()
+            self._fail(f"stopped by a defect: {type(error).__name__}: {error}")
+
+    def _fail(self, why: str) -> None:
+        self.failure = self.failure or why
+        self.failed.set()
 
     async def _tell_cluster(self, led: LedCluster) -> None:
         status = cluster_status(

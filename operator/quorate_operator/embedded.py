@@ -24,7 +24,7 @@ from quorate_operator.metastore_sqlite import SqliteMetastore
 from quorate_operator.metrics import Metrics
 from quorate_operator.object_status import cluster_status, zone_status
 from quorate_operator.object_store import Object, ObjectStore, rfc3339
-from quorate_operator.runner import Always, Runner
+from quorate_operator.runner import Always, CannotLead, Runner
 
 _log = logging.getLogger("quorate.embedded")
 
@@ -47,18 +47,27 @@ class Embedded:
         self._conditions: dict[str, list[Condition]] = {}
         self._observed_at = 0.0
         self._loop_task: asyncio.Task[None] | None = None
+        self._failed: asyncio.Future[None] | None = None
         self._wake = asyncio.Event()
 
     async def start(self) -> None:
         """Read what was declared and lead it."""
         await self.objects.load()
         self.metrics.is_master.set(1)
+        self._failed = asyncio.get_running_loop().create_future()
         self._loop_task = asyncio.get_running_loop().create_task(self._keep_reconciling())
 
     async def wait_failed(self) -> None:
-        """Ends only with the error by which reconciling has ended: then this process must end."""
-        if self._loop_task is not None:
-            await asyncio.shield(self._loop_task)
+        """Ends only with the error by which reconciling, or a master, has ended: then this process
+        must end."""
+        waited_for = [each for each in (self._loop_task, self._failed) if each is not None]
+        ended, _ = await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+        for each in ended:
+            each.result()
+
+    def _runner_failed(self, why: str) -> None:
+        if self._failed is not None and not self._failed.done():
+            self._failed.set_exception(CannotLead(f"{why}; the log says where"))
 
     async def close(self) -> None:
         """Stop leading; nothing declared is lost."""
@@ -132,6 +141,7 @@ class Embedded:
             mandate=Always(),
             settings=self._settings,
             metrics=self.metrics,
+            on_failed=self._runner_failed,
         )
 
     async def _reconcile_zone(self, zone: Zone) -> None:

@@ -5,6 +5,7 @@ again: whatever it still had in hand dies with it.
 
     STANDBY --lease--> MASTER --lost--> writes stop --> exit 3
                        MASTER --SIGTERM--> writes stop --> lease released --> exit 0
+                       MASTER --defect--> writes stop --> lease released --> exit 1
 """
 
 import asyncio
@@ -16,7 +17,6 @@ import uuid
 import kopf
 from aiohttp import web
 
-from quorate.facts.errors import QuorateError
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
 from quorate.wire.crds import KINDS
@@ -29,6 +29,7 @@ from quorate_operator.health import add_health
 from quorate_operator.kube_access import KubeAccess
 from quorate_operator.kube_api import ApiRefused, ApiUnclear, KubeApi
 from quorate_operator.metrics import Metrics
+from quorate_operator.runner import CannotLead
 from quorate_operator.stopping import Stopping
 
 _log = logging.getLogger("quorate.kubernetes")
@@ -36,10 +37,6 @@ _log = logging.getLogger("quorate.kubernetes")
 EXIT_LOST = 3
 STOP_BOUND_S = 10.0
 KINDS_S = 2.0
-
-
-class CannotLead(QuorateError):
-    """What a master needs has ended in this process: it must not stay one that seems to lead."""
 
 
 class KubernetesOperator:
@@ -161,7 +158,7 @@ class KubernetesOperator:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
         if controller.failed.is_set():
-            raise CannotLead("a task of the master ended by a defect: the log says which")
+            raise CannotLead(f"{controller.failure}; the log says where")
         failure = None if watching.cancelled() else watching.exception()
         if failure is not None and not is_wanted:
             raise CannotLead(f"kopf ended: {failure}") from failure

@@ -5,15 +5,19 @@ again before anything is published, and nothing is written or published without 
 is asked for each time, because a process may have been frozen between any two lines.
 
     STARTING --term counted, metastore loaded--> LEADING
-    LEADING --mandate lost, stop(), InvariantError--> STOPPED
+    LEADING --mandate lost, stop(), metastore holds what must not exist, defect--> STOPPED
+
+After a defect, an exception that nobody foresaw, this process must end: what its master knows may
+be half of a step, and a mandate that it kept would hold off the next one.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol
 
-from quorate.facts.errors import InvariantError
+from quorate.facts.errors import InvariantError, QuorateError
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.preview import Preview
@@ -49,10 +53,14 @@ from quorate_operator.registrations import Registrations
 from quorate_operator.writer import RETRY_MAX_S, RETRY_S, Writer
 
 _log = logging.getLogger("quorate.runner")
+_P = ParamSpec("_P")
 
-"""The code with which an endpoint refuses its peers when its process ends."""
 TELL_AGENTS_MS = 100
 LOOK_AT_DIALED_MS = 500
+
+
+class CannotLead(QuorateError):
+    """What a master needs has ended in this process: it must not stay one that seems to lead."""
 
 
 class Mandate(Protocol):
@@ -70,8 +78,27 @@ class Always:
         return True
 
 
+def _ends_with_a_defect(
+    act: Callable[Concatenate["Runner", _P], None],
+) -> Callable[Concatenate["Runner", _P], None]:
+    """What a timer, a link or the end of a turn calls: the event loop would log an exception and go
+    on without the master, whose next timer is never set."""
+
+    @wraps(act)
+    def guarded(runner: "Runner", /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        try:
+            act(runner, *args, **kwargs)
+        except Exception as error:
+            runner.fail(error)
+
+    return guarded
+
+
 class Runner(BaseHandler):
-    """Leads one cluster.  All methods belong to the event loop's thread."""
+    """Leads one cluster.  All methods belong to the event loop's thread.
+
+    `on_failed` is called once, with a sentence, when a defect has ended it.
+    """
 
     def __init__(
         self,
@@ -82,6 +109,7 @@ class Runner(BaseHandler):
         settings: ProtocolSettings,
         metrics: Metrics,
         on_event: Callable[[Event], None] = lambda event: None,
+        on_failed: Callable[[str], None] = lambda why: None,
     ) -> None:
         self.cluster = cluster
         self.problem = "starting"
@@ -93,6 +121,7 @@ class Runner(BaseHandler):
         self._settings = settings
         self._metrics = metrics
         self._on_event = on_event
+        self._on_failed = on_failed
         self._clock = Clock()
         self._master: Master | None = None
         self._endpoint: Endpoint | None = None
@@ -272,17 +301,27 @@ class Runner(BaseHandler):
         _log.info("cluster %s: no longer led: %s", self.cluster, why)
 
     def stop_for(self, error: InvariantError) -> None:
-        """A state that must not exist: stop before anything of it is written or sent."""
+        """The metastore holds what must not exist: stop before anything of it is written or sent.
+
+        The process stays: the next one would read the same, and other clusters are well."""
         self._metrics.invariant_errors.inc()
         _log.error("cluster %s: %s", self.cluster, error, exc_info=error)
         self._end(f"stopped by a state that must not exist: {error}")
 
+    def fail(self, error: BaseException) -> None:
+        """A defect: write and send nothing more, and have the process end."""
+        if isinstance(error, InvariantError):
+            self._metrics.invariant_errors.inc()
+        _log.error("cluster %s: %r", self.cluster, error, exc_info=error)
+        if self._stopped:
+            return
+        self._end(f"stopped by a defect: {type(error).__name__}: {error}")
+        self._on_failed(f"cluster {self.cluster}: {self.problem}")
+
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """A task that failed by what nobody foresaw must not leave a master that seems to lead."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            _log.error("cluster %s: %r", self.cluster, error, exc_info=error)
-            self._end(f"stopped by a defect: {type(error).__name__}: {error}")
+            self.fail(error)
 
     # --- turns ------------------------------------------------------------------------------------
 
@@ -292,8 +331,8 @@ class Runner(BaseHandler):
             return
         try:
             act(self._master)
-        except InvariantError as error:
-            self.stop_for(error)
+        except Exception as error:
+            self.fail(error)
             return
         if not self._pump_scheduled:
             self._pump_scheduled = True
@@ -304,15 +343,12 @@ class Runner(BaseHandler):
         self._step(lambda master: answers.append(act(master)))
         return answers[0] if answers else f"cluster {self.cluster} is not led: {self.problem}"
 
+    @_ends_with_a_defect
     def _pump(self) -> None:
         self._pump_scheduled = False
         if self._master is None or not self.may_act():
             return
-        try:
-            outputs = self._master.take_outputs()
-        except InvariantError as error:
-            self.stop_for(error)
-            return
+        outputs = self._master.take_outputs()
         for key, value in outputs.writes:
             task = asyncio.get_running_loop().create_task(self._writer.write(key, value))
             self._writes.add(task)
@@ -357,6 +393,7 @@ class Runner(BaseHandler):
         delay_s = max(deadline_ms - self._clock.now().boot_ms, 1) / 1000
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
 
+    @_ends_with_a_defect
     def _tick(self) -> None:
         now = self._clock.now()
         if now.boot_ms - self._ticked_ms > STALL_MS:
@@ -405,6 +442,7 @@ class Runner(BaseHandler):
                 frame = frames[id(message)] = encode_frame(message)
             link.send_frame(frame)
 
+    @_ends_with_a_defect
     def on_up(self, link: Link, hello: Hello) -> None:
         """See Handler."""
         refused = self._judge(link, hello)
@@ -437,6 +475,7 @@ class Runner(BaseHandler):
             present.abort("replaced by a newer process")
         return refused
 
+    @_ends_with_a_defect
     def on_message(self, link: Link, message: Message) -> None:
         """See Handler."""
         node = link.data
@@ -445,6 +484,7 @@ class Runner(BaseHandler):
             self._heard_ms[node] = now.boot_ms
             self._step(lambda master: master.receive(node, message, now))
 
+    @_ends_with_a_defect
     def on_down(self, link: Link, refused: Refused | None) -> None:
         """See Handler."""
         if refused is not None:
@@ -456,12 +496,14 @@ class Runner(BaseHandler):
             gone = refused is not None and refused.code == RefusalCode.GOODBYE
             self._step(lambda master: master.agent_disconnected(node, gone, self._clock.now()))
 
+    @_ends_with_a_defect
     def on_gone(self, link: Link) -> None:
         """See Handler."""
         node = link.data
         if node is not None and node not in self._links:
             self._step(lambda master: master.agent_disconnected(node, True, self._clock.now()))
 
+    @_ends_with_a_defect
     def on_refused(self, link: Link, refused: Refused) -> None:
         """See Handler."""
         self._note_refusal(link, refused.reason)

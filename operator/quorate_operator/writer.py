@@ -52,7 +52,7 @@ class Leader(Protocol):
         """The metastore holds this, and not what was wanted."""
 
     def stop_for(self, error: InvariantError) -> None:
-        """A state that must not exist: nothing of it may be written or sent."""
+        """The metastore holds what must not exist: nothing of it may be written or sent."""
 
 
 class Writer:
@@ -81,7 +81,9 @@ class Writer:
         return term, {key: each.value for key, each in stored.items()}
 
     async def write(self, key: Key, value: Value | None) -> None:
-        """Write until it is known what the metastore holds, and tell the leader."""
+        """Write until it is known what the metastore holds, and tell the leader.
+
+        InvariantError when it is the leader's own rows that must not exist."""
         self._second_look.write_begins(key)
         try:
             await self._write_and_tell(key, value)
@@ -98,9 +100,6 @@ class Writer:
                     check_row(row)
                 with self._metrics.write_seconds.time():
                     revision = await self._metastore.write(key, value, self._revisions.get(key))
-            except InvariantError as error:
-                leader.stop_for(error)
-                return
             except (Conflict, OutcomeUnknown) as error:
                 outcome = "conflict" if isinstance(error, Conflict) else "unknown"
                 writes.labels(outcome).inc()
@@ -116,6 +115,7 @@ class Writer:
         while True:
             try:
                 stored = await self._metastore.read(key)
+                check({key: stored} if stored is not None else {})
                 break
             except InvariantError as error:
                 self._leader.stop_for(error)

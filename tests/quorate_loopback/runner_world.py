@@ -109,7 +109,10 @@ class World:
         return agent
 
     async def lead(
-        self, mandate: Mandate | None = None, metastore: MemoryMetastore | None = None
+        self,
+        mandate: Mandate | None = None,
+        metastore: MemoryMetastore | None = None,
+        on_failed: Callable[[str], None] = lambda why: None,
     ) -> Runner:
         if metastore is not None:
             self.metastore = metastore
@@ -119,6 +122,7 @@ class World:
             mandate=mandate or Always(),
             settings=DEFAULTS,
             metrics=Metrics(),
+            on_failed=on_failed,
         )
         self.runners.append(runner)
         runner.set_addresses([agent.address for agent in self.agents.values()])

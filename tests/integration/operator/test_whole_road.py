@@ -14,6 +14,7 @@ import pytest
 from redis.cluster import ClusterNode, RedisCluster
 
 from quorate.wire.resource import API_VERSION
+from quorate_cluster.defective_operator import defective_operator
 from quorate_cluster.processes import Agent, environment, python
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.components import Component
@@ -21,6 +22,7 @@ from quorate_control_plane.control_plane import ControlPlane
 from quorate_control_plane.kept_folder import KeptFolder
 from quorate_control_plane.ports import free_ports
 from quorate_operator.kubernetes import EXIT_LOST
+from quorate_operator.names import LEASE
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -64,10 +66,12 @@ class Road:
         for agent in self.agents.values():
             agent.wait_listening()
 
-    def start_operator(self, name: str = "operator-a") -> Component:
+    def start_operator(self, name: str = "operator-a", *, defective: bool = False) -> Component:
         arguments = ["--namespace", self.namespace, "--lease-seconds", str(LEASE_S)]
         arguments += ["--kubeconfig", str(self.kubeconfig)]
         command = python("quorate_operator", "kubernetes", *arguments)
+        if defective:
+            command = defective_operator("kubernetes", *arguments)
         self.operators[name] = Component(name, self.kept.path, command, environment())
         self.operators[name].start()
         return self.operators[name]
@@ -317,6 +321,22 @@ def test_an_operator_that_ends_in_order_hands_over_at_once(road: Road) -> None:
     assert time.monotonic() - began < LEASE_S
     assert "Traceback" not in first.log_tail(200)
     assert first.exit_status == 0
+
+
+def test_an_operator_whose_master_meets_a_defect_gives_the_lease_up_and_ends(road: Road) -> None:
+    road.start_agents()
+    road.declare()
+
+    defective = road.start_operator("operator-a", defective=True)
+    wait_until(lambda: not defective.is_alive(), "its end", 60, road.logs)
+
+    assert defective.exit_status == 1
+    assert "cluster main: stopped by a defect: KeyError: 'planted'" in defective.log_tail(3)
+    lease = road.get("lease", LEASE)
+    assert lease is not None
+    assert lease["spec"].get("holderIdentity", "") == ""
+    road.wait_led_by(road.start_operator("operator-b"))
+    road.wait_zone(**QUIET)
 
 
 def test_an_operator_whose_api_server_stood_still_ends_and_its_next_process_goes_on(
