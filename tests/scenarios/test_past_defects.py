@@ -11,7 +11,7 @@ from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord, Voter
 from quorate.facts.zone import SyncWrites, ZoneRecord
 from quorate.protocol.master import Master
-from quorate.protocol.messages import Append, Message, PreparedRow, ZoneTable
+from quorate.protocol.messages import Acks, Append, Message, PreparedRow, ZoneTable
 from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Value, ZoneKey
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.transfer_messages import Updates
@@ -312,3 +312,59 @@ def test_where_a_zone_that_misses_copies_is_deleted_the_other_ones_primaries_mov
     world.pass_time(2000)
 
     assert all(row.owners == ("c",) for row in world.rows(kept).values())
+
+
+def test_a_write_is_answered_when_the_store_that_it_waits_for_is_gone() -> None:
+    """The quorum is smaller from then on; no message but the registry's tells the primary."""
+    story = Scenario(agents=2, replicas=2)
+    primary, backup = story.primary, story.backups()[0]
+
+    def judge(link: Link, sender: Process, receiver: Process, message: Message) -> int:
+        return 0 if isinstance(message, Acks | ZoneTable) and receiver.name == primary else 1
+
+    story.cluster.network.judge = judge
+    op = story.write(primary, b"k", b"1")
+    story.run(200)
+    assert op.outcome == "open"
+    story.crash(backup)
+    story.cluster.wipe(backup)
+    story.start(backup)
+
+    story.wait(lambda: op.outcome == "ok", "it is answered", 5000)
+
+    story.cluster.network.judge = None
+    story.come_to_rest()
+
+
+def test_a_write_is_answered_when_a_row_makes_the_quorum_smaller() -> None:
+    """The last Acks were lost while joint mode needed one voter more."""
+    story = Scenario(agents=4, replicas=4)
+    cluster, primary = story.cluster, story.primary
+    one = story.backups()[0]
+    arrived: list[Message] = []
+    lost: set[str] = set()
+
+    def judge(link: Link, sender: Process, receiver: Process, message: Message) -> int:
+        if not isinstance(message, Acks):
+            return 1
+        if sender.name == one and not arrived:
+            arrived.append(message)
+            return 1
+        lost.add(sender.name)
+        return 0
+
+    cluster.zones["zone"] = zone = msgspec.structs.replace(cluster.zones["zone"], replicas=3)
+    master = cluster.masters[-1]
+    master.run(lambda: master.declare(zone))
+    role = story.role(primary)
+    assert role is not None
+    story.wait(lambda: role.joint is not None, "joint mode")
+    cluster.network.judge = judge
+    op = story.write(primary, b"k", b"1")
+    story.wait(lambda: bool(arrived) and len(lost) > 1, "all have it", step_ms=1)
+    assert role.joint is not None
+    assert op.outcome == "open"
+
+    story.wait(lambda: story.row.active is None and role.row == story.row, "the row is there")
+
+    story.wait(lambda: op.outcome == "ok", "it is answered", 100)

@@ -57,10 +57,11 @@ def step(replicas: Replicas, role: Primary, now: Now) -> None:
         role.renew({n: replicas.leases.held_until(n) for n in role.peers})
         replicas.upkeep.survey(role.copy)
         replicas.transactions.parts.load(role, now.boot_ms)
-        replicas.finished.answered.extend(role.advance())
     if role.stage is Stage.SERVING:
         _report_activated(replicas, role, now)
         _migrate(replicas, role, now)
+        # A row, or a store that is gone, may have made the quorum another: nothing else may come.
+        replicas.finished.answered.extend(role.advance())
         _report_ready(replicas, role, now)
 
 
@@ -210,7 +211,6 @@ def _migrate(replicas: Replicas, role: Primary, now: Now) -> None:
         role.joint = migration
         role.joint_hwm = copy.lwm
         role.renew({n: replicas.leases.held_until(n) for n in role.peers})
-        replicas.finished.answered.extend(role.advance())
     if role.acknowledged() >= role.joint_hwm:
         message = CaughtUp(
             replicas.uid, copy.partition, migration.migration_id, role.row.version, role.term
