@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.keyspace import key_partition
@@ -11,7 +12,6 @@ from quorate.facts.topology import NodeRecord, Voter
 from quorate.facts.zone import SyncWrites
 from quorate.protocol.copy import Copy
 from quorate.protocol.messages import FenceAck, Message, PreparedRow
-from quorate.protocol.metastore import NodeKey
 from quorate.protocol.primary import Primary, Stage
 from quorate.protocol.replicas import Turn
 from quorate_sim.disk import SimStorage
@@ -27,6 +27,14 @@ Where = tuple[str, int]
 """Zone and partition."""
 
 
+class Decided(NamedTuple):
+    """Who was registered when a master began to write rows: with the newest store there ever was,
+    and as that master itself knew it."""
+
+    newest: Mapping[str, NodeRecord]
+    known: Mapping[str, NodeRecord]
+
+
 class Checks:
     """Watches the whole cluster."""
 
@@ -36,10 +44,11 @@ class Checks:
         self._served: dict[Where, tuple[int, str]] = {}
         self._serving: dict[tuple[Where, int], object] = {}
         self._promises: dict[tuple[str, str, int], int] = {}
-        self._present: dict[tuple[str, str, int], bool] = {}
+        self._present: dict[tuple[str, str, str, int], bool] = {}
         self._obeyed: dict[str, int] = {}
         self._prepared: dict[tuple[str, int, int], PartitionRow] = {}
-        self._oldest_tombstone: dict[tuple[str, str, int, int], int] = {}
+        self._oldest_tombstone: dict[tuple[str, str, str, int, int], int] = {}
+        self._newest: dict[str, NodeRecord] = {}
         self._activated: dict[int, Primary] = {}
         self._answered_in: dict[Where, dict[int, int]] = {}
         self._answered_by: dict[Where, dict[int, str]] = {}
@@ -47,8 +56,22 @@ class Checks:
 
     # --- the metastore ---------------------------------------------------------------------------
 
-    def rows_written(self, uid: str, before: object, rows: object) -> None:
-        """I-4: versions and terms of rows never go back; no two rows share a version."""
+    def node_written(self, record: NodeRecord) -> None:
+        """A registration.  One of an earlier process, which a former master wrote late, brings no
+        store back that another has followed."""
+        newest = self._newest.get(record.name)
+        if newest is None or _age(newest) <= _age(record):
+            self._newest[record.name] = record
+
+    def deciding(self, known: Mapping[str, NodeRecord]) -> Decided:
+        """A master that knows these registrations begins to write."""
+        return Decided(dict(self._newest), known)
+
+    def rows_written(self, uid: str, before: object, rows: object, decided: Decided) -> None:
+        """I-1: no step takes a copy that is not made up for, as far as could be known when it was
+        decided: a store may be lost while the write is on its way.
+
+        I-4: versions and terms of rows never go back; no two rows share a version."""
         assert isinstance(before, tuple)
         assert isinstance(rows, tuple)
         self.cluster.coverage.rows_written(uid, before, rows)
@@ -64,22 +87,27 @@ class Checks:
             if row.version <= old.version or row.term < old.term:
                 raise InvariantError(f"I-4: {row} follows {old}")
             # A voter whose store is gone for good is no copy: without it the row has as many.
-            living, before_it = (len(self._living(uid, each.voters)) for each in (row, old))
-            if living < min(before_it, self.cluster.zones[uid].replicas):
+            before_it = len(self._living(uid, old.voters, decided.newest))
+            living = {
+                *self._living(uid, row.voters, decided.newest),
+                *self._living(uid, row.voters, decided.known),
+            }
+            if len(living) < min(before_it, self.cluster.zones[uid].replicas):
                 raise InvariantError(f"I-1: {row} has fewer copies than {old}")
         if len(rows) < len(before):
             raise InvariantError(f"rows were lost: {before} became {rows}")
 
-    def _living(self, uid: str, voters: tuple[Voter, ...]) -> list[Voter]:
-        """Those voters that have the store that their node is registered with."""
-        stored = self.cluster.metastore.stored()
+    def _living(
+        self, uid: str, voters: tuple[Voter, ...], registered: Mapping[str, NodeRecord]
+    ) -> list[Voter]:
+        """Those voters that no other store has followed."""
         persistent = self.cluster.zones[uid].persistent
-        living = []
-        for voter in voters:
-            record = stored[NodeKey(voter.node)].value if NodeKey(voter.node) in stored else None
-            if not isinstance(record, NodeRecord) or record.zone_store(persistent) == voter.store:
-                living.append(voter)
-        return living
+        return [
+            voter
+            for voter in voters
+            if voter.node not in registered
+            or registered[voter.node].zone_store(persistent) == voter.store
+        ]
 
     def prepared(self, message: PreparedRow) -> None:
         """A master sends a row that is not yet the row: its number is taken."""
@@ -93,7 +121,7 @@ class Checks:
         """I-3: what was deleted is named nowhere in the metastore's row."""
         for copy, _, _ in turn.durable:
             self._check_tombstones(agent, uid, copy)
-            key = (agent.label, uid, copy.partition)
+            key = (agent.label, agent.disk.store, uid, copy.partition)
             was = self._present.get(key, False)
             self._present[key] = copy.present
             if not was or copy.present:
@@ -106,7 +134,7 @@ class Checks:
 
     def _check_tombstones(self, agent: AgentProcess, uid: str, copy: Copy) -> None:
         """A tombstone goes only when every copy of its term is past it."""
-        key = (agent.label, uid, copy.partition, copy.generation)
+        key = (agent.label, agent.disk.store, uid, copy.partition, copy.generation)
         before = self._oldest_tombstone.pop(key, 0)
         oldest = copy.tombstones[0][0] if copy.tombstones else 0
         if oldest:
@@ -190,7 +218,7 @@ class Checks:
         partition, voters = role.copy.partition, role.row.voters
         answered_by = self._answered_by[uid, partition]
         later = {store for term, store in answered_by.items() if term > role.term}
-        living = self._living(uid, voters)
+        living = self._living(uid, voters, self._newest)
         could = [
             voter
             for voter in living
@@ -274,7 +302,7 @@ class Checks:
             if not is_held:
                 lack.append(voter.node)
         voters = role.row.voters
-        needed = quorum(len(voters), len(voters) - len(self._living(uid, voters)))
+        needed = quorum(len(voters), len(voters) - len(self._living(uid, voters, self._newest)))
         if len(voters) - len(lack) < needed:
             raise InvariantError(
                 f"I-5: {agent.label} shows ({term}, {counter}) of partition {partition} in term "
@@ -382,6 +410,11 @@ class Checks:
         if len({repr(state[1:]) for state in states if isinstance(state, tuple)}) > 1:
             found.append(f"I-6: partition {partition}: copies differ: {states}")
         return found
+
+
+def _age(record: NodeRecord) -> tuple[int, int]:
+    """The simulator numbers its stores in the order of their making."""
+    return int(record.store.removeprefix("s")), record.incarnation
 
 
 def _names(row: PartitionRow, node: str, store: str, deleted_by: int) -> bool:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 STEP_MS = 50
+LEAVE_MS = 6000
+"""Within this much an agent that said it leaves has ended, and is back."""
 AIMED = (
     "crash",
     "freeze",
@@ -43,6 +45,8 @@ class Faults:
         self.over = False
         self.cuts = Cuts(cluster, lambda: self.over, self._restart_at_once)
         self._joins = cluster.swarm.joins
+        self.ending: set[str] = set()
+        """Who has said that it leaves, and is still to end and to come back."""
 
     def start(self) -> None:
         """Faults begin after a while of quiet."""
@@ -106,7 +110,7 @@ class Faults:
         machine = r.random() < 0.5
         if (wipe or cluster.swarm.in_memory) and not cluster.may_lose_store(agent.name):
             return
-        if machine and cluster.swarm.interval and not cluster.may_lose_tail(agent.name):
+        if (machine or wipe) and cluster.swarm.interval and not cluster.may_lose_tail(agent.name):
             machine = False
             if wipe:
                 return
@@ -238,12 +242,20 @@ class Faults:
         self.world.trace(agent.label, "asks to leave")
         agent.run(lambda: agent.core.leave(agent.now()))
 
+        self.ending.add(agent.label)
+
         def stop() -> None:
-            if agent.alive and self.cluster.agents[agent.name] is agent:
-                if self.cluster.swarm.in_memory and not self.cluster.may_lose_store(agent.name):
-                    return
-                self.cluster.stop_agent(agent.name, machine_too=False, refused=True)
-                self._later(50, 2000, lambda: self._restart(agent.name))
+            cluster, name = self.cluster, agent.name
+            is_there = agent.alive and cluster.agents[name] is agent
+            if is_there and (not cluster.swarm.in_memory or cluster.may_lose_store(name)):
+                cluster.stop_agent(name, machine_too=False, refused=True)
+                self._later(50, 2000, come_back)
+            else:
+                self.ending.discard(agent.label)
+
+        def come_back() -> None:
+            self.ending.discard(agent.label)
+            self._restart(agent.name)
 
         self._later(500, 3000, stop)
 
@@ -410,6 +422,8 @@ def _run(cluster: Cluster) -> Cluster:
         cluster.world.run_until(cluster.swarm.safety_ms * MS)
         faults.end()
         cluster.world.run_until(cluster.world.time_us + 300 * MS)
+        # Their memory is lost in the last moment: what follows is judged as if all were well.
+        cluster.world.run_until(cluster.world.time_us + LEAVE_MS * MS, lambda: not faults.ending)
         cluster.finish()
     except Exception as error:
         error.add_note(f"seed {cluster.world.seed} at {cluster.world.time_ms} ms: {cluster.swarm}")

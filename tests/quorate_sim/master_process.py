@@ -214,7 +214,11 @@ class MasterProcess:
             take(key, present, self.now())
 
         self._second_look.write_begins(key)
-        self.cluster.metastore.write(self.name, key, value, self.revisions.get(key), answered)
+        assert self.master is not None
+        agents = self.master.agents.items()
+        known = {node: agent.record for node, agent in agents if agent.record is not None}
+        revision = self.revisions.get(key)
+        self.cluster.metastore.write(self.name, key, value, revision, known, answered)
 
     def _note(self, key: Key, revision: Revision | None) -> None:
         if revision is None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from quorate.facts.topology import NodeRecord
 from quorate.protocol.metastore import Conflict, Key, Revision, ShardKey, Stored, Value
 from quorate_operator.metastore_memory import MemoryMetastore
 from quorate_sim.world import MS, World
 
 if TYPE_CHECKING:
-    from quorate_sim.checks import Checks
+    from quorate_sim.checks import Checks, Decided
 
 T = TypeVar("T")
 Outcome = Literal["written", "conflict", "unknown"]
@@ -74,9 +75,13 @@ class SimMetastore:
         key: Key,
         value: Value | None,
         expected: Revision | None,
+        known: Mapping[str, NodeRecord],
         answer: Callable[[Outcome, Revision], None],
     ) -> None:
-        """Write when the object is at `expected`; `answer` may hear that nobody knows."""
+        """Write when the object is at `expected`; `answer` may hear that nobody knows.
+
+        `known`: the registrations that the master knows which decided this."""
+        decided = self.checks.deciding(known)
         cut_off = who in self._stalled
         lost = cut_off or self.world.chance(self.trouble)
         late = lost and self.world.chance(0.3)
@@ -91,7 +96,7 @@ class SimMetastore:
                 self.in_flight.remove(value)
             if never:
                 return
-            outcome, revision = self._apply(key, value, expected)
+            outcome, revision = self._apply(key, value, expected, decided)
             if not lost:
                 self.world.after(
                     self._delay(), lambda: self._pass(who, lambda: answer(outcome, revision))
@@ -104,7 +109,7 @@ class SimMetastore:
             self.world.after(delay + 50 * MS, lambda: answer("unknown", ""))
 
     def _apply(
-        self, key: Key, value: Value | None, expected: Revision | None
+        self, key: Key, value: Value | None, expected: Revision | None, decided: Decided
     ) -> tuple[Outcome, Revision]:
         before = self.value(key)
         try:
@@ -112,7 +117,9 @@ class SimMetastore:
         except Conflict:
             return "conflict", ""
         if isinstance(key, ShardKey) and value is not None:
-            self.checks.rows_written(key.uid, before if before is not None else (), value)
+            self.checks.rows_written(key.uid, before or (), value, decided)
+        if isinstance(value, NodeRecord):
+            self.checks.node_written(value)
         return "written", revision
 
     def read(self, who: str, key: Key, answer: Callable[[Stored | None], None]) -> None:

@@ -1,6 +1,6 @@
 """Stories that once went wrong, found by seeds; each is told here without chance."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 import pytest
@@ -266,11 +266,16 @@ def test_a_migration_is_not_committed_to_a_destination_whose_store_is_gone_meanw
     write = cluster.metastore.write
 
     def write_once_in_vain(
-        who: str, key: Key, value: Value | None, expected: Revision | None, answer: Answer
+        who: str,
+        key: Key,
+        value: Value | None,
+        expected: Revision | None,
+        known: Mapping[str, NodeRecord],
+        answer: Answer,
     ) -> None:
         """The row after the migration is not written, nobody knows it, and its destination dies."""
         if lost or not isinstance(value, tuple) or newcomer not in value[0].replicas:
-            write(who, key, value, expected, answer)
+            write(who, key, value, expected, known, answer)
             return
         lost.append(value[0])
         story.crash(newcomer)
