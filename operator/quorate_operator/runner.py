@@ -270,7 +270,7 @@ class Runner(BaseHandler):
         await self._writer.keep_looking()
 
     async def look_again(self) -> None:
-        """Take rows that another has stored since they were read."""
+        """Take what another has stored since it was read."""
         await self._writer.look_again()
 
     # --- what the metastore holds (writer.Leader) -------------------------------------------------

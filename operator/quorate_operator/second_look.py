@@ -1,4 +1,5 @@
-"""What another has stored behind the master's back: rows that it did not write and has not read.
+"""What another has stored behind the master's back: rows, registrations and zones' records that it
+did not write and has not read.
 
 A master that lost the mandate may have one write under way that arrives after the next one has
 read everything.  The next one meets it as a conflict when it writes that object, but of an object
@@ -7,7 +8,7 @@ that it has no reason to write it would never hear.  Nothing here reads or waits
 
 from collections.abc import Iterator, Mapping
 
-from quorate.protocol.metastore import Key, Revision, ShardKey, Stored
+from quorate.protocol.metastore import Key, Revision, Stored
 
 PAUSES_S = (2.0, 5.0, 15.0)
 """Before each look after a start, when such a write is likely; then one a minute."""
@@ -43,13 +44,12 @@ class SecondLook:
 
     def unread(
         self, stored: Mapping[Key, Stored], revisions: Mapping[Key, Revision]
-    ) -> list[tuple[Key, Stored]]:
-        """Rows whose revision is not the one known; not those written since the look began."""
-        return [
-            (key, each)
-            for key, each in stored.items()
-            if isinstance(key, ShardKey)
-            and key in revisions
-            and key not in self._touched
-            and revisions[key] != each.revision
-        ]
+    ) -> list[tuple[Key, Stored | None]]:
+        """Objects whose revision is not the one known, None where one is gone; not those written
+        since the look began."""
+        found: list[tuple[Key, Stored | None]] = []
+        for key, revision in revisions.items():
+            each = stored.get(key)
+            if key not in self._touched and (each is None or each.revision != revision):
+                found.append((key, each))
+        return found

@@ -1,7 +1,7 @@
 """How the master's rows and records reach the metastore, and come back when another has them.
 
-A write that was not confirmed is read again before anything is published.  Rows that another has
-stored meanwhile are taken as they are.
+A write that was not confirmed is read again before anything is published.  What another has stored
+meanwhile is handed to the master: it takes rows as they are, and judges registrations.
 """
 
 import asyncio
@@ -138,7 +138,7 @@ class Writer:
             await self.look_again()
 
     async def look_again(self) -> None:
-        """Take rows that another has stored since they were read."""
+        """Take what another has stored since it was read."""
         self._second_look.begin()
         try:
             stored = await self._metastore.load()
@@ -152,9 +152,9 @@ class Writer:
             return
         cluster = self._leader.cluster
         for key, each in self._second_look.unread(stored, self._revisions):
-            _log.warning("cluster %s: another has written %s; taken as it is", cluster, key)
-            self._note(key, each.revision)
-            self._leader.reloaded(key, each.value)
+            _log.warning("cluster %s: another has written %s", cluster, key)
+            self._note(key, each.revision if each is not None else None)
+            self._leader.reloaded(key, each.value if each is not None else None)
 
     def _note(self, key: Key, revision: Revision | None) -> None:
         if revision is None:

@@ -70,7 +70,7 @@ class MasterProcess:
         self._look_later()
 
     def _look_later(self) -> None:
-        """Rows that another has stored are looked for as the product's operator does."""
+        """What another has stored is looked for as the product's operator does."""
         self.world.after(int(next(self._pauses_s) * 1000) * MS, lambda: self.run(self._look))
 
     def _look(self) -> None:
@@ -80,9 +80,10 @@ class MasterProcess:
     def _seen(self, stored: dict[Key, Stored]) -> None:
         assert self.master is not None
         for key, each in self._second_look.unread(stored, self.revisions):
-            self.world.trace(self.name, f"another has written {key}: {value_text(each.value)}")
-            self._note(key, each.revision)
-            self.master.reloaded(key, each.value, self.now())
+            value = each.value if each is not None else None
+            self.world.trace(self.name, f"another has written {key}: {value_text(value)}")
+            self._note(key, each.revision if each is not None else None)
+            self.master.reloaded(key, value, self.now())
         self._look_later()
 
     def declare(self, record: ZoneRecord) -> None:

@@ -18,11 +18,12 @@ class Agent:
     """One registered (or registering) agent.  `record` is what the metastore holds; `reported` the
     zones whose copies it told of, `told_all` whether that was all it has.  `newest` is what was
     last written of it, perhaps still under way; `drain_wanted` goes with every write.
-    `removing`: its registration is to go."""
+    `removing`: its registration is to go; `followed`: its stores that others have followed."""
 
     __slots__ = (
         "connected",
         "drain_wanted",
+        "followed",
         "gone",
         "heard_ms",
         "inventory",
@@ -47,6 +48,7 @@ class Agent:
         self.removing = False
         self.leaving = False
         self.drain_wanted = record is not None and record.draining
+        self.followed: set[str] = set()
         self.heard_ms = heard_ms
         self.left_ms = -1
         self.reported: set[str] = set()

@@ -96,6 +96,8 @@ class NodeRegistry:
             self._set_left(hello.node, agent, now, "a new process")
             self._master.queue.retries.returned(hello.node)
             if agent.record.store != wanted.store:
+                agent.followed.add(agent.record.store)
+                agent.followed.discard(wanted.store)
                 self._master.event(
                     "",
                     None,
@@ -246,8 +248,9 @@ class NodeRegistry:
         self.members_changed = True
 
     def _take_record(self, agent: Agent, record: NodeRecord | None) -> None:
-        before, agent.record = agent.draining, record
-        if agent.draining != before:
+        before, was_draining, agent.record = agent.record, agent.draining, record
+        self.members_changed |= record != before
+        if agent.draining != was_draining:
             for zone in self._master.zones.values():
                 zone.topology_changed()
 
@@ -257,7 +260,7 @@ class NodeRegistry:
         if agent is None:
             return
         meant, wanted = agent.newest, agent.pending
-        if wanted is None and meant is not None and _is_past(record, meant, agent.online):
+        if wanted is None and meant is not None and _is_past(record, meant, agent):
             self._write_node(node, agent, meant)  # an earlier master was the last to write, or none
             return
         self._take_record(agent, record)
@@ -296,11 +299,11 @@ class NodeRegistry:
         )
 
 
-def _is_past(record: NodeRecord | None, meant: NodeRecord, online: bool) -> bool:
+def _is_past(record: NodeRecord | None, meant: NodeRecord, agent: Agent) -> bool:
     """Whether `record` is of an earlier process than the one that is meant to be registered, or
     says the contrary of its having left; gone or of another store, where it takes part."""
     if record is None or record.store != meant.store:
-        return online
+        return agent.online or (record is not None and record.store in agent.followed)
     if record.incarnation != meant.incarnation:
         return record.incarnation < meant.incarnation
     return (record.left_since_ms is None) != (meant.left_since_ms is None)

@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from quorate.facts.partition_row import PartitionRow
+from quorate.facts.topology import NodeRecord
 from quorate.protocol.metastore import (
     Conflict,
     Key,
+    NodeKey,
     OutcomeUnknown,
     Revision,
     ShardKey,
@@ -17,7 +19,7 @@ from quorate.protocol.metastore import (
     Value,
     ZoneKey,
 )
-from quorate_loopback.runner_world import ZONE, World, is_available, until
+from quorate_loopback.runner_world import ZONE, World, is_available, state_of, until
 from quorate_operator.metastore_memory import MemoryMetastore
 
 
@@ -154,3 +156,72 @@ async def test_rows_that_another_stored_are_taken_without_a_conflict(world: Worl
     await until(
         lambda: all(agent.rows[0] == changed for agent in world.agents.values()), "published"
     )
+
+
+async def overwrite(world: World, key: Key, value: Value) -> None:
+    """What a former master wrote arrives late."""
+    stored = await world.metastore.read(key)
+    assert stored is not None
+    await world.metastore.write(key, value, stored.revision)
+
+
+async def test_a_registration_that_a_former_master_wrote_late_is_written_again(
+    world: World,
+) -> None:
+    runner = await world.lead()
+    await until(lambda: is_available(runner), "available")
+    key = NodeKey("agent-1")
+    ours = world.stored()[key]
+    assert isinstance(ours, NodeRecord)
+    left = msgspec.structs.replace(ours, left_since_ms=1)
+    former = msgspec.structs.replace(ours, store="the one before", incarnation=9)
+
+    for late in (left, former):
+        await overwrite(world, key, late)
+        await runner.look_again()
+        await until(lambda: world.stored()[key] == ours, "written again")
+
+    assert state_of(runner, "agent-1") == "Online"
+
+
+async def test_a_store_that_another_has_followed_is_not_taken_back_from_a_late_write(
+    world: World,
+) -> None:
+    """Also while its node is away: a quorum may be smaller on account of that store."""
+    agent = await world.add_agent("agent-4", "old")
+    runner = await world.lead()
+    await until(lambda: state_of(runner, "agent-4") == "Online", "the old store takes part")
+    key = NodeKey("agent-4")
+    old = world.stored()[key]
+    assert isinstance(old, NodeRecord)
+    port = agent.hello.peer_port
+    await agent.die()
+    agent = await world.add_agent("agent-4", "new", port)
+    await until(
+        lambda: (
+            getattr(world.stored()[key], "store", "") == "new"
+            and state_of(runner, "agent-4") == "Online"
+        ),
+        "the new store takes part",
+    )
+    await agent.die()
+    await until(lambda: state_of(runner, "agent-4") == "Offline", "it is away")
+
+    await overwrite(world, key, old)
+    await runner.look_again()
+
+    await until(lambda: getattr(world.stored()[key], "store", "") == "new", "written again")
+
+
+async def test_a_zone_record_that_a_former_master_wrote_late_is_written_again(world: World) -> None:
+    runner = await world.lead()
+    await until(lambda: is_available(runner), "available")
+    await until(lambda: len(runner.status().zones[0].ports) == 3, "ports")
+    key = ZoneKey("uid-1")
+    await until(lambda: len(getattr(world.stored()[key], "ports", ())) == 3, "ports stored")
+    ours = world.stored()[key]
+
+    await overwrite(world, key, msgspec.structs.replace(ours, ports={}))
+    await runner.look_again()
+
+    await until(lambda: world.stored()[key] == ours, "written again")
