@@ -373,3 +373,66 @@ def test_a_write_is_answered_when_a_row_makes_the_quorum_smaller() -> None:
     story.wait(lambda: story.row.active is None and role.row == story.row, "the row is there")
 
     story.wait(lambda: op.outcome == "ok", "it is answered", 100)
+
+
+def _elected(story: Scenario, stuck: str) -> list[str]:
+    """Whom the master elects, in this order, until another agent than `stuck` serves."""
+    elected: list[str] = []
+    term = story.row.term
+
+    def is_served() -> bool:
+        nonlocal term
+        row = story.row
+        if row.term != term and row.primary is not None:
+            term = row.term
+            elected.append(row.primary.node)
+        return any(story.serves(name) for name in story.cluster.agents if name != stuck)
+
+    story.wait(is_served, f"an agent other than {stuck} serves")
+    return elected
+
+
+def test_a_primary_that_reaches_no_other_agent_is_not_elected_again() -> None:
+    story = Scenario()
+    stuck = story.primary
+    story.written(stuck, b"x", b"1")
+    story.cut(stuck, off=tuple(story.backups()))  # the master still hears all of them
+
+    elected = _elected(story, stuck)
+
+    assert len(elected) == 1, elected
+    assert story.read(elected[0], b"x") == b"1"
+    story.heal()
+    story.come_to_rest()
+
+
+def test_a_primary_that_is_stuck_in_a_migration_is_not_elected_again() -> None:
+    story = Scenario(agents=4)
+    stuck = story.primary
+    story.written(stuck, b"x", b"1")
+    story.drain(story.backups()[-1])
+    story.wait(lambda: story.row.active is not None, "a migration is under way")
+    story.cut(stuck, off=tuple(name for name in story.cluster.agents if name != stuck))
+
+    elected = _elected(story, stuck)
+
+    assert len(elected) == 1, elected
+    assert story.read(elected[0], b"x") == b"1"
+    story.heal()
+    story.come_to_rest()
+
+
+def test_a_voter_that_the_others_do_not_reach_is_not_elected_when_the_primary_is_lost() -> None:
+    story = Scenario(agents=5, replicas=5)
+    lost, unreached = story.primary, story.backups()[0]  # the next by replica index
+    story.written(lost, b"x", b"1")
+    story.cut(unreached, off=tuple(name for name in story.cluster.agents if name != unreached))
+    story.run(2 * SETTINGS.lease_ms)
+
+    story.crash(lost)
+    elected = _elected(story, lost)
+
+    assert unreached not in elected, elected
+    story.heal()
+    story.start(lost)
+    story.come_to_rest()

@@ -110,6 +110,7 @@ class AgentCore:
         self._events: list[AgentEvent] = []
         self._heartbeat_ms = -(1 << 40)
         self._inventory_due: list[str] | None = None
+        self._started_ms = now.boot_ms
 
     # --- who is there ----------------------------------------------------------------------------
 
@@ -159,7 +160,8 @@ class AgentCore:
         if not self._obey(message.master_term):
             return False
         if isinstance(message, MasterPing):
-            report = AgentReport(message.sequence, self._troubles(now), self.leaving)
+            troubles, unreached = self._troubles(now), self._unreached(now)
+            report = AgentReport(message.sequence, troubles, self.leaving, unreached)
             self._sends.append((MASTER, report))
             return True
         if isinstance(message, Members):
@@ -277,6 +279,19 @@ class AgentCore:
 
     def _troubles(self, now: Now) -> tuple[Trouble, ...]:
         return tuple([trouble for zone in self.zones.values() for trouble in zone.troubles(now)])
+
+    def _unreached(self, now: Now) -> tuple[str, ...]:
+        """Members whose lease has ended.  None of a process that has not lived for one lease yet:
+        it has not had the time to be granted any."""
+        if not self.registered or now.boot_ms - self._started_ms < self.settings.lease_ms:
+            return ()
+        others = [
+            record.name
+            for record in self.members.values()
+            if record.name != self.node and record.left_since_ms is None
+        ]
+        held_until = self.leases.held_until
+        return tuple(sorted(name for name in others if held_until(name) <= now.boot_ms))
 
     # --- time and the turn -----------------------------------------------------------------------
 

@@ -140,6 +140,7 @@ class Master:
             return
         agent.heard_ms = now.boot_ms
         if isinstance(message, AgentReport):
+            agent.unreached = frozenset(message.unreached)
             if message.leaving and not agent.leaving:
                 agent.leaving = True
                 for each in self.zones.values():

@@ -18,7 +18,8 @@ class Agent:
     """One registered (or registering) agent.  `record` is what the metastore holds; `reported` the
     zones whose copies it told of, `told_all` whether that was all it has.  `newest` is what was
     last written of it, perhaps still under way; `drain_wanted` goes with every write.
-    `removing`: its registration is to go; `followed`: its stores that others have followed."""
+    `removing`: its registration is to go.  `followed`: its stores that others have followed.
+    `unreached`: members that it does not reach, by its last report."""
 
     __slots__ = (
         "connected",
@@ -36,6 +37,7 @@ class Agent:
         "removing",
         "reported",
         "told_all",
+        "unreached",
     )
 
     def __init__(self, record: NodeRecord | None, heard_ms: int) -> None:
@@ -53,6 +55,7 @@ class Agent:
         self.left_ms = -1
         self.reported: set[str] = set()
         self.told_all = False
+        self.unreached: frozenset[str] = frozenset()
         self.inventory: dict[str, dict[int, CopyReport]] = {}
 
     @property
@@ -61,8 +64,9 @@ class Agent:
         return self.record is not None and self.record.draining
 
     def forget_reports(self) -> None:
-        """What it told of its copies is old: it will be asked again."""
+        """What it told of its copies and of others is old: it will be asked again."""
         self.reported.clear()
+        self.unreached = frozenset()
         self.told_all = False
 
 
@@ -209,6 +213,13 @@ class ZoneNodes:
         """Whether `node` asked for its primaries to be taken over."""
         agent = self._agents.get(node)
         return agent is not None and (agent.leaving or agent.draining)
+
+    def reach_each_other(self, one: str, other: str) -> bool:
+        """Whether neither of the two has reported that it does not reach the other."""
+        first, second = self._agents.get(one), self._agents.get(other)
+        if first is None or second is None:
+            return True
+        return other not in first.unreached and one not in second.unreached
 
 
 def left(record: NodeRecord, now: Now) -> NodeRecord:

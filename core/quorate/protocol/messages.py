@@ -241,11 +241,13 @@ class Trouble(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AgentReport(msgspec.Struct, frozen=True, array_like=True, tag=23):
-    """Answer to MasterPing, with what is stuck."""
+    """Answer to MasterPing, with what is stuck, and the members that grant this agent no lease now:
+    messages to them, or theirs to it, do not get through."""
 
     sequence: int
     troubles: tuple[Trouble, ...] = ()
     leaving: bool = False
+    unreached: tuple[str, ...] = ()
 
 
 class CaughtUp(msgspec.Struct, frozen=True, array_like=True, tag=24):

@@ -8,6 +8,7 @@ row to write, or messages to send, or nothing; the caller asks again after every
        |  destination or primary left, refused, too long                         FAILED: version + 2
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from quorate.facts.partition_row import PartitionRow, committed_row, quorum
 from quorate.facts.topology import Holder
 from quorate.protocol import ownership
-from quorate.protocol.messages import CopyReport, Freeze, Message, PreparedRow
+from quorate.protocol.messages import CopyReport, Freeze, Message, PreparedRow, TroubleKind
 from quorate.protocol.settings import ProtocolSettings
 
 
@@ -39,6 +40,9 @@ class Nodes(Protocol):
 
     def leaving(self, node: str) -> bool:
         """Whether `node` asked for its primaries to be taken over."""
+
+    def reach_each_other(self, one: str, other: str) -> bool:
+        """Whether neither of the two has reported that it does not reach the other."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -135,7 +139,7 @@ def decide(
     if not part.activated:
         return _decide_activation(part, nodes, settings, now_ms, left)
     if part.stuck:
-        return _decide_primary(part, nodes, left, f"the primary is stuck: {part.stuck}")
+        return _decide_stuck(part, nodes, left)
     if left:
         return Decision(ownership.without_owners(row, left), f"{', '.join(sorted(left))} left")
     for node in part.ready:
@@ -161,13 +165,17 @@ def _is_same(nodes: Nodes, row: PartitionRow, node: str) -> bool:
 
 
 def _candidates(part: Part, nodes: Nodes) -> list[Holder]:
-    """Online voters, best first: freshest reported copy, then hotter replica index, then name."""
+    """Online voters, best first: those that reach a quorum, then the freshest reported copy, then
+    the hotter replica index, then by name."""
     row = part.row
+    online = [holder for holder in map(nodes.holder, row.voter_nodes) if holder is not None]
+    online = [holder for holder in online if _is_same(nodes, row, holder.node)]
 
-    def rank(holder: Holder) -> tuple[bool, bool, int, int, int, str]:
+    def rank(holder: Holder) -> tuple[bool, bool, bool, int, int, int, str]:
         report = nodes.report(holder.node, row.partition)
         index = row.replicas.index(holder.node) if holder.node in row.replicas else 99
         return (
+            _is_cut_off(nodes, row, holder.node, online),
             holder.node in part.tried,
             nodes.leaving(holder.node),
             -(report.last_term if report and index == 99 else 1 << 60),
@@ -176,8 +184,16 @@ def _candidates(part: Part, nodes: Nodes) -> list[Holder]:
             holder.node,
         )
 
-    online = [nodes.holder(node) for node in row.voter_nodes if _is_same(nodes, row, node)]
-    return sorted([holder for holder in online if holder is not None], key=rank)
+    return sorted(online, key=rank)
+
+
+def _is_cut_off(nodes: Nodes, row: PartitionRow, node: str, online: Sequence[Holder]) -> bool:
+    """Whether `node` reaches too few of the `online` voters for a quorum, as they and it report.
+
+    Each agent tells only what it sees itself; an agent that one other does not reach may be well.
+    """
+    reached = [each for each in online if nodes.reach_each_other(node, each.node)]
+    return len(reached) < quorum(len(row.voters), len(nodes.dead_voters(row)))
 
 
 def _decide_primary(part: Part, nodes: Nodes, left: frozenset[str], why: str) -> Decision:
@@ -197,6 +213,20 @@ def _decide_primary(part: Part, nodes: Nodes, left: frozenset[str], why: str) ->
         if part.better and candidate.node == part.better:
             chosen = candidate
     return Decision(ownership.activated(row, chosen, left), f"{why}: {chosen.node} takes over")
+
+
+def _decide_stuck(part: Part, nodes: Nodes, left: frozenset[str]) -> Decision:
+    """A primary that says that it is stuck.  Without a quorum it would be stuck in a new term, too;
+    past a freeze, or in a term that it cannot serve in, a new term is all that it needs.
+
+    In joint mode it may lack nothing but the destination: then its next term, which is without the
+    migration, has a quorum unless the voters' reports say that it is cut off from them.
+    """
+    primary = part.row.primary
+    if part.stuck == TroubleKind.NO_QUORUM and primary is not None and part.row.active is None:
+        part = msgspec.structs.replace(part, tried=(*part.tried, primary.node))
+    decision = _decide_primary(part, nodes, left, f"the primary is stuck: {part.stuck}")
+    return decision._replace(part=part) if decision.row is not None else decision
 
 
 def _decide_activation(
@@ -252,7 +282,7 @@ def _decide_migration(
     if not part.activated and now_ms - part.since_ms > settings.activation_bound_ms * 2:
         return _decide_primary(part, nodes, left, "the primary did not activate")
     if part.stuck and not part.frozen:
-        return _decide_primary(part, nodes, left, f"the primary is stuck: {part.stuck}")
+        return _decide_stuck(part, nodes, left)
     if part.unwanted and not part.caught_up and part.prepare_ms < 0:
         # Later than that, going on is cheaper than going back: it is even, or the clients wait.
         return _give_up(row, part, NO_LONGER_WANTED)

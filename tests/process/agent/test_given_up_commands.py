@@ -8,6 +8,7 @@ import pytest
 
 from quorate.protocol.client_messages import Forward, Forwarded
 from quorate.protocol.messages import Message
+from quorate_cluster.client_errors import CLIENT_ERRORS
 from quorate_cluster.outage import key_in_each
 from quorate_cluster.processes import HOST
 from quorate_cluster.proxied_cluster import ProxiedCluster, cuts_around
@@ -20,6 +21,8 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 PARTITIONS = 8
 LEASE_S = 2.0
 BOUND_S = 5.0
+ELECTED_S = 5.0
+"""A lease ends, its holder is stuck for 2 s, and says so with the next report."""
 SLACK_S = 3.0
 """For a machine that has more to do than this."""
 
@@ -61,6 +64,35 @@ def test_a_cut_off_agent_tells_in_time_that_nobody_knows(cluster: ProxiedCluster
         client = cluster.client("z")
         assert client.set(key, "2")
         assert client.get(key) == b"2"
+
+
+def test_keys_of_an_agent_that_reaches_no_other_are_written_elsewhere_at_the_first_election(
+    cluster: ProxiedCluster,
+) -> None:
+    """The operator and clients reach every agent all the time."""
+    stuck = cluster.agent_with_most_primaries().name
+    others = [name for name in cluster.agents if name != stuck]
+    keys = _served(cluster, stuck)
+    client = cluster.client("z", first=others)
+
+    def written() -> bool:
+        try:
+            return all(client.set(key, "2") for key in keys)
+        except CLIENT_ERRORS:  # its table still names the agent that is stuck
+            return False
+
+    cluster.proxy.cut(pair for other in others for pair in ((stuck, other), (other, stuck)))
+    wait_until(lambda: cluster.primaries()[stuck] == 0, "other primaries", ELECTED_S + SLACK_S)
+    wait_until(written, "written keys", BOUND_S + SLACK_S)
+
+    elections = [
+        line for line in cluster.operator.log_tail(1000).splitlines() if "takes over" in line
+    ]
+    assert elections
+    assert not [line for line in elections if f"{stuck} takes over" in line]
+    cluster.proxy.cut(())
+    cluster.wait_quiet("z")
+    assert [client.get(key) for key in keys] == [b"2"] * len(keys)
 
 
 def test_what_was_parked_when_its_client_closed_the_connection_is_not_executed(

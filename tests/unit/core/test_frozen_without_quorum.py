@@ -37,6 +37,9 @@ class Agents:
     def leaving(self, node: str) -> bool:
         return False
 
+    def reach_each_other(self, one: str, other: str) -> bool:
+        return True
+
 
 def _next_row(part: Part, agents: Agents) -> PartitionRow | None:
     return decide(part, agents, "uid-1", 1, DEFAULTS, 10_000).row
