@@ -19,7 +19,7 @@ from aiohttp import web
 
 from quorate.facts.errors import QuorateError
 from quorate.protocol.settings import DEFAULTS
-from quorate_operator.api import make_app
+from quorate_operator.api import make_runner
 from quorate_operator.election import ElectionSettings, scaled
 from quorate_operator.embedded import Embedded
 from quorate_operator.embedded_store import EmbeddedStore
@@ -106,7 +106,7 @@ async def _run_embedded(folder: Path, host: str, port: int) -> None:
     stop.listen()
     embedded = Embedded(EmbeddedStore.open(folder), DEFAULTS)
     await embedded.start()
-    web_runner = web.AppRunner(make_app(embedded), access_log=None)
+    web_runner = make_runner(embedded)
     try:
         await web_runner.setup()
         site = web.TCPSite(web_runner, host, port)

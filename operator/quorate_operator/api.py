@@ -5,7 +5,6 @@ little.  Errors are JSON with a sentence in `message`.
 """
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
@@ -14,9 +13,11 @@ from aiohttp import web
 from quorate.facts.errors import WireError
 from quorate.protocol.events import EventPage, ToldEvent
 from quorate.protocol.metastore import OutcomeUnknown
+from quorate.protocol.storage import COUNTER_MAX
 from quorate.wire.resource import API_VERSION
 from quorate_operator.embedded import CLUSTERS, ZONES, Embedded
 from quorate_operator.health import add_health
+from quorate_operator.json_body import read_object
 from quorate_operator.object_store import KINDS, BeingDeleted
 from quorate_operator.runner import Runner
 
@@ -53,6 +54,12 @@ def make_app(embedded: Embedded) -> web.Application:
     return app
 
 
+def make_runner(embedded: Embedded) -> web.AppRunner:
+    """What serves the API.  Bodies are taken as they were sent: decompression that fails would be
+    met outside of any handler."""
+    return web.AppRunner(make_app(embedded), access_log=None, auto_decompress=False)
+
+
 class Api:
     """The handlers."""
 
@@ -77,12 +84,15 @@ class Api:
     async def put_object(self, request: web.Request) -> web.Response:
         """Create or change."""
         plural, name = _plural(request), request.match_info["name"]
+        encoding = request.headers.get("Content-Encoding", "identity")
+        if encoding.lower() != "identity":
+            return _json(
+                {"message": f"Content-Encoding is {encoding}: send the body as it is"}, 415
+            )
         try:
-            manifest = await request.json()
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            return _json({"message": f"the body is not JSON: {error}"}, 400)
-        if not isinstance(manifest, dict):
-            return _json({"message": "the body is not a manifest: write a JSON object"}, 400)
+            manifest = read_object(await request.read())
+        except WireError as error:
+            return _json({"message": str(error)}, 400)
         try:
             made, is_new = await self._embedded.objects.put(plural, name, manifest)
         except WireError as error:
@@ -130,7 +140,7 @@ class Api:
         found = self._embedded.objects.get(ZONES, name)
         if found is None:
             return _no_such(ZONES, name)
-        if not more.isdecimal() or int(more) > NEW_NODES_MAX:
+        if not _is_number(more, NEW_NODES_MAX):
             return _json(
                 {"message": f"with is {more!r}: write a number from 0 to {NEW_NODES_MAX}"}, 422
             )
@@ -157,9 +167,9 @@ class Api:
             return _json({"message": f"cluster {cluster} is not led: {runner.problem}"}, 503)
         after, wait = request.query.get("after", ""), request.query.get("wait", "0")
         zone = request.query.get("zone", "")
-        if after and not after.isdecimal():
+        if after and not _is_number(after, COUNTER_MAX):
             return _json({"message": f"after is {after!r}: write an event's sequence"}, 422)
-        if not wait.isdecimal() or int(wait) > WAIT_MAX_S:
+        if not _is_number(wait, WAIT_MAX_S):
             return _json(
                 {"message": f"wait is {wait!r}: write seconds from 0 to {WAIT_MAX_S}"}, 422
             )
@@ -212,6 +222,10 @@ class Api:
 async def _errors_as_json(request: web.Request, handler: _Handler) -> web.StreamResponse:
     try:
         return await handler(request)
+    except web.HTTPRequestEntityTooLarge:
+        return _json(
+            {"message": f"the body is too long: write {BODY_BYTES_MAX} bytes at most"}, 413
+        )
     except web.HTTPException as error:
         if error.status < 400:
             raise
@@ -225,6 +239,11 @@ def _plural(request: web.Request) -> str:
     if plural not in KINDS:
         raise web.HTTPNotFound(reason=f"no kind {plural}, known are {', '.join(KINDS)}")
     return plural
+
+
+def _is_number(text: str, highest: int) -> bool:
+    """Whether `text` is a number from 0 to `highest`; Python reads no thousands of digits."""
+    return text.isdecimal() and len(text) <= len(str(highest)) and int(text) <= highest
 
 
 def _of_zone(events: Sequence[ToldEvent], zone: str) -> tuple[ToldEvent, ...]:

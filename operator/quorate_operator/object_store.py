@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from quorate.facts.errors import QuorateError, WireError
-from quorate.wire.resource import API_VERSION, Resource, describe
+from quorate.wire.resource import API_VERSION, Resource, describe, shortened
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
 from quorate_operator import names
@@ -65,7 +65,8 @@ class ObjectStore:
         metadata = manifest.get("metadata")
         found = metadata.get("name") if isinstance(metadata, Mapping) else None
         if found != name:
-            raise WireError(f"{about}: metadata.name is {found!r}: the address says {name!r}")
+            wrong = shortened(repr(found))
+            raise WireError(f"{about}: metadata.name is {wrong}: the address says {name!r}")
         present = self.get(plural, name)
         old = None if present is None else kind.parse(present)
         if present is not None and "deletionTimestamp" in present["metadata"]:

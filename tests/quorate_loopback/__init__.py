@@ -1,1 +1,1 @@
-"""Real links over loopback in a test's own event loop: their ends, agents, a leading runner."""
+"""Real links over loopback in a test's own event loop: their ends, agents, a runner, its API."""

@@ -24,6 +24,9 @@ API_VERSION = f"{GROUP}/{VERSION}"
 NAME_LENGTH_MAX = 50
 """Children of an object carry its name and a suffix; all of them must be valid names."""
 
+SENTENCES_MAX = 10
+"""Problems of one manifest that are told; of the others there is only the number."""
+
 Integer = Annotated[int, Field(strict=True)]
 Text = Annotated[str, Field(strict=True)]
 
@@ -155,7 +158,9 @@ class Resource(BaseModel):
         about = describe(manifest, cls.kind_name())
         for field, wanted in (("apiVersion", API_VERSION), ("kind", cls.kind_name())):
             if manifest.get(field) != wanted:
-                raise WireError(f"{about}: {field} is {manifest.get(field)!r}: write {wanted}")
+                raise WireError(
+                    f"{about}: {field} is {shortened(repr(manifest.get(field)))}: write {wanted}"
+                )
         body = {k: v for k, v in manifest.items() if k not in ("apiVersion", "kind", "status")}
         try:
             parsed = cls.model_validate(_without_nulls(body))
@@ -190,7 +195,9 @@ def describe(manifest: Mapping[str, Any], kind: str) -> str:
     """How an error names the object it speaks of."""
     metadata = manifest.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
-    return f"{kind} {name}" if isinstance(name, str) and name else f"a {kind} without a name"
+    if not isinstance(name, str) or not name:
+        return f"a {kind} without a name"
+    return f"{kind} {shortened(name)}"
 
 
 def _snake(field: str) -> str:
@@ -233,13 +240,21 @@ def _rule_sentence(path: str, part: Any, rule: Rule) -> str:
 
 def _shown(value: Any) -> str:
     dumped = value.model_dump(by_alias=True) if isinstance(value, BaseModel) else value
-    text = str(dumped) if isinstance(dumped, str | int) else repr(dumped)
+    return shortened(str(dumped) if isinstance(dumped, str | int) else repr(dumped))
+
+
+def shortened(text: str) -> str:
+    """A piece of what somebody sent, as long as it fits into a sentence."""
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _sentences(error: pydantic.ValidationError, model: type[BaseModel]) -> list[str]:
     sentences: list[str] = []
-    for found in error.errors(include_url=False):
+    problems = error.errors(include_url=False)
+    for number, found in enumerate(problems):
+        if len(sentences) == SENTENCES_MAX:
+            sentences.append(f"and {len(problems) - number} more")
+            break
         path = _path(found["loc"])
         kind, context = found["type"], found.get("ctx", {})
         if kind == "extra_forbidden":
@@ -253,7 +268,11 @@ def _sentences(error: pydantic.ValidationError, model: type[BaseModel]) -> list[
             text = f"{path} is {_shown(found['input'])}: write {context['expected']}"
         else:
             wanted = found["msg"].removeprefix("Input ").removeprefix("Value error, ")
-            shown = repr(found["input"]) if kind.endswith("_type") else _shown(found["input"])
+            shown = (
+                shortened(repr(found["input"]))
+                if kind.endswith("_type")
+                else _shown(found["input"])
+            )
             text = f"{path} is {shown}: {wanted}"
         if text not in sentences:
             sentences.append(text)
@@ -264,7 +283,7 @@ def _path(loc: tuple[int | str, ...]) -> str:
     path = ""
     for step in loc:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
-    return path
+    return shortened(path)
 
 
 def _known_fields(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
