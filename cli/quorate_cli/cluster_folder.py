@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from quorate_cli.problem import Problem, words
-from quorate_cli.process import Started, is_alive, read_started
+from quorate_cli.process import Started, is_alive, lock_holder, read_started
 from quorate_cli.written_file import write_file
 
 FORMAT_VERSION = 1
@@ -187,13 +187,21 @@ class ClusterFolder:
         """Where its pid and start are kept."""
         return self.log(name).with_suffix(".pid")
 
+    def lock(self, name: str) -> Path:
+        """The file whose lock the running process holds, with its pid in it."""
+        return self.data(name) / ("operator.lock" if name == OPERATOR else "lock")
+
     def process(self, name: str) -> Started | None:
-        """The process as it was last started; None when it is not running."""
+        """The process as it was last started; None when it is not running.
+
+        Without its pid file it is found by the lock of its data folder: a second process could not
+        be started beside it, and nothing would ever stop it.
+        """
         process = read_started(self.pid_file(name))
         # A copied folder brings the pid files of the original's processes with it.
-        if process is None or process.folder != str(self.path) or not is_alive(process):
-            return None
-        return process
+        if process is not None and process.folder == str(self.path) and is_alive(process):
+            return process
+        return lock_holder(self.lock(name), str(self.path))
 
     def agent_address(self, name: str) -> AgentAddress | None:
         """Where the running agent listens; None when it does not (yet)."""

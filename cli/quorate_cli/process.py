@@ -4,6 +4,7 @@ A pid alone may by now belong to somebody else.  What is kept is the pid with th
 process was started, as the system tells it; a signal is only sent where both still agree.
 """
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -160,6 +161,52 @@ def read_started(path: Path) -> Started | None:
         return msgspec.json.decode(path.read_bytes(), type=Started)
     except (FileNotFoundError, msgspec.MsgspecError):
         return None
+
+
+def lock_holder(lock: Path, folder: str) -> Started | None:
+    """Return the process whose pid stands in `lock` and which holds that very file's lock.
+
+    Agents and operators write their pid into the lock of their data folder.  A copied folder brings
+    a pid along whose process has another file open, so the pid alone says nothing.
+    """
+    try:
+        pid = int(lock.read_text())
+    except (OSError, ValueError):
+        return None
+    process = identify(pid, folder)
+    return process if is_alive(process) and _holds(pid, lock) else None
+
+
+def _holds(pid: int, lock: Path) -> bool:
+    """Return whether `pid` has the file `lock` open, as its holder has and no other process.
+
+    Asking for the lock instead could make a process that starts at this moment believe that it is
+    taken; this is done only where the system does not tell open files.
+    """
+    try:
+        ours = os.stat(lock)
+        with os.scandir(f"/proc/{pid}/fd") as descriptors:
+            return any(_is_file(descriptor.path, ours) for descriptor in descriptors)
+    except OSError:  # no /proc, or another user's process
+        return _is_locked(lock)
+
+
+def _is_file(path: str, file: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), file)
+    except FileNotFoundError:  # closed meanwhile
+        return False
+
+
+def _is_locked(lock: Path) -> bool:
+    try:
+        with lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _reap(pid: int) -> None:

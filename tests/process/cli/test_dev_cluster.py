@@ -172,6 +172,20 @@ def test_an_agent_is_killed_and_comes_back(quorate: Quorate, cluster: DevCluster
     )
 
 
+def test_processes_without_pid_files_are_found_by_their_folders(
+    quorate: Quorate, cluster: DevCluster, folder: Path
+) -> None:
+    quorate("dev", "up")
+    pids = {state.name: state.pid for state in cluster.states()}
+    for name in pids:
+        cluster.folder.pid_file(name).unlink()
+
+    assert {state.name: state.pid for state in cluster.states()} == pids
+    assert "already up" in quorate("dev", "up")
+    quorate("dev", "down")
+    assert _running_in(folder) == []
+
+
 def test_the_operator_is_killed_and_agents_go_on_serving(
     quorate: Quorate, cluster: DevCluster
 ) -> None:

@@ -1,8 +1,10 @@
 """One folder, one cluster: another's folder, another's version, another's processes."""
 
 import errno
+import fcntl
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -126,6 +128,53 @@ def test_a_copied_folder_does_not_claim_the_processes_of_the_original(
 
     assert folder.process("agent-1") is not None
     assert ClusterFolder(tmp_path / "copy").process("agent-1") is None
+
+
+@pytest.fixture
+def locked_by_us(folder: ClusterFolder) -> Iterator[Path]:
+    """The lock of agent-1's data folder, held by this process as an agent holds it."""
+    lock = folder.lock("agent-1")
+    lock.parent.mkdir(parents=True)
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield lock
+
+
+def test_a_process_without_its_pid_file_is_found_by_its_folders_lock(
+    folder: ClusterFolder, locked_by_us: Path
+) -> None:
+    assert folder.process("agent-1") == identify(os.getpid(), str(folder.path))
+
+
+def test_where_there_is_no_proc_the_lock_itself_is_asked(
+    folder: ClusterFolder, locked_by_us: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> None:
+        raise FileNotFoundError(path)
+
+    shutil.copytree(folder.path, folder.path.with_name("copy"))
+    monkeypatch.setattr(os, "scandir", refuse)
+
+    assert folder.process("agent-1") is not None
+    assert ClusterFolder(folder.path.with_name("copy")).process("agent-1") is None
+
+
+def test_a_copied_lock_is_not_that_of_the_process_it_names(
+    folder: ClusterFolder, locked_by_us: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(folder.path, tmp_path / "copy")
+
+    assert ClusterFolder(tmp_path / "copy").process("agent-1") is None
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "0", "999999999"])
+def test_a_lock_that_names_no_process_is_nobodys(folder: ClusterFolder, text: str) -> None:
+    folder.lock("agent-1").parent.mkdir(parents=True)
+    folder.lock("agent-1").write_text(text)
+
+    assert folder.process("agent-1") is None
 
 
 def test_an_address_of_an_earlier_process_is_not_believed(folder: ClusterFolder) -> None:
