@@ -359,26 +359,31 @@ class Copy(UpdateCounter):
 
     def touched_keys(self, first: int, last: int) -> set[bytes] | None:
         """Keys touched by own updates first..last as applied; None when the log cannot tell."""
+        touched = self._touched(first, last)
+        if touched is None or None in touched:
+            return None
+        return {key for key in touched if key is not None}
+
+    def _touched(self, first: int, last: int) -> set[bytes | None] | None:
+        """As `touched_keys`, with None in the set for a FLUSHALL: which keys it removed, the log
+        does not tell."""
         if self.log_from >= first:
             return None
-        keys: set[bytes] = set()
+        keys: set[bytes | None] = set()
         at = first
         while at <= last:
             entries = self.storage.log_read(self.partition, at, last, LOG_READ_BYTES)
             if not entries:
                 return None
             for counter, term, raw in entries:
-                if self.lineage.is_divergent(term, counter):
-                    continue
-                for key, _, _ in decode_update(raw).operations:
-                    if key is None:
-                        return None
-                    keys.add(key)
+                if not self.lineage.is_divergent(term, counter):
+                    keys.update([key for key, _, _ in decode_update(raw).operations])
             at = entries[-1][0] + 1
         return keys
 
     def written_since(self, key: bytes, counter: int) -> bool:
-        """Whether an update above `counter` touched `key`; also when the log cannot tell soon."""
+        """Whether an update above `counter`, at which `key` was absent, has touched it; also when
+        the log cannot tell soon.  A FLUSHALL touches no absent key."""
         row = self.get(key)
         if row is not None:
             return row.counter > counter
@@ -386,7 +391,7 @@ class Copy(UpdateCounter):
             return False  # its tombstone would still be here
         if self.hwm - counter > LOOK_BACK_MAX:
             return True
-        keys = self.touched_keys(counter + 1, self.hwm)
+        keys = self._touched(counter + 1, self.hwm)
         return keys is None or key in keys
 
     def adopt(

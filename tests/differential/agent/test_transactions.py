@@ -32,6 +32,7 @@ def _step(random: Random) -> list[bytes]:
             [b"APPEND", key, number],
             [b"DEL", key, other],
             [b"GETDEL", key],
+            *([b"FLUSHALL"],) * 2,
             [b"SETNX", key, number],
             [b"MSET", key, number, other, b"x"],
             [b"MGET", *KEYS],
@@ -80,12 +81,19 @@ def test_two_clients_see_of_each_other_what_they_see_at_redis(
         for connection in pairs[0]:
             connection.ask([b"FLUSHALL"])
         told: list[list[bytes]] = []
+        inside = [False, False]
         for _ in range(STEPS):
-            redis, agent = random.choice(pairs)
+            number = random.randrange(2)
+            redis, agent = pairs[number]
             command = _step(random)
+            if command == [b"FLUSHALL"] and inside[number]:
+                continue  # an agent does not queue it
             told.append(command)
 
             assert _ask(agent, command) == _ask(redis, command), told[-12:]
+
+            if command[0] in (b"MULTI", b"EXEC", b"DISCARD", b"RESET"):
+                inside[number] = command[0] == b"MULTI"
 
 
 def test_a_pipelined_transaction_is_one_answer_each(redis_port: int, agent_port: int) -> None:
@@ -132,5 +140,22 @@ def test_a_key_that_came_and_went_since_it_was_watched_has_changed(
             other.ask_all([[b"SET", KEYS[2], b"x"], [b"DEL", KEYS[2]]])
             never_there = one.ask_all([[b"MULTI"], [b"GET", KEYS[0]], [b"EXEC"]])
         told.append((came, never_there))
+
+    assert told[1] == told[0]
+
+
+@pytest.mark.parametrize("comes", [False, True])
+def test_a_key_that_was_watched_as_absent_is_changed_by_a_flush_only_if_it_came(
+    redis_port: int, agent_port: int, comes: bool
+) -> None:
+    told = []
+    for port in (redis_port, agent_port):
+        with (
+            RawConnection("127.0.0.1", port) as one,
+            RawConnection("127.0.0.1", port) as other,
+        ):
+            one.ask_all([[b"DEL", *KEYS], [b"WATCH", KEYS[0]]])
+            other.ask_all([[b"SET", KEYS[0] if comes else KEYS[1], b"x"], [b"FLUSHALL"]])
+            told.append(one.ask_all([[b"MULTI"], [b"PING"], [b"GET", KEYS[0]], [b"EXEC"]]))
 
     assert told[1] == told[0]

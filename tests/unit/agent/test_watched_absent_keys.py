@@ -20,6 +20,46 @@ def test_a_key_that_came_and_was_flushed_has_changed(partitions: tuple[int, ...]
     assert agent.execute(client, *[(b"SET", key, b"mine") for key in keys]) is None
 
 
+@pytest.mark.parametrize("flushes", [1, 2])
+@pytest.mark.parametrize("partitions", [(0,), (0, 3)], ids=["one-partition", "across"])
+def test_a_key_that_stays_absent_is_not_changed_by_a_flush(
+    partitions: tuple[int, ...], flushes: int
+) -> None:
+    agent = Agent()
+    keys = [key_in(partition) for partition in partitions]
+    client = agent.writer()
+    agent.write(b"SET", keys[-1], b"v")
+    agent.write(b"DEL", keys[-1])
+    client.ask(b"WATCH", *keys[-1:])
+    agent.turn()
+    for number in range(flushes):
+        agent.write(b"SET", key_in(partitions[-1], b"o%d-" % number), b"v")
+        agent.write(b"FLUSHALL")
+    assert agent.execute(client, *[(b"SET", key, b"mine") for key in keys]) == [b"OK"] * len(keys)
+
+
+def test_a_key_that_came_between_two_flushes_has_changed() -> None:
+    agent, key = Agent(), key_in(0)
+    client = agent.writer()
+    assert client.ask(b"WATCH", key) == [b"OK"]
+    for words in ((b"FLUSHALL",), (b"SET", key, b"v"), (b"FLUSHALL",)):
+        agent.write(*words)
+    assert agent.execute(client, (b"SET", key, b"mine")) is None
+
+
+def test_a_key_may_have_changed_when_the_log_ends_behind_a_flush() -> None:
+    """Nothing tells any more what was removed there."""
+    agent, key = Agent(), key_in(0)
+    client = agent.writer()
+    assert client.ask(b"WATCH", key) == [b"OK"]
+    agent.write(b"FLUSHALL")
+    copy = agent.replicas.copies[0]
+    copy.cut_log(copy.lwm)
+    agent.replicas.touch(copy)
+    agent.turn()
+    assert agent.execute(client, (b"SET", key, b"mine")) is None
+
+
 def test_a_key_that_came_and_went_has_changed_also_behind_a_turn_without_room() -> None:
     """What was settled is not known any more then, as in a process that has just started."""
     agent = Agent()

@@ -55,8 +55,13 @@ def test_what_nothing_tells_has_been_written(copy: Copy, monkeypatch: pytest.Mon
     assert _answers(copy, b"never") == [True, True, True, False, False]
 
 
-def test_a_flush_touches_every_key(copy: Copy) -> None:
+def test_a_flush_touches_no_key_that_is_absent(copy: Copy) -> None:
+    for operation in ((b"between", b"x", 0), (None, None, 0)):
+        _take(copy, operation)
+    assert _answers(copy, b"never") == [False] * 5
+    assert _answers(copy, b"k") == [True, True, True, False, False]
+    assert _answers(copy, b"between") == [True] * 5
+    _take(copy, (b"between", b"x", 0), (b"never", b"x", 0))
     _take(copy, (None, None, 0))
-    copy.settled = 5
-    copy.purge_tombstones()
-    assert copy.written_since(b"never", 4)
+    assert copy.written_since(b"never", 6)
+    assert not copy.written_since(b"never", 7)
