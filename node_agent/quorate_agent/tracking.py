@@ -298,7 +298,7 @@ class Tracking:
             return
         # Now, whatever its earlier commands wait for.  Their replies may show the old value too.
         self._send(client, mode, keys)
-        if client.queue:
+        if any(map(_may_be_kept, client.queue)):
             self._tell_behind(client, mode, keys)
 
     def _tell_behind(
@@ -377,6 +377,12 @@ def _is_parked(client: ClientConnection) -> bool:
     """Whether nobody may answer the client's last command in the end."""
     last = client.queue[-1] if client.queue else b""
     return isinstance(last, Slot) and last.deadline_ms > 0
+
+
+def _may_be_kept(place: Slot | bytes) -> bool:
+    """Whether a client may keep what this reply shows.  Of a write it keeps nothing, whatever is in
+    the reply; a transaction may have read."""
+    return isinstance(place, bytes) or not place.command.is_write or place.command.name == b"exec"
 
 
 def _last(client: ClientConnection) -> Slot | bytes:

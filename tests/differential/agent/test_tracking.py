@@ -122,3 +122,59 @@ def test_a_client_is_told_of_the_keys_that_redis_tells_of(
             done.append(step)
 
             assert agent.step(*step) == redis.step(*step), (mode, done[-6:])
+
+
+@pytest.mark.parametrize("protocol", [b"2", b"3"])
+@pytest.mark.parametrize("seed", range(3))
+def test_with_redirect_the_other_connection_is_told_as_often_as_by_redis(
+    redis_port: int, agent_port: int, seed: int, protocol: bytes
+) -> None:
+    """Whoever writes: no key twice."""
+    random = Random(seed)
+    with ExitStack() as stack:
+        redis, agent = (
+            _Redirecting(stack, port, protocol, random.random() < 0.5)
+            for port in (redis_port, agent_port)
+        )
+        for _ in range(60):
+            key, other = random.sample(KEYS, 2)
+            read = random.choice(([b"GET", key], [b"MGET", key, other], [b"STRLEN", key]))
+            write = random.choice(
+                ([b"SET", key, b"1"], [b"DEL", key], [b"MSET", key, b"2", other, b"3"])
+            )
+            tracker_writes = random.random() < 0.6
+
+            assert agent.step(read, write, tracker_writes) == redis.step(
+                read, write, tracker_writes
+            ), (read, write, tracker_writes)
+
+
+class _Redirecting:
+    """A client that tracks, one that is told for it, and one that does neither, at one server."""
+
+    def __init__(self, stack: ExitStack, port: int, protocol: bytes, tracks_in_resp3: bool) -> None:
+        self._tracker, self._listener, self._other = (
+            stack.enter_context(RawConnection("127.0.0.1", port)) for _ in range(3)
+        )
+        self._other.ask([b"FLUSHALL"])
+        number = _decoded(self._listener.ask([b"CLIENT", b"ID"]))
+        if protocol == b"3":
+            self._listener.ask([b"HELLO", b"3"])
+        else:
+            self._listener.ask([b"SUBSCRIBE", b"__redis__:invalidate"])
+        if tracks_in_resp3:
+            self._tracker.ask([b"HELLO", b"3"])
+        redirect = [b"CLIENT", b"TRACKING", b"ON", b"REDIRECT", b"%d" % number]
+        assert self._tracker.ask(redirect) == b"+OK\r\n"
+
+    def step(self, read: list[bytes], write: list[bytes], tracker_writes: bool) -> list[bytes]:
+        """The keys that were told, each as often as it was."""
+        self._tracker.ask(read)
+        (self._tracker if tracker_writes else self._other).ask(write)
+        self._other.ask([b"PING"])
+        told: list[bytes] = []
+        frame = self._listener.ask([b"PING"])
+        while isinstance(found := _decoded(frame), list) and b"pong" not in found:
+            told += found[-1]
+            frame = self._listener.read()
+        return sorted(told)

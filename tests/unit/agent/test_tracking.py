@@ -366,6 +366,50 @@ def test_a_resp2_client_has_another_connection_told(agent: Agent) -> None:
     assert client.told() == []
 
 
+@pytest.mark.parametrize("redirects", [False, True])
+@pytest.mark.parametrize(
+    "words", [(b"SET", b"k", b"1"), (b"GETDEL", b"k"), (b"MSET", b"k", b"1", b"{k}2", b"2")]
+)
+def test_who_writes_is_told_once(agent: Agent, redirects: bool, words: tuple[bytes, ...]) -> None:
+    agent.write(b"SET", b"k", b"0")
+    listener = agent.writer()
+    listener.ask(b"HELLO", b"3")
+    number = b"%d" % listener.connection.state.id
+    client = agent.client(b"REDIRECT", number) if redirects else agent.client()
+    client.ask(b"GET", b"k")
+    told = client.ask(*words)
+    agent.turn()
+    told += client.told()
+    assert _pushes(listener.told() if redirects else told) == [[b"k"]]
+
+
+@pytest.mark.parametrize("redirects", [False, True])
+def test_who_writes_behind_a_read_that_waits_is_told_behind_that(
+    agent: Agent, redirects: bool
+) -> None:
+    """It may keep what that reply shows: the old value."""
+    listener = agent.writer()
+    listener.ask(b"HELLO", b"3")
+    number = b"%d" % listener.connection.state.id
+    client = agent.client(b"REDIRECT", number) if redirects else agent.client()
+    client.send((b"SET", b"x", b"1"), (b"GET", b"k"), (b"SET", b"k", b"1"))
+    agent.written()
+    assert _pushes(listener.told() if redirects else client.told()) == [[b"k"]]
+    agent.turn()
+    told = client.told()
+    assert told[:2] == [b"OK", None]
+    assert _pushes(listener.told() if redirects else told[2:]) == [[b"k"]]
+
+
+def test_who_reads_and_writes_in_a_transaction_is_told_behind_its_reply(agent: Agent) -> None:
+    client = agent.client()
+    client.send((b"MULTI",), (b"GET", b"k"), (b"SET", b"k", b"1"), (b"EXEC",))
+    agent.turn()
+    told = client.told()
+    assert told[-2] == [None, b"OK"]
+    assert _pushes(told[-1:]) == [[b"k"]]
+
+
 def test_the_other_connection_is_told_behind_a_reply_that_was_forwarded(agent: Agent) -> None:
     listener = agent.writer()
     listener.ask(b"SUBSCRIBE", INVALIDATIONS)
