@@ -22,6 +22,7 @@ from quorate_agent.execution import CommandExecution
 from quorate_agent.forwards import Forwards
 from quorate_agent.hand_overs import HandOvers
 from quorate_agent.joined_reads import read_one
+from quorate_agent.key_lists import KeyLists
 from quorate_agent.listener import Listener
 from quorate_agent.outcomes import Outcomes
 from quorate_agent.overview import ZoneOverview
@@ -68,12 +69,14 @@ class ZoneEndpoint:
         self.across = Across(self, turn, metrics)
         self.hand_overs = HandOvers(replicas, self._clients.values, nodes)
         self._waits = Waits(replicas, self.fulfil)
+        self._key_lists = KeyLists(replicas, self.overview.scan, self.fulfil)
         self._share = TurnShare()
         self._execution = CommandExecution(
             self,
             self._view,
             Redirects(self, nodes, is_up, metrics),
             self._waits,
+            self._key_lists,
             self._share,
             turn,
             storage_full,
@@ -114,6 +117,7 @@ class ZoneEndpoint:
         self.forwards.client_gone(client)
         self.parking.client_gone(client)
         self._waits.client_gone(client)
+        self._key_lists.client_gone(client)
 
     def half_closed(self, client: ClientConnection) -> None:
         """A client sends no more: writes that are parked for it are given up in this turn."""
@@ -253,6 +257,8 @@ class ZoneEndpoint:
             self.across.settle()
         if self._waits:
             self._waits.check(now)
+        if self._key_lists:
+            self._key_lists.step(now)
         if self.hand_overs.has_news:
             self.hand_overs.tell(now)
         if self.forwards.has_waiting:
@@ -281,7 +287,8 @@ class ZoneEndpoint:
                     client.transport.resume_reading()
                 if client.ended and not client.state.closing:
                     client.end_when_done()
-        if self._share.is_over or self.replicas.wrote or self.replicas.out.at_once:
+        goes_on = self._share.is_over or bool(self._key_lists)
+        if goes_on or self.replicas.wrote or self.replicas.out.at_once:
             self._turn()
 
     def _execute_again(self, slot: Slot, now: int) -> None:

@@ -17,12 +17,13 @@ from quorate_agent.client import ClientConnection, Slot
 from quorate_agent.flush import flush_all, may_flush
 from quorate_agent.joined_reads import join_reads
 from quorate_agent.joined_writes import join_puts, join_writes
+from quorate_agent.key_lists import KeyLists, may_list
 from quorate_agent.redirects import Executor, Redirects
 from quorate_agent.resp import replies
 from quorate_agent.resp.cluster_commands import TABLES
 from quorate_agent.resp.command import Command, command_slot
 from quorate_agent.resp.pubsub_commands import refused_while_subscribed
-from quorate_agent.resp.session import WaitRequest
+from quorate_agent.resp.session import KeysRequest, WaitRequest
 from quorate_agent.resp.table import DISPATCH, resolve
 from quorate_agent.resp.transaction import Call
 from quorate_agent.resp.view import View
@@ -56,6 +57,7 @@ class CommandExecution:
         view: View,
         redirects: Redirects,
         waits: Waits,
+        key_lists: KeyLists,
         share: TurnShare,
         turn: Callable[[], None],
         storage_full: Callable[[], bool],
@@ -73,6 +75,7 @@ class CommandExecution:
         self._view = view
         self._redirects = redirects
         self._waits = waits
+        self._key_lists = key_lists
         self._share = share
         self._turn = turn
         self._storage_full = storage_full
@@ -297,7 +300,9 @@ class CommandExecution:
             self._view.resp3 = client.state.resp3
             self._fulfil(client, slot, answer)
             return
-        if answer is None and not may_flush(self._replicas, now):
+        if (answer is None and not may_flush(self._replicas, now)) or (
+            isinstance(answer, KeysRequest) and not may_list(self._replicas, now)
+        ):
             self._parking.park(client, command, args, now, slot)
             return
         if slot is None:
@@ -309,6 +314,10 @@ class CommandExecution:
         if isinstance(answer, WaitRequest):
             slot.wait = answer
             self._waits.add(slot, now)
+            self._turn()
+            return
+        if isinstance(answer, KeysRequest):
+            self._key_lists.add(slot, answer)
             self._turn()
             return
         self._tracking.flushed()

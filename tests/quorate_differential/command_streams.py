@@ -21,6 +21,8 @@ KEYS = (
 )  # fmt: skip
 TAGGED = (b"a", b"{a}1", b"{a}2", b"x{a}y", b"{a}{b}")
 
+PATTERNS = (b"*", b"a*", b"*{a}*", b"?", b"[a-z]", b"[^a]*", b"\\a", b"[")
+
 # Far enough that no key expires between two looks at it, unless it does at once.
 FAR_MS = 10_000_000
 
@@ -159,9 +161,7 @@ def _scan(random: Random) -> list[bytes]:
     for _ in range(random.choice((0, 1, 1, 2))):
         name = random.choice((b"MATCH", b"TYPE", b"count", b"FOO"))
         argument = {
-            b"MATCH": random.choice(
-                (b"*", b"a*", b"*{a}*", b"?", b"[a-z]", b"[^a]*", b"\\a", b"[")
-            ),
+            b"MATCH": random.choice(PATTERNS),
             b"TYPE": random.choice((b"string", b"STRING", b"list", b"hash", b"set", b"x")),
             b"count": random.choice((b"0", b"-1", b"x", b"1000")),
             b"FOO": b"bar",
@@ -332,7 +332,11 @@ MAKERS: tuple[Maker, ...] = (
     _fixed(b"READWRITE"),
     _fixed(b"TIME"),
     _fixed(b"CLIENT", b"ID"),
-    lambda random: [b"FLUSHALL", *random.choice(((), (b"SYNC",), (b"async",), (b"x",)))],
+    lambda random: [
+        random.choice((b"FLUSHALL", b"FLUSHDB")),
+        *random.choice(((), (b"SYNC",), (b"async",), (b"x",))),
+    ],
+    *(lambda random: [b"KEYS", random.choice(PATTERNS)],) * 2,
     _fixed(b"DBSIZE"),
     *(lambda random: random_collection_command(random, _key(random)),) * 30,
 )

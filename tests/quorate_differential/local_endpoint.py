@@ -7,9 +7,9 @@ from quorate.facts.keyspace import key_partition, key_slot
 from quorate_agent.resp.cluster_view import ClusterNode, ClusterView
 from quorate_agent.resp.command import Scope, command_slot
 from quorate_agent.resp.connection import CommandParser
-from quorate_agent.resp.replies import CROSSSLOT, OK, integer
+from quorate_agent.resp.replies import CROSSSLOT, OK, bulks, integer
 from quorate_agent.resp.scan import ScanPositions
-from quorate_agent.resp.session import Connection, Session
+from quorate_agent.resp.session import Connection, KeysRequest, Session
 from quorate_agent.resp.table import resolve
 from quorate_agent.resp.transaction import Call
 from quorate_differential.dict_view import DictView
@@ -56,6 +56,9 @@ class LocalEndpoint:
             reply = reply.command.handler(self.view, reply.args)
         if isinstance(reply, bytes):
             return reply
+        if isinstance(reply, KeysRequest):
+            matches = reply.matches
+            return bulks(key for key in self._live() if matches is None or matches(key))
         if command.scope is Scope.FLUSH:
             self.view.rows.clear()
             return OK

@@ -23,6 +23,7 @@ class Scope(enum.IntEnum):
     WAIT = 4  # handler(Session, args) -> WaitRequest, or bytes: an error
     MADE = 6  # handler(Session, args) -> Call of a keyed command made for it, or bytes
     FLUSH = 5  # handler(Session, args) -> None: delete every key, or bytes: an error
+    LIST = 7  # handler(Session, args) -> KeysRequest, or bytes: an error
 
 
 _NOT_QUEUED = (b"multi", b"exec", b"discard", b"watch", b"quit", b"reset")

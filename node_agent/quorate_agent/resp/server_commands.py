@@ -17,7 +17,7 @@ from quorate_agent.resp.replies import (
     null,
     verbatim,
 )
-from quorate_agent.resp.session import Session, WaitRequest
+from quorate_agent.resp.session import KeysRequest, Session, WaitRequest
 
 _NEGATIVE_TIMEOUT = error(b"ERR timeout is negative")
 _TIMEOUT_NOT_AN_INTEGER = error(b"ERR timeout is not an integer or out of range")
@@ -107,10 +107,18 @@ def wait(session: Session, args: list[bytes]) -> WaitRequest | bytes:
 
 
 def flush(session: Session, args: list[bytes]) -> bytes | None:
-    """FLUSHALL [SYNC | ASYNC]: None when the agent shall do it"""
+    """FLUSHALL, FLUSHDB [SYNC | ASYNC]: None when the agent shall do it"""
     if len(args) > 2 or (len(args) == 2 and args[1].upper() not in (b"SYNC", b"ASYNC")):
         return SYNTAX_ERROR
     return None
+
+
+def list_keys(session: Session, args: list[bytes]) -> KeysRequest | bytes:
+    """KEYS pattern"""
+    pattern = args[1]
+    if are_too_long([pattern]):
+        return TOO_LONG
+    return KeysRequest(None if pattern == b"*" else glob_matcher(pattern))
 
 
 def random_key(session: Session, args: list[bytes]) -> bytes:

@@ -1,6 +1,6 @@
 """What commands without keys see: their connection and what the agent offers to all of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -138,3 +138,10 @@ class WaitRequest:
 
     copies: int
     timeout_ms: int  # 0: for ever
+
+
+@dataclass(frozen=True, slots=True)
+class KeysRequest:
+    """What KEYS asks for."""
+
+    matches: Callable[[bytes], object] | None  # true for the names to be listed; None: all

@@ -55,6 +55,8 @@ CALLS = {
     "scan": "SET a 1; SCAN 0",
     "randomkey": "RANDOMKEY; SET a 1; RANDOMKEY",
     "flushall": "FLUSHALL",
+    "flushdb": "FLUSHDB",
+    "keys": "SET a 1; KEYS *; KEYS b",
     "wait": "WAIT 0 1",
     "cluster|slots": "CLUSTER SLOTS",
     "cluster|shards": "CLUSTER SHARDS",

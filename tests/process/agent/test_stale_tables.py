@@ -329,7 +329,12 @@ def _check_sums(cluster: Cluster) -> None:
 
     assert total(b"DBSIZE") == len(keys)
     assert total(b"CLUSTER", b"COUNTKEYSINSLOT", b"%d" % slot) == of_slot[slot]
+    reader = hiredis.Reader()
     for port in ports.values():
-        assert client.run(port, [[b"FLUSHALL"]]) == [b"+OK\r\n"]
+        reader.feed(client.run(port, [[b"KEYS", b"*"]])[0])
+    listed = [reader.gets() for _ in ports]
+    assert sorted(key for found in listed for key in found) == sorted(keys)  # type: ignore[union-attr]
+    for port, name in zip(ports.values(), cycle((b"FLUSHALL", b"FLUSHDB")), strict=False):
+        assert client.run(port, [[name]]) == [b"+OK\r\n"]
     assert total(b"DBSIZE") == 0
     client.close()
