@@ -96,7 +96,7 @@ class Storage(Protocol):
         """Forget all updates up to and including counter `upto`."""
 
     def log_bytes(self, partition: int, first: int = 0, last: int = COUNTER_MAX) -> int:
-        """Bytes of the updates kept with first <= counter <= last; approximate, rather too many."""
+        """Bytes of the updates kept with first <= counter <= last; approximate."""
 
     def log_floor(self, partition: int, bytes_max: int) -> int:
         """Up to which counter to cut so that no more than `bytes_max` bytes stay; 0: nothing to

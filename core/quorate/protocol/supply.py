@@ -29,10 +29,10 @@ def supply_updates(
     """Log entries of the asked ranges, as many as fit."""
     if copy.promise_term != ask.term:
         return Unavailable(zone, ask.partition, ask.term)
-    rows_bytes = max(copy.space.byte_count(), SMALL_BYTES)
-    span = (ask.ranges[0][0], ask.ranges[-1][1]) if ask.ranges else (0, 0)
-    if copy.adopted and copy.storage.log_bytes(ask.partition, *span) > rows_bytes:
-        return Updates(zone, ask.partition, ask.term, (), TOO_MUCH)
+    if copy.adopted:
+        sizes = [copy.storage.log_bytes(ask.partition, *each) for each in ask.ranges]
+        if sum(sizes) > max(copy.space.byte_count(), SMALL_BYTES):
+            return Updates(zone, ask.partition, ask.term, (), TOO_MUCH)
     updates: list[bytes] = []
     room = bytes_max
     for first, last in ask.ranges:

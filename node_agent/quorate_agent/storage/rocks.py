@@ -297,8 +297,8 @@ class RocksStorage:
         self._log(partition).cut(upto)
 
     def log_bytes(self, partition: int, first: int = 0, last: int = COUNTER_MAX) -> int:
-        """Bytes of the updates kept with first <= counter <= last, to within a segment at either
-        end and what was undone."""
+        """Bytes of the updates kept with first <= counter <= last, as if those of a segment were
+        equally long, and with what was undone."""
         return self._log(partition).bytes_of(first, last)
 
     def log_floor(self, partition: int, bytes_max: int) -> int:

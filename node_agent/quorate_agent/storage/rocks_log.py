@@ -53,11 +53,14 @@ class RocksLog:
         self.overlay[counter, term] = None
 
     def bytes_of(self, first: int, last: int) -> int:
-        """Bytes of the segments that have some of the updates."""
-        total, begins = 0, 0
+        """Of each segment that has some of the updates, their share: many short ranges must not
+        count as many segments."""
+        total, begins = 0, self.floor + 1
         for ends, size in self.segments:
-            if begins <= last and ends >= first:
-                total += size
+            begins = min(begins, ends)  # the turn may have put something below the floor
+            count = min(ends, last) - max(begins, first) + 1
+            if count > 0:
+                total += -(-size * count // (ends - begins + 1))
             begins = ends + 1
         return total
 

@@ -1,5 +1,8 @@
 """Whom a filling copy asks, and what it makes of those that cannot give everything."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -9,7 +12,8 @@ from quorate.protocol.copy import Copy
 from quorate.protocol.fill import Fill, FullReason
 from quorate.protocol.messages import Update
 from quorate.protocol.settings import ProtocolSettings
-from quorate.protocol.supply import TOO_MUCH, supply_keys, supply_snapshot, supply_updates
+from quorate.protocol.storage import Storage
+from quorate.protocol.supply import SMALL_BYTES, supply_keys, supply_snapshot, supply_updates
 from quorate.protocol.transfer_messages import (
     FetchKeys,
     FetchSnapshot,
@@ -20,10 +24,19 @@ from quorate.protocol.transfer_messages import (
     Updates,
 )
 from quorate_agent.storage.memory import MemoryStorage
+from quorate_lone_agent.storage_engine import Engine
 
 SETTINGS = ProtocolSettings(retry_ms=500, transfer_chunk_bytes=1)
 HOLDER = Holder("p", "store-p", 1)
 LINEAGE = EMPTY_LINEAGE.appended(Entry(2, 1))
+
+
+@pytest.fixture(params=["memory", "rocks", "simulated"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    """What an owner keeps its log in."""
+    engine = Engine(request.param, tmp_path)
+    yield engine
+    engine.close()
 
 
 def empty() -> Copy:
@@ -202,11 +215,77 @@ def test_a_snapshot_cut_off_in_the_middle_goes_on_with_another_owner(lost_after:
     assert same_rows(exchange.fill.copy, owners["p"])
 
 
-def test_a_delta_larger_than_the_partition_is_refused_for_its_size() -> None:
-    fill = Fill(empty(), LINEAGE, 20, ["b", "p"], SETTINGS)
-    fill.take_updates("b", Updates("zone", 0, 2, (), TOO_MUCH))
+def long_log(storage: Storage, updates: int, bytes_each: int, beside: int = 0) -> Copy:
+    """An owner of one key that is written over and over, so its log is larger than its rows, and of
+    a row of `beside` bytes that was written first."""
+    copy = Copy(0, storage)
+    copy.promise(2, HOLDER)
+    copy.adopt(LINEAGE, 0, {})
+    if beside:
+        copy.write(((b"beside", bytes(beside), 0),))
+    for counter in range(1, updates + 1):
+        copy.write(((b"k", b"%d" % counter + bytes(bytes_each), 0),))
+    storage.commit()
+    return copy
 
-    assert fill.full_reason == FullReason.TOO_MUCH
+
+def lacks(source: Copy, missing: set[int]) -> Exchange:
+    """The fill of a copy that holds everything of `source` but these updates."""
+    copy, last = empty(), source.lwm
+    for counter, _, raw in source.storage.log_read(0, 1, last, 1 << 30):
+        if counter not in missing:
+            copy.keep(msgspec.msgpack.decode(raw, type=Update), raw)
+    return Exchange(Fill(copy, LINEAGE, last, ["p"], SETTINGS), {"p": source})
+
+
+PIECE = SMALL_BYTES // 10
+
+
+@pytest.mark.parametrize(
+    ("missing", "reason"),
+    [
+        pytest.param({*range(1, 13)}, FullReason.TOO_MUCH, id="too much in one range"),
+        pytest.param({*range(1, 9)}, "", id="little in one range"),
+        pytest.param({*range(1, 7), *range(15, 21)}, FullReason.TOO_MUCH, id="too much in two"),
+        pytest.param({*range(1, 5), *range(17, 21)}, "", id="little in two ranges"),
+        pytest.param({1, 20}, "", id="the first and the last"),
+        pytest.param({*range(1, 21, 3)}, "", id="little in many ranges"),
+        pytest.param({*range(1, 21)} - {4, 9, 14}, FullReason.TOO_MUCH, id="too much in many"),
+    ],
+)
+def test_missing_updates_larger_than_the_partition_are_refused_for_their_size(
+    engine: Engine, missing: set[int], reason: str
+) -> None:
+    """What is held between them does not count."""
+    source = long_log(engine.open(), 20, PIECE)
+    exchange = lacks(source, missing)
+    exchange.run()
+    exchange.fill.finish()
+
+    assert exchange.fill.full_reason == reason
+    assert same_rows(exchange.fill.copy, source)
+
+
+def test_many_small_gaps_in_a_long_log_are_no_reason_for_a_full_copy(engine: Engine) -> None:
+    """An engine that knows sizes of large pieces only must not count one for each gap."""
+    source = long_log(engine.open(), 3_000, 1_000)
+    exchange = lacks(source, {*range(1, 3_000, 100)})
+    exchange.run()
+    exchange.fill.finish()
+
+    assert exchange.fill.full_reason == ""
+    assert same_rows(exchange.fill.copy, source)
+
+
+def test_a_partition_larger_than_what_is_missing_gives_its_updates(engine: Engine) -> None:
+    """However much that is."""
+    source = long_log(engine.open(), 20, PIECE, beside=20 * PIECE)
+    exchange = lacks(source, {*range(2, 22)})
+    exchange.run()
+    exchange.fill.finish()
+
+    assert exchange.fill.full_reason == ""
+    assert same_rows(exchange.fill.copy, source)
 
 
 def test_exactly_the_missing_ranges_are_shipped() -> None:
