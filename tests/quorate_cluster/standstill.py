@@ -99,6 +99,12 @@ def standstill_s(begin: float, end: float) -> float:
     return max((_covered(each.since(begin), begin, end) for each in _watches), default=0.0)
 
 
+def stood_still_since(moment: float) -> bool:
+    """Whether the machine did, for so long that agents may be taken for lost; not if nobody
+    looks."""
+    return any(worst_s(each.since(moment)) >= BOUND_S for each in _watches)
+
+
 def worst_s(standstills: Iterable[Standstill]) -> float:
     """How much of the worst SILENCE_S the processors stood still, or the disk.  Any processor: a
     question and its answer need those of both processes."""

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from machine_standstills import NOT_JUDGED_MAX
+
 TESTS = """
 import pytest
 from quorate_cluster.served import assert_served
@@ -19,7 +21,8 @@ pytestmark = pytest.mark.process
 
 class Nobody:
     processes = ()
-
+"""
+FOUR = """
 def test_served(): assert_served(Nobody, ["CLUSTERDOWN"])
 
 def test_lost(): assert ["key-1"] == []
@@ -38,9 +41,10 @@ SHORT = 'Standstill("disk", 10.0, 2.4)'
 NOT_FIRST = 'Standstill("late on cpu 0", 10.0, 60.0)'
 
 
-def run(folder: Path, seen: str) -> tuple[list[str], str]:
-    """What became of each of the tests where the machine did this, and all that the run says."""
-    (folder / "test_four.py").write_text(TESTS.format(seen=seen))
+def run(folder: Path, seen: str, tests: str = FOUR) -> tuple[int, list[str], str]:
+    """How the run ends where the machine did this, what became of each test, and all that the run
+    says."""
+    (folder / "test_some.py").write_text(TESTS.format(seen=seen) + tests)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    process:\n")
     plugins = ["-p", "no:cacheprovider", "-p", "machine_standstills"]
     done = subprocess.run(
@@ -50,25 +54,48 @@ def run(folder: Path, seen: str) -> tuple[list[str], str]:
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.returncode in (0, 1), done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    return [line.split()[1] for line in lines if line.startswith("test_four.py::")], done.stdout
+    verdicts = [line.split()[1] for line in lines if line.startswith("test_some.py::")]
+    return done.returncode, verdicts, done.stdout
 
 
 def test_who_was_not_served_while_the_machine_stood_still_is_not_judged(tmp_path: Path) -> None:
-    verdicts, said = run(tmp_path, f"[{LONG}]")
+    status, verdicts, said = run(tmp_path, f"[{LONG}]")
 
+    assert status == 1
     assert verdicts == ["XFAIL", "FAILED", "FAILED", "PASSED"]
-    assert "not judged whether clients were served: test_four.py::test_served:" in said
+    assert "not judged whether clients were served: test_some.py::test_served:" in said
     assert said.count("['CLUSTERDOWN']") > 2
     assert "% of its processors; cpu 0 stood still 2 x, at most 2.60 s" in said
 
 
 @pytest.mark.parametrize("seen", ["", SHORT, NOT_FIRST])
 def test_on_a_machine_that_ran_every_claim_is_judged(tmp_path: Path, seen: str) -> None:
-    verdicts, said = run(tmp_path, f"[{seen}]")
+    status, verdicts, said = run(tmp_path, f"[{seen}]")
 
+    assert status == 1
     assert verdicts == ["FAILED", "FAILED", "FAILED", "PASSED"]
     assert "not judged whether" not in said
     assert said.count("- the machine meanwhile -") == 3
     assert said.count("stood still 1 x, at most" if seen else "it never stood still") >= 3
+
+
+@pytest.mark.parametrize("count", [1, NOT_JUDGED_MAX, NOT_JUDGED_MAX + 1])
+def test_a_run_that_has_not_judged_more_than_a_few_fails_and_names_them(
+    tmp_path: Path, count: int
+) -> None:
+    tests = """
+@pytest.mark.parametrize("number", range({count}))
+def test_many(number): assert_served(Nobody, ["CLUSTERDOWN"])
+
+def test_well(): assert_served(Nobody, [])
+"""
+    status, verdicts, said = run(tmp_path, f"[{LONG}]", tests.format(count=count))
+
+    assert verdicts == [*["XFAIL"] * count, "PASSED"]
+    assert status == (1 if count > NOT_JUDGED_MAX else 0)
+    last = said.splitlines()[-count - 3 :]
+    for number in range(count):
+        assert f"not judged: test_some.py::test_many[{number}]" in last
+    assert ("the run has failed" in said) == (count > NOT_JUDGED_MAX)

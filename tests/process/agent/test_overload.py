@@ -17,6 +17,7 @@ from quorate_cluster.heartbeats import heartbeats_answered
 from quorate_cluster.outage import Pulses
 from quorate_cluster.routing import keys_by_port
 from quorate_cluster.served import assert_served
+from quorate_cluster.standstill import stood_still_since
 from quorate_cluster.steadiness import changes, standing
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
@@ -25,6 +26,9 @@ CONNECTIONS = 150
 KEYS = 6000
 FLOOD_S = 15.0
 LONG_BYTES = 2000
+FLOODS_MAX = 3
+"""Where the machine stood still in a flood, nothing is known of heartbeats: there is another."""
+DOCUMENTED = ("-CLUSTERDOWN", "-UNKNOWN", "-MOVED")
 NEVER = ("PartitionLost", "NewStore", "MigrationFailed")
 """What a machine that stands still is no excuse for."""
 
@@ -79,22 +83,31 @@ def test_heartbeats_do_not_wait_behind_what_copies_have_not_read(
         Pour(port, commands(keys, b"x" * LONG_BYTES), 2 * CONNECTIONS)
         for port, keys in by_port.items()
     ]
-    before, answers = standing(cluster, "z"), heartbeats_answered(cluster)
-    with Flood(pours):
-        time.sleep(FLOOD_S)  # the flood is what is tested
-    answers = heartbeats_answered(cluster) - answers
+    before = standing(cluster, "z")
+    for _ in range(FLOODS_MAX):
+        answers, began = heartbeats_answered(cluster), time.monotonic()
+        with Flood(pours):
+            time.sleep(FLOOD_S)  # the flood is what is tested
+        answers = heartbeats_answered(cluster) - answers
+        stood_still = stood_still_since(began)
+        if not stood_still:
+            break
 
     within_1_s = answers[1.0] / answers[inf]
     written = sum(pour.answered for pour in pours)
     measured(
         "heartbeats in a flood of long writes",
-        f"{written:,} values written in {FLOOD_S:g} s; {within_1_s:.0%} of {answers[inf]} answers"
-        " came within 1 s",
+        f"{written:,} values written; {within_1_s:.0%} of {answers[inf]} answers came within 1 s",
     )
     assert written > 10_000
-    late = [f"{within_1_s:.0%} of the answers within 1 s"] if within_1_s < 0.9 else []
     errors = [pour.first_error for pour in pours if pour.errors]
-    assert_served(cluster, [*late, *errors, *changes(cluster, "z", before)])
+    assert [each for each in errors if not each.startswith(DOCUMENTED)] == []
+    changed = changes(cluster, "z", before)
+    assert [each for each in changed if each.startswith(NEVER)] == []
+    late = [f"{within_1_s:.0%} of the answers within 1 s"] if within_1_s < 0.9 else []
+    if not stood_still:
+        assert late == []
+    assert_served(cluster, [*late, *errors, *changed])
 
 
 BUSY = "import os\nmine = os.getppid()\nwhile os.getppid() == mine: sum(range(100_000))"
