@@ -15,6 +15,7 @@ import logging
 import os
 import signal
 from pathlib import Path
+from typing import NoReturn
 
 import uvloop
 
@@ -23,6 +24,11 @@ from quorate.protocol.settings import ProtocolSettings
 from quorate_agent.data_folder import DataFolder, FolderRefused
 from quorate_agent.server import Agent
 from quorate_agent.settings import AgentSettings
+from quorate_agent.storage import DatabaseRefused, StorageBroken
+from quorate_agent.storage.rocks import RocksStorage
+from quorate_agent.stored_zones import open_stored_zones
+
+_log = logging.getLogger("quorate.agent")
 
 EXIT_REFUSED = 3
 EXIT_FAILED = 4
@@ -81,8 +87,10 @@ def _settings(arguments: list[str] | None) -> AgentSettings:
     )
 
 
-async def _run(settings: AgentSettings, folder: DataFolder) -> Agent:
-    agent = Agent(settings, folder, ProtocolSettings())
+async def _run(
+    settings: AgentSettings, folder: DataFolder, stored: dict[str, RocksStorage]
+) -> Agent:
+    agent = Agent(settings, folder, stored, ProtocolSettings())
     loop = asyncio.get_running_loop()
     leaving: list[asyncio.Task[None]] = []
 
@@ -110,21 +118,27 @@ def main(arguments: list[str] | None = None) -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
         folder = DataFolder.open(settings.data, cluster=settings.cluster, node=settings.name)
-    except FolderRefused as refused:
-        sys.stderr.write(f"quorate-agent: {refused}\n")
-        sys.exit(EXIT_REFUSED)
+        stored = open_stored_zones(folder)
+    except (FolderRefused, DatabaseRefused, StorageBroken) as refused:
+        _end(EXIT_REFUSED, str(refused))
     try:
-        agent = uvloop.run(_run(settings, folder))
+        agent = uvloop.run(_run(settings, folder, stored))
     except (OSError, QuorateError) as error:
-        sys.stderr.write(f"quorate-agent: {error}\n")
-        sys.exit(EXIT_FAILED)
+        _end(EXIT_FAILED, str(error))
     if agent.restart:
         folder = DataFolder.open(settings.data, cluster=settings.cluster, node=settings.name)
-        folder.set_aside(agent.failure)
+        aside = folder.set_aside(agent.failure)
         folder.close()
+        _log.error("the data folder was set aside as %s: %s", aside, agent.failure)
         os.execv(sys.executable, [sys.executable, "-m", "quorate_agent", *sys.argv[1:]])
     if agent.failure:
-        sys.exit(EXIT_FAILED)
+        _end(EXIT_FAILED, agent.failure)
+
+
+def _end(code: int, why: str) -> NoReturn:
+    """End with `why` as the last line: whoever started this process reads it there."""
+    sys.stderr.write(f"quorate-agent: {' '.join(why.split())}\n")
+    sys.exit(code)
 
 
 if __name__ == "__main__":

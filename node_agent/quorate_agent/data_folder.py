@@ -1,30 +1,36 @@
 """Who an agent is, as its data folder says: its store, how often it started, what it must remember.
 
-    folder.json      format, cluster, node, store, incarnation, master term, zones, checksum
+    folder.json      format, cluster, node, store, incarnation, master term, zones, what of each
+                     zone was synced, checksum
     lock             locked while an agent lives over the folder; its process id inside
     zones/<uid>/     one database per Persistent zone
     set-aside-<n>/   what an earlier store of this node held, with the reason; never read again
 
 A store is what promises are bound to.  Whatever loses a part of the folder must not go unnoticed
-under the same store: what does not fit together is refused.
+under the same store: what does not fit together is refused, or set aside (`stored_zones.py`).
+
+The event loop changes what the folder says; `save` makes it durable, from any thread.
 """
 
 import fcntl
 import json
 import os
 import shutil
+import threading
 import uuid
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import msgspec
 
 from quorate.facts.errors import QuorateError
 from quorate_agent.durable_file import sync_folder, write_durably
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+_WITHOUT_SYNCED: Final = 1
+"""The format before folders recorded what was synced; read, and written anew as the present one."""
 _IDENTITY: Final = "folder.json"
 _LOCK: Final = "lock"
 _ZONES: Final = "zones"
@@ -33,6 +39,16 @@ _MOVING: Final = "set-aside.json"
 
 class FolderRefused(QuorateError):
     """The folder cannot be used: names the file, what was found and expected, the way out."""
+
+
+class Synced(NamedTuple):
+    """A zone's database was synced up to `sequence`, and says that start `incarnation` opened it.
+
+    Never more than what is on disk: it is noted when the sync is over.
+    """
+
+    sequence: int
+    incarnation: int
 
 
 class _Identity(msgspec.Struct, frozen=True):
@@ -44,6 +60,7 @@ class _Identity(msgspec.Struct, frozen=True):
     master_term: int
     zones: tuple[str, ...]
     check: int = 0
+    synced: dict[str, Synced] | msgspec.UnsetType = msgspec.UNSET
 
     def checked(self) -> "_Identity":
         """The same with the checksum that belongs to it."""
@@ -74,6 +91,8 @@ class DataFolder:
         self.path = path
         self._lock = lock
         self._identity = identity
+        self._saved: _Identity | None = None
+        self._saving = threading.Lock()
 
     @classmethod
     def open(
@@ -99,7 +118,7 @@ class DataFolder:
             if identity is None:
                 _check_nothing_left(path)
                 store = make_store_id()
-                identity = _Identity(FORMAT_VERSION, cluster, node, store, 0, 0, ())
+                identity = _new_identity(cluster, node, store, 0)
             _check_identity(path, identity, cluster, node)
             folder = cls(path, lock, identity)
             folder._remove_unlisted_zones()
@@ -156,6 +175,26 @@ class DataFolder:
         self._write(zones=tuple(zone for zone in self._identity.zones if zone != uid))
         shutil.rmtree(self.path / _ZONES / _safe(uid), ignore_errors=True)
 
+    def synced(self, uid: str) -> Synced | None:
+        """What is recorded of a zone's database; None: nothing yet."""
+        return _synced(self._identity).get(uid)
+
+    def note_synced(self, synced: Mapping[str, Synced]) -> bool:
+        """So far the databases of these zones are synced.  Whether there is anything to `save`."""
+        before = _synced(self._identity)
+        noted = {**before, **{uid: synced[uid] for uid in synced if uid in self._identity.zones}}
+        if noted != before:
+            self._identity = msgspec.structs.replace(self._identity, synced=noted)
+        return self._identity is not self._saved
+
+    def save(self) -> None:
+        """Make durable what the folder says now.  From any thread; nothing once it is closed."""
+        with self._saving:
+            identity = self._identity
+            if identity is not self._saved and self._lock >= 0:
+                _write_identity(self.path, identity)
+                self._saved = identity
+
     def set_aside(self, reason: str, make_store_id: Callable[[], str] = new_store_id) -> Path:
         """Keep what is here under set-aside-<n> and start a new, empty store (incarnation 1).
 
@@ -176,9 +215,10 @@ class DataFolder:
 
     def close(self) -> None:
         """Let another agent have the folder."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        with self._saving:
+            if self._lock >= 0:
+                os.close(self._lock)
+                self._lock = -1
 
     def _write(
         self,
@@ -188,15 +228,19 @@ class DataFolder:
         zones: tuple[str, ...] | None = None,
     ) -> None:
         old = self._identity
-        self._identity = _write_identity(
-            self.path,
-            msgspec.structs.replace(
-                old,
-                incarnation=old.incarnation if incarnation is None else incarnation,
-                master_term=old.master_term if master_term is None else master_term,
-                zones=old.zones if zones is None else zones,
-            ),
+        kept = old.zones if zones is None else zones
+        self._identity = msgspec.structs.replace(
+            old,
+            incarnation=old.incarnation if incarnation is None else incarnation,
+            master_term=old.master_term if master_term is None else master_term,
+            zones=kept,
+            synced={uid: synced for uid, synced in _synced(old).items() if uid in kept},
         )
+        try:
+            self.save()
+        except BaseException:
+            self._identity = old
+            raise
 
     def _remove_unlisted_zones(self) -> None:
         """Delete what `remove_zone` or `zone_path` left when they were interrupted."""
@@ -237,7 +281,7 @@ def _read_identity(file: Path) -> _Identity | None:
         found = json.loads(data)["format"]
     except (ValueError, KeyError, TypeError):
         raise FolderRefused(f"{file}: not readable: {data[:60]!r}. {way_out}") from None
-    if found != FORMAT_VERSION:
+    if found not in (FORMAT_VERSION, _WITHOUT_SYNCED):
         raise FolderRefused(
             f"{file}: format {found!r} found, {FORMAT_VERSION} expected."
             f" Way out: start the version of the agent that wrote it, or {way_out[9:]}"
@@ -252,13 +296,20 @@ def _read_identity(file: Path) -> _Identity | None:
             f"{file}: checksum {identity.check} found, {expected} expected:"
             f" it was changed or damaged. {way_out}"
         )
-    return identity
+    return msgspec.structs.replace(identity, format=FORMAT_VERSION, synced=_synced(identity))
 
 
-def _write_identity(path: Path, identity: _Identity) -> _Identity:
-    identity = identity.checked()
-    write_durably(path / _IDENTITY, msgspec.json.encode(identity).decode() + "\n")
-    return identity
+def _new_identity(cluster: str, node: str, store: str, master_term: int) -> _Identity:
+    """That of a store that was never started."""
+    return _Identity(FORMAT_VERSION, cluster, node, store, 0, master_term, (), synced={})
+
+
+def _synced(identity: _Identity) -> dict[str, Synced]:
+    return {} if identity.synced is msgspec.UNSET else identity.synced
+
+
+def _write_identity(path: Path, identity: _Identity) -> None:
+    write_durably(path / _IDENTITY, msgspec.json.encode(identity.checked()).decode() + "\n")
 
 
 def _check_nothing_left(path: Path) -> None:
@@ -314,13 +365,8 @@ def _finish_setting_aside(path: Path) -> None:
                 (path / name).rename(aside / name)
         write_durably(aside / "reason.txt", moving.reason + "\n")
         sync_folder(path)
-        _write_identity(
-            path,
-            _Identity(
-                FORMAT_VERSION, moving.cluster, moving.node, moving.store, 0,
-                moving.master_term, (),
-            ),
-        )  # fmt: skip
+        identity = _new_identity(moving.cluster, moving.node, moving.store, moving.master_term)
+        _write_identity(path, identity)
     file.unlink()
     sync_folder(path)
 

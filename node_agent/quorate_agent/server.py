@@ -43,8 +43,11 @@ from quorate_agent.farewell import hand_over, say_farewell, see_transactions_end
 from quorate_agent.garbage import Garbage
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.settings import AgentSettings
+from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
+from quorate_agent.stored_zones import open_zone
+from quorate_agent.sync_record import SyncRecord
 from quorate_agent.tools import answer_tool
 from quorate_agent.turn_end import TurnEnd
 from quorate_agent.zone_runtime import Engine, ZoneRuntime
@@ -68,6 +71,8 @@ machine without free ports is noticed late."""
 _FROM_MASTER = get_args(FromMaster)
 _OF_CLIENTS = (Forward, Forwarded)
 _OF_LEASES = (Heartbeat, HeartbeatAck)
+_DISK_ERRORS = (DatabaseRefused, StorageBroken)
+"""Their words name the file and the way out; where our code met them helps nobody."""
 
 
 def now() -> Now:
@@ -79,7 +84,11 @@ class Agent(BaseHandler):
     """One agent process.  `restart` is set when the folder was set aside and a new start is due."""
 
     def __init__(
-        self, settings: AgentSettings, folder: DataFolder, protocol: ProtocolSettings
+        self,
+        settings: AgentSettings,
+        folder: DataFolder,
+        stored: dict[str, RocksStorage],
+        protocol: ProtocolSettings,
     ) -> None:
         self.settings = settings
         self.folder = folder
@@ -90,7 +99,9 @@ class Agent(BaseHandler):
         self.stopped = asyncio.Event()
         self.failure = ""
         self.restart = False
-        self._engines: dict[str, Engine] = {}
+        # Zones of the folder are open already, before a master tells of them.
+        self._engines: dict[str, Engine] = {**stored}
+        self._sync_record = SyncRecord(folder, self._engines)
         self._runtimes: dict[str, ZoneRuntime] = {}
         self._peers: dict[str, Peer] = {}
         self._master: Link | None = None
@@ -150,6 +161,9 @@ class Agent(BaseHandler):
         await self.links.close()
         for runtime in self._runtimes.values():
             await runtime.close()
+        for engine in self._engines.values():
+            engine.close()  # those of zones that no master has told of
+        self._sync_record.save_last()
         if self._admin is not None:
             await self._admin.close()
         self.folder.close()
@@ -162,7 +176,8 @@ class Agent(BaseHandler):
     def _background_ended(self, task: asyncio.Task[None]) -> None:
         self._background.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            self._fail(f"{task.exception()!r}")
+            error = task.exception()
+            self._fail(str(error) if isinstance(error, _DISK_ERRORS) else f"{error!r}")
 
     def _fail(self, why: str) -> None:
         """What we hold can no longer be trusted: stop, and let a new process recover."""
@@ -173,8 +188,9 @@ class Agent(BaseHandler):
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A zone's database that is refused or broken, an invariant: whoever's message or command
         met it, it is not their connection alone that must end."""
-        loop.default_exception_handler(context)
         error = context.get("exception")
+        if not isinstance(error, _DISK_ERRORS):
+            loop.default_exception_handler(context)
         if isinstance(error, QuorateError):
             self._fail(str(error))
 
@@ -187,10 +203,10 @@ class Agent(BaseHandler):
 
     def open_zone(self, record: ZoneRecord) -> Storage:
         """The storage of one zone."""
-        engine: Engine
-        if record.persistent:
-            engine = RocksStorage(self.folder.zone_path(record.uid))
-        else:
+        engine = self._engines.get(record.uid)
+        if engine is None and record.persistent:
+            engine = open_zone(self.folder, record.uid)
+        elif engine is None:
             engine = MemoryStorage(record.max_memory_bytes)
         self._engines[record.uid] = engine
         return engine
@@ -347,8 +363,14 @@ class Agent(BaseHandler):
             self._flush()
             self.links.flush()
         except Exception as error:
-            _log.exception("the turn failed")
-            self._fail(f"{type(error).__name__}: {error}")
+            self._turn_failed(error)
+
+    def _turn_failed(self, error: Exception) -> None:
+        if isinstance(error, _DISK_ERRORS):
+            self._fail(str(error))
+            return
+        _log.error("the turn failed", exc_info=error)
+        self._fail(f"{type(error).__name__}: {error}")
 
     def _flush(self) -> None:
         flushed = self.core.flush(now())
@@ -377,8 +399,7 @@ class Agent(BaseHandler):
         try:
             self._say_durable(uid, turn)
         except Exception as error:  # called by the loop, which would only log it and go on
-            _log.exception("the turn failed")
-            self._fail(f"{type(error).__name__}: {error}")
+            self._turn_failed(error)
 
     def _say_durable(self, uid: str, turn: Turn) -> None:
         self.metrics.durable_turns += 1
@@ -421,6 +442,7 @@ class Agent(BaseHandler):
                 garbage.look(late_s)
                 late_s = 0.0
                 self.metrics.measure(self.core.zones.values(), self.links.counters)
+                self._sync_record.note()
             waiting = any(r.endpoint.has_waiting for r in self._runtimes.values())
             pause_s = PARKED_TICK_S if waiting else TICK_S
             due = time.monotonic() + pause_s

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+import msgspec
 from rocksdict import (
     AccessType,
     BlockBasedIndexType,
@@ -47,9 +48,11 @@ PROBE_SECONDS: Final = 0.5
 STALL_POLL_SECONDS: Final = 0.005
 _STALLED: Final = "Write stall"
 _NO_ROOM: Final = ("No space left", "Disk quota exceeded", "File too large")
+_OPENED_BY: Final = b"i"
 _WAY_OUT: Final = (
-    "Way out: move the agent's whole data folder away (not this zone alone: what the node promised"
-    " would be forgotten unnoticed) and start with an empty one; the other owners refill it"
+    "Way out: set the agent's whole data folder aside (not this zone alone: what the node promised"
+    " would be forgotten unnoticed) and start it over a new store, which the other owners fill:"
+    " `quorate dev start AGENT --set-aside`, or elsewhere `quorate-agent … --set-aside` once"
 )
 
 
@@ -116,8 +119,20 @@ def _options() -> Options:
     return options
 
 
+class OpenedBy(NamedTuple):
+    """Which start of an agent opened a database last."""
+
+    store: str
+    incarnation: int
+
+
 class Database:
-    """One open database in `folder`.  Single-threaded but for `sync`."""
+    """One open database in `folder`.  Single-threaded but for `sync`.
+
+    `synced_sequence` is the engine's number of the last change that this process has synced, 0
+    before the first sync: never more than what is on disk.  `opened_by` is which start of an agent
+    opened it last, as it says itself: see `read_opened_by`.
+    """
 
     def __init__(self, folder: Path, reserve_bytes: int = RESERVE_BYTES) -> None:
         self._folder = folder
@@ -129,6 +144,9 @@ class Database:
         self._probed = float("-inf")
         self._free = 0
         self._closed = False
+        self._is_unknown = False  # an error left unknown what is on disk
+        self.synced_sequence = 0
+        self.opened_by: OpenedBy | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._check_format()
         try:
@@ -136,6 +154,28 @@ class Database:
         except Exception as error:
             raise DatabaseRefused(self._refusal(error)) from error
         self._write_format()
+
+    @property
+    def sequence(self) -> int:
+        """The engine's number of the last change; each key that a batch changes counts one."""
+        return int(self._db.latest_sequence_number())
+
+    def read_opened_by(self) -> OpenedBy | None:
+        """Read which start opened it last; None: none has said so."""
+        said = self.get(_OPENED_BY)
+        self.opened_by = None if said is None else msgspec.json.decode(said, type=OpenedBy)
+        return self.opened_by
+
+    def set_opened_by(self, opened_by: OpenedBy) -> None:
+        """Keep who opened it; durable with the next sync.  StorageFull: it is not kept."""
+
+        def batch() -> WriteBatch:
+            made = WriteBatch(raw_mode=True)
+            made.put(_OPENED_BY, msgspec.json.encode(opened_by))
+            return made
+
+        self.write(batch)
+        self.opened_by = opened_by
 
     def get(self, key: bytes) -> bytes | None:
         """The value of `key`."""
@@ -204,6 +244,7 @@ class Database:
         with self._lock:
             if self._closed:
                 return
+            sequence = self.sequence  # first: what is written meanwhile may be synced, or not
             if not self._no_room.is_set():
                 try:
                     self._db.flush_wal(True)
@@ -212,11 +253,20 @@ class Database:
                     if not self._no_room.wait(1.0):
                         raise self._broken("sync", error) from error
                 else:
+                    self._has_synced(sequence)
                     return
             self._sync_log_files()
+            self._has_synced(sequence)
+
+    def _has_synced(self, sequence: int) -> None:
+        if not self._is_unknown:  # after an error a sync may succeed that has lost what failed
+            self.synced_sequence = sequence
 
     def close(self) -> None:
-        """Release the files (flushes what is in memory)."""
+        """Sync once more and release the files (flushes what is in memory)."""
+        if not self._closed and not self._is_unknown:
+            with suppress(StorageBroken):  # whoever needed it durable has waited for its own sync
+                self.sync()
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -339,6 +389,7 @@ class Database:
         return f"{self._path}: cannot be opened ({text}). {_WAY_OUT}"
 
     def _broken(self, verb: str, error: Exception) -> StorageBroken:
+        self._is_unknown = True
         return StorageBroken(f"{self._path}: cannot {verb}: {error}. {_WAY_OUT}, if it stays so")
 
 

@@ -4,6 +4,7 @@
     n partition generation          -> live rows, bytes, digest (in the batch that changes them)
     l partition counter term        -> one encoded update (`rocks_log.py`)
     c name                          -> one record
+    i                               -> who opened the database last (`database.py`)
 
 All numbers are big-endian, so the engine's order is the core's.  What the turn wrote stands in
 overlays, in front of the database, until `commit` makes one WriteBatch of them: a batch that finds
@@ -254,6 +255,13 @@ class RocksStorage:
         self._recent_count = 0
         self._logs: dict[int, RocksLog] = {}
         self._records: dict[bytes, bytes | None] = {}
+
+    def check_readable(self) -> None:
+        """Read all records and totals, which the copies need at once.  StorageBroken: one cannot
+        be read."""
+        for kind in (b"c", b"n"):
+            for _ in self.database.items(kind, _after(kind)):
+                pass
 
     # --- rows
 

@@ -61,7 +61,7 @@ def test_an_agent_whose_database_is_damaged_ends_and_names_the_file(
 
     said = agent.log_tail()
     assert "rocksdb: cannot be opened (Corruption: " in said
-    assert "Way out: move the agent's whole data folder away" in said
+    assert "Way out: set the agent's whole data folder aside" in said
 
 
 def test_a_folder_of_another_format_version_is_refused(start_cluster: StartCluster) -> None:
@@ -69,7 +69,7 @@ def test_a_folder_of_another_format_version_is_refused(start_cluster: StartClust
     agent.terminate()
     file = agent.data / "folder.json"
     text = file.read_text()
-    changed = text.replace('"format": 1', '"format": 2').replace('"format":1', '"format":2')
+    changed = text.replace('"format": 2', '"format": 3').replace('"format":2', '"format":3')
     assert changed != text
     file.write_text(changed)
 

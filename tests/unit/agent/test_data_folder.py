@@ -35,7 +35,7 @@ def test_a_new_folder_has_a_store_of_its_own_and_counts_its_starts(path: Path) -
 
     assert len(stores) == 1
     assert other.store not in stores
-    assert json.loads((path / "folder.json").read_text())["format"] == 1
+    assert json.loads((path / "folder.json").read_text())["format"] == 2
 
 
 def test_a_second_start_is_refused_while_the_first_lives_and_names_its_process(path: Path) -> None:
@@ -115,8 +115,8 @@ def changed(text: str, field: str, value: object) -> str:
         (lambda text: text[: len(text) // 2], "not readable"),
         (lambda text: "[]", "not readable"),
         (lambda text: "\0" * len(text), "not readable"),
-        (lambda text: changed(text, "format", 2), "format 2 found, 1 expected"),
-        (lambda text: changed(text, "format", "x"), "format 'x' found, 1 expected"),
+        (lambda text: changed(text, "format", 3), "format 3 found, 2 expected"),
+        (lambda text: changed(text, "format", "x"), "format 'x' found, 2 expected"),
         (lambda text: changed(text, "incarnation", 9), "checksum .* found, .* expected"),
         (lambda text: changed(text, "incarnation", "x"), "Expected `int`"),
         (lambda text: '{"format": 1}', "missing required field"),

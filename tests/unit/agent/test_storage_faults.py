@@ -339,7 +339,7 @@ def test_damage_inside_the_log_is_refused_with_the_way_out(filled: Path) -> None
     log = max(filled.glob("rocksdb/*.log"))
     damage(log, log.stat().st_size // 2)
 
-    with pytest.raises(DatabaseRefused, match=r"rocksdb.*Corruption.*Way out: move the agent's"):
+    with pytest.raises(DatabaseRefused, match=r"rocksdb.*Corruption.*Way out: set the agent's"):
         RocksStorage(filled)
 
 
