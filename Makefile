@@ -40,13 +40,14 @@ test-simulation:
 	  $(addprefix tests/simulation/test_,seeds.py planted_defects.py replay.py)
 
 SEEDS   ?= 2000
-FIRST   ?= 0
+# Empty: a seed that nobody chose.
+FIRST   ?=
 MINUTES ?= 0
 # Millions of states of each small cluster.
 MILLIONS ?= 1
 
 soak: setup ## simulated clusters on all cores: SEEDS=n FIRST=k, or MINUTES=n; then small ones in every order
-	PYTHONPATH=core:operator:tests $(PY) -m quorate_sim.soak --seeds $(SEEDS) --first $(FIRST) --minutes $(MINUTES)
+	PYTHONPATH=core:operator:tests $(PY) -m quorate_sim.soak --seeds $(SEEDS) $(if $(FIRST),--first $(FIRST)) --minutes $(MINUTES)
 	PYTHONPATH=core:operator:node_agent:tests $(PY) -m quorate_exhaustive $(MILLIONS)
 
 canaries: setup ## every planted defect must be found by the simulator; prints by which check, and how soon

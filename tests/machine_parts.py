@@ -59,6 +59,7 @@ def _java_is_new_enough() -> bool:
 
 
 PARTS = {
+    "git": Part(_on_path("git"), "apt-get install git"),
     "redis-server": Part(_on_path("redis-server"), "apt-get install redis-server"),
     "redis-cli": Part(_on_path("redis-cli"), "apt-get install redis-tools"),
     "redis-benchmark": Part(_on_path("redis-benchmark"), "apt-get install redis-tools"),

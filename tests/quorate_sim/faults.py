@@ -406,6 +406,11 @@ def shards_of(partitions: int) -> Iterator[None]:
             setattr(module, "SHARD_PARTITIONS", SHARD_PARTITIONS)  # noqa: B010  mypy knows no such name
 
 
+def replay_command(seed: int) -> str:
+    """What to type to see what happened in a seed."""
+    return f"PYTHONPATH=core:operator:tests .venv/bin/python -m quorate_sim {seed} --trace"
+
+
 def run_seed(seed: int, trace: bool = False) -> Cluster:
     """Run one seed to its end; an InvariantError tells what did not hold."""
     swarm = draw(seed)
@@ -427,6 +432,7 @@ def _run(cluster: Cluster) -> Cluster:
         cluster.finish()
     except Exception as error:
         error.add_note(f"seed {cluster.world.seed} at {cluster.world.time_ms} ms: {cluster.swarm}")
+        error.add_note(f"replay: {replay_command(cluster.world.seed)}")
         error.__dict__["cluster"] = cluster
         raise
     return cluster

@@ -1,6 +1,7 @@
 """`python -m quorate_sim.soak`: seeds on all cores, what they reached, and how fast.
 
-Ends with status 1 when a seed failed; `python -m quorate_sim SEED --trace` tells its story.
+Without `--first` it begins at a number that nobody chose.  Ends with status 1 when a seed failed;
+each is told with the command that replays it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import time
 from collections.abc import Iterator
 from itertools import count
 from multiprocessing import get_context
+from random import SystemRandom
 from typing import NamedTuple
 
 from quorate_sim.coverage import Counts, table
-from quorate_sim.faults import run_seed
+from quorate_sim.faults import replay_command, run_seed
 
 BLOCK = 10
+FIRST_MAX = 10**9
 
 
 class Block(NamedTuple):
@@ -83,18 +86,22 @@ def soak(first: int, seeds: int, minutes: float, workers: int) -> bool:
 
 def _tell(block: Block) -> None:
     for seed, what in block.failed:
-        print(f"seed {seed}: {what}", flush=True)
+        print(f"seed {seed}: {what}\n  replay: {replay_command(seed)}", flush=True)
 
 
 def main() -> int:
     """Answer 1 when a seed failed."""
     parser = argparse.ArgumentParser(prog="python -m quorate_sim.soak", description=__doc__)
     parser.add_argument("--seeds", type=int, default=2000, help="how many")
-    parser.add_argument("--first", type=int, default=0, help="the first one")
+    parser.add_argument("--first", type=int, help="the first one; default: any")
     parser.add_argument("--minutes", type=float, default=0.0, help="as many as fit into this time")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    held = soak(options.first, options.seeds, options.minutes, options.workers)
+    first = options.first
+    if first is None:
+        first = SystemRandom().randrange(FIRST_MAX)
+        print(f"from seed {first} on, drawn by chance", flush=True)
+    held = soak(first, options.seeds, options.minutes, options.workers)
     return 0 if held else 1
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from quorate_sim.canaries import hunt
 
-FIRST, END = 300, 2000  # those before are run by test_seeds
+FIRST, END = 200, 1900  # of the fresh ones; those before are run by test_seeds
 BLOCK = 100
+PLANTED_SEEDS = 2000
 
 LATER = (
     "adopted-by-nobody",
@@ -23,8 +24,9 @@ LATER = (
 pytestmark = [pytest.mark.simulation, pytest.mark.deep, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("first", range(FIRST, END, BLOCK))
-def test_no_seed_of_many_breaks_an_invariant(first: int) -> None:
+@pytest.mark.parametrize("offset", range(FIRST, END, BLOCK))
+def test_no_fresh_seed_of_many_breaks_an_invariant(offset: int, fresh_seed: int) -> None:
+    first = fresh_seed + offset
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
     command = [sys.executable, "-m", "quorate_sim.soak", "--first", str(first)]
     done = subprocess.run(
@@ -40,5 +42,5 @@ def test_no_seed_of_many_breaks_an_invariant(first: int) -> None:
 
 @pytest.mark.parametrize("name", LATER)
 def test_the_defect_is_found_within_these_seeds(name: str) -> None:
-    found = hunt(name, END)
-    assert found.seed is not None, found.broke or f"{END} seeds ran as if all were well"
+    found = hunt(name, PLANTED_SEEDS)
+    assert found.seed is not None, found.broke or f"{PLANTED_SEEDS} seeds ran as if all were well"
