@@ -89,8 +89,10 @@ class ZoneSpec(Part):
     storage: StorageKind = StorageKind.PERSISTENT
     """Where copies live: on disk (Persistent) or in memory (InMemory).  Cannot be changed."""
     sync_writes: SyncWrites | None = None
-    """Persistent only: when a copy counts a write as durable.  Always (when absent): before it is
-    acknowledged; Interval: a power loss of a majority at once can cost the last moments."""
+    """Persistent only: when a copy syncs its writes to disk.  Always (when absent): before it
+    acknowledges them; Interval: once a second, so that the last moments are lost where a majority
+    of the machines loses power at once, or where one does and another loses its disk before the
+    first has caught up."""
     max_memory: Quantity | None = None
     """InMemory only: bytes an agent may use for its copies of the zone, as an integer or a quantity
     (512Mi).  Absent: no limit.  At the limit writes are refused, reads go on."""
