@@ -118,8 +118,22 @@ class Story:
         self.cluster.world.after(100 * MS, self._fill)
 
 
-def play(seed: int, holds: float = 0.0) -> int:
+def play(seed: int, holds: float = 0.0, trace: bool = False) -> int:
     """Run one seed; how many commands there were.  `holds`: how probable it is that the network
-    holds a forwarded command back for seconds."""
+    holds a forwarded command back for seconds.  `trace` prints all that happened."""
     with shards_of(64), simulated_clocks():
-        return Story(seed, holds=holds).play()
+        story = Story(seed, trace, holds)
+        try:
+            return story.play()
+        except Exception as error:
+            error.add_note(f"replay: {replay_command(seed, holds)}")
+            raise
+        finally:
+            if trace:
+                print("\n".join(story.cluster.world.lines))
+
+
+def replay_command(seed: int, holds: float) -> str:
+    """What to type to see what happened in a seed."""
+    python = "PYTHONPATH=core:operator:node_agent:tests .venv/bin/python"
+    return f"{python} -m quorate_sim_endpoints {seed} --holds {holds:g} --trace"
