@@ -1,14 +1,17 @@
-"""What another has stored behind the master's back: rows, registrations and zones' records that it
-did not write and has not read.
+"""What another has stored behind the master's back: rows and registrations that it did not write
+and has not read.
 
 A master that lost the mandate may have one write under way that arrives after the next one has
 read everything.  The next one meets it as a conflict when it writes that object, but of an object
 that it has no reason to write it would never hear.  Nothing here reads or waits: the shell does.
+
+A zone's record is none of these: what users declare is declared to every master, and one that has
+been followed must not write a record again that the next one has removed with the zone.
 """
 
 from collections.abc import Iterator, Mapping
 
-from quorate.protocol.metastore import Key, Revision, Stored
+from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Stored
 
 PAUSES_S = (2.0, 5.0, 15.0)
 """Before each look after a start, when such a write is likely; then one a minute."""
@@ -44,12 +47,13 @@ class SecondLook:
 
     def unread(
         self, stored: Mapping[Key, Stored], revisions: Mapping[Key, Revision]
-    ) -> list[tuple[Key, Stored | None]]:
-        """Objects whose revision is not the one known, None where one is gone; not those written
-        since the look began."""
-        found: list[tuple[Key, Stored | None]] = []
-        for key, revision in revisions.items():
-            each = stored.get(key)
-            if key not in self._touched and (each is None or each.revision != revision):
-                found.append((key, each))
-        return found
+    ) -> list[tuple[Key, Stored]]:
+        """Objects whose revision is not the one known; not those written since the look began."""
+        return [
+            (key, each)
+            for key, each in stored.items()
+            if isinstance(key, ShardKey | NodeKey)
+            and key in revisions
+            and key not in self._touched
+            and revisions[key] != each.revision
+        ]

@@ -153,8 +153,8 @@ class Writer:
         cluster = self._leader.cluster
         for key, each in self._second_look.unread(stored, self._revisions):
             _log.warning("cluster %s: another has written %s", cluster, key)
-            self._note(key, each.revision if each is not None else None)
-            self._leader.reloaded(key, each.value if each is not None else None)
+            self._note(key, each.revision)
+            self._leader.reloaded(key, each.value)
 
     def _note(self, key: Key, revision: Revision | None) -> None:
         if revision is None:

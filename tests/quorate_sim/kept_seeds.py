@@ -18,4 +18,6 @@ KEPT = {
     31003043: "as 31001343",
     31007055: "as 7340173, in memory",
     31011572: "as 31000636",
+    60001916: "a master that had been followed wrote the record of a deleted zone again",
+    60002340: "as 60001916",
 }

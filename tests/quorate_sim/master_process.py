@@ -80,10 +80,9 @@ class MasterProcess:
     def _seen(self, stored: dict[Key, Stored]) -> None:
         assert self.master is not None
         for key, each in self._second_look.unread(stored, self.revisions):
-            value = each.value if each is not None else None
-            self.world.trace(self.name, f"another has written {key}: {value_text(value)}")
-            self._note(key, each.revision if each is not None else None)
-            self.master.reloaded(key, value, self.now())
+            self.world.trace(self.name, f"another has written {key}: {value_text(each.value)}")
+            self._note(key, each.revision)
+            self.master.reloaded(key, each.value, self.now())
         self._look_later()
 
     def declare(self, record: ZoneRecord) -> None:

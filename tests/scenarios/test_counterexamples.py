@@ -18,6 +18,7 @@ from quorate_sim.planted_copies import (
     lineage_before_data,
     list_forgotten,
     promise_forgotten,
+    store_known_by_name,
     transfer_from_unrepaired,
 )
 from quorate_sim.planted_masters import nobody_left_but_stuck, plus_one_for_plus_two
@@ -235,6 +236,32 @@ def test_destination_lost_its_store_an_empty_one_is_not_taken_for_it() -> None:
     primary = story.primary
     for number in range(30):
         assert story.read(primary, b"k%d" % number) == b"%d" % number
+
+
+def test_store_known_by_name_an_empty_one_makes_up_no_quorum() -> None:
+    """Two of three had the write: one is away, and the other's disk is replaced by an empty one
+    while the third, which never had it, asks for promises."""
+    story = Scenario()
+    primary = story.primary
+    behind, emptied = story.backups()
+    story.cut(behind, off=(primary, emptied))
+    story.written(primary, b"x", b"1")
+    story.crash(primary)
+    story.wait(lambda: story.role(behind) is not None, "the third is to be the primary")
+    story.crash(emptied)
+    story.cluster.wipe(emptied)
+    story.heal()
+    story.start(emptied)
+    story.run(6000)
+    assert not story.serves(behind)
+    story.start(primary)
+    story.come_to_rest()
+    assert story.read(story.wait_for_primary(), b"x") == b"1"
+
+
+def test_store_known_by_name_is_noticed_when_the_rule_is_off() -> None:
+    with store_known_by_name(), pytest.raises(InvariantError, match="I-5"):
+        test_store_known_by_name_an_empty_one_makes_up_no_quorum()
 
 
 def test_eager_new_master_nobody_is_judged_before_one_detection_time() -> None:

@@ -20,7 +20,6 @@ QUICK = (
     "source-deletes-early",
     "stale-master-obeyed",
     "stale-master-writes",
-    "store-known-by-name",
 )
 """Found by one of the first seeds; test_many_seeds has some that take more, `make canaries` all."""
 
