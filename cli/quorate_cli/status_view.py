@@ -132,6 +132,8 @@ def _sentences(state: ClusterState) -> list[RenderableType]:
         if zone.available < zone.partitions and zone.sentence:
             style = BAD if zone.unavailable else BUSY
             lines.append(Text(f"zone {zone.name}: {zone.sentence}", style))
+        for node, why in zone.full.items():
+            lines.append(Text(f"zone {zone.name}: no room for more on agent {node}: {why}", BAD))
         for domain, count in zone.spread_violations:
             lines.append(
                 Text(

@@ -49,7 +49,7 @@ class ZoneEndpoint:
         nodes: Callable[[], dict[str, tuple[str, int]]],
         is_up: Callable[[str], bool],
         metrics: AgentMetrics,
-        storage_full: Callable[[], bool],
+        why_full: Callable[[], str],
         process: str,
         send: Callable[[str, Message], None],
     ) -> None:
@@ -60,7 +60,7 @@ class ZoneEndpoint:
         self._tracking = self.overview.tracking
         self.forwards = Forwards(self, process, send)
         self._metrics = metrics
-        self._storage_full = storage_full
+        self._why_full = why_full
         self._shift = slot_shift(replicas.zone.partitions)
         self._primaries = replicas.primaries
         self._view = View()
@@ -79,7 +79,7 @@ class ZoneEndpoint:
             self._key_lists,
             self._share,
             turn,
-            storage_full,
+            why_full,
         )
         self._touched: dict[ClientConnection, None] = {}
         self._outcomes = Outcomes(replicas, metrics, self.full)
@@ -203,11 +203,13 @@ class ZoneEndpoint:
 
     def no_room(self) -> bytes:
         """Why nothing may grow now; empty: it may."""
-        return self.full() if self._storage_full() else b""
+        return self.full() if self._why_full() else b""
 
     def full(self) -> bytes:
         """What is said when nothing may grow."""
-        return replies.MISCONF if self.replicas.zone.persistent else replies.OOM
+        if not self.replicas.zone.persistent:
+            return replies.OOM
+        return replies.misconf(self.replicas.me.node, self._why_full())
 
     def fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
         """Answer: at once, or in the place where the reply is waited for."""

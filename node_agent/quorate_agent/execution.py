@@ -60,7 +60,7 @@ class CommandExecution:
         key_lists: KeyLists,
         share: TurnShare,
         turn: Callable[[], None],
-        storage_full: Callable[[], bool],
+        why_full: Callable[[], str],
     ) -> None:
         replicas = endpoint.replicas
         self._replicas = replicas
@@ -78,7 +78,7 @@ class CommandExecution:
         self._key_lists = key_lists
         self._share = share
         self._turn = turn
-        self._storage_full = storage_full
+        self._why_full = why_full
 
     def execute_all(self, client: ClientConnection, commands: list[list[bytes]], now: int) -> None:
         """Execute commands, the last of the list first, and take them from it, until one blocks or
@@ -205,7 +205,7 @@ class CommandExecution:
             if role.changed is not None:
                 self._expire(role, command.keys(args), view.now_ms)
                 view.is_pending = role.is_pending if role.waiters else None
-            if command.grows and self._storage_full():
+            if command.grows and self._why_full():
                 self._fulfil(client, slot, self._full())
                 continue
             reply = command.handler(view, args)
@@ -240,7 +240,7 @@ class CommandExecution:
         """Execute the first of some commands when they only put values; False: they are to be
         executed one by one."""
         puts = join_puts(commands, self._primaries, self._shift, now)
-        if puts is None or self._storage_full():
+        if puts is None or self._why_full():
             return False
         command, number, size, updates, roles = puts
         first = commands[: -number - 1 : -1]

@@ -175,7 +175,7 @@ class Forwards:
             request.again_ms = boot_ms() + self._replicas.settings.step_retry_ms
         elif reply.startswith(b"-MOVED ") and (request.uncertain or request.is_scan):
             self._ask_again(request, executed=False)
-        elif request.uncertain and reply in (replies.OOM, replies.MISCONF):
+        elif request.uncertain and replies.is_no_room(reply):
             request.again_ms = boot_ms() + self._replicas.settings.step_retry_ms
         else:
             self._forget(request)

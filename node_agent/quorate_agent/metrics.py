@@ -72,6 +72,12 @@ class AgentMetrics:
             ["zone"],
             registry=self.registry,
         )
+        self.storage_full = Gauge(
+            "quorate_storage_full",
+            "1 while there is no room for more of the zone, and writes are refused",
+            ["zone"],
+            registry=self.registry,
+        )
         self.durable_turns = 0  # a counter of the library takes as long as a command
         self._syncs = Counter("quorate_syncs", "Durable writes of a turn", registry=self.registry)
         self.heartbeat_seconds = Histogram(
@@ -94,6 +100,7 @@ class AgentMetrics:
             self.primaries.labels(name).set(len(replicas.roles))
             self.copies.labels(name).set(copy_count(replicas))
             self.delta_copies.labels(name).set(replicas.delta_copies)
+            self.storage_full.labels(name).set(bool(replicas.why_full))
             for reason, count in replicas.full_reasons.items():
                 self.full_copies.labels(name, reason).set(count)
         self._syncs.inc(self.durable_turns)

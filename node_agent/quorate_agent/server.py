@@ -441,6 +441,8 @@ class Agent(BaseHandler):
                 measured = self._loop.time()
                 garbage.look(late_s)
                 late_s = 0.0
+                for runtime in self._runtimes.values():
+                    runtime.room.look(measured)
                 self.metrics.measure(self.core.zones.values(), self.links.counters)
                 self._sync_record.note()
             waiting = any(r.endpoint.has_waiting for r in self._runtimes.values())
@@ -465,7 +467,7 @@ class Agent(BaseHandler):
             nodes=lambda: self._client_addresses(record.uid),
             is_up=self._is_up,
             metrics=self.metrics,
-            storage_full=lambda: engine.full,
+            why_full=lambda: engine.full_reason,
             process=self._process,
             send=lambda node, message: self._send([(node, message)]),
         )

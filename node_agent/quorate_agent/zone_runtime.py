@@ -16,6 +16,7 @@ from quorate.facts.zone import SyncWrites
 from quorate.protocol.replicas import Replicas, Turn
 from quorate.protocol.storage import StorageFull
 from quorate_agent.endpoint import ZoneEndpoint
+from quorate_agent.room import RoomWatch
 from quorate_agent.storage import StorageBroken
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
@@ -41,6 +42,7 @@ class ZoneRuntime:
     ) -> None:
         self.replicas = replicas
         self.storage = storage
+        self.room = RoomWatch(replicas, storage)
         self.endpoint = endpoint
         self._synced = synced
         self._broken = broken
@@ -82,7 +84,7 @@ class ZoneRuntime:
             return
         error = done.exception()
         if isinstance(error, StorageFull):
-            _log.warning("zone %s: no room to sync, trying again", self.replicas.zone.name)
+            _log.debug("zone %s: no room to sync, trying again", self.replicas.zone.name)
             self._syncing = True
             asyncio.get_running_loop().call_later(FULL_RETRY_S, self._start_sync)
             return

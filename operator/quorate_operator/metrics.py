@@ -85,6 +85,9 @@ class _Observed(Collector):
             "Bytes moved in vain, by migrations that did not commit, since this master began",
             labels=in_zone,
         )
+        full = GaugeMetricFamily(
+            names.METRIC_FULL_AGENTS, "Agents without room for more of the zone", labels=in_zone
+        )
         for cluster, status in self._clusters():
             term.add_metric([cluster], status.master_term)
             states = [node.state for node in status.nodes]
@@ -101,7 +104,8 @@ class _Observed(Collector):
                 ended.add_metric([*place, "cancelled"], zone.migrations_cancelled)
                 moved.add_metric(place, zone.bytes_moved)
                 wasted.add_metric(place, zone.bytes_wasted)
-        return [term, nodes, partitions, migrations, ended, moved, wasted]
+                full.add_metric(place, len(zone.full))
+        return [term, nodes, partitions, migrations, ended, moved, wasted, full]
 
 
 def _partition_states(zone: ZoneStatus) -> list[tuple[str, int]]:

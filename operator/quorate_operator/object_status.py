@@ -5,6 +5,7 @@ Pure: the same observation gives the same status; a condition's time changes onl
 
 from collections.abc import Mapping, Sequence
 
+from quorate.facts.zone import StorageKind
 from quorate.protocol.status import ClusterStatus, NodeStatus
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.resource import Condition
@@ -144,6 +145,7 @@ def _zone_facts(zone: Zone, observed: Observed) -> list[_Fact]:
         if violated
         else "no two copies of a partition are in one failure domain"
     )
+    full = "; ".join(f"agent {node}: {why}" for node, why in observed.full.items())
     return [
         (
             names.CONDITION_AVAILABLE,
@@ -172,7 +174,21 @@ def _zone_facts(zone: Zone, observed: Observed) -> list[_Fact]:
             "DomainsShared" if violated else "Spread",
             spread,
         ),
+        (
+            names.CONDITION_STORAGE_FULL,
+            bool(full),
+            "NoRoom" if full else "Room",
+            f"what needs room is refused; {full}; {_room_way_out(zone)}"
+            if full
+            else "every agent has room for more",
+        ),
     ]
+
+
+def _room_way_out(zone: Zone) -> str:
+    if zone.spec.storage is StorageKind.PERSISTENT:
+        return "make room on these disks, delete keys or add agents; writes go on by themselves"
+    return "delete keys or add agents; writes go on by themselves"
 
 
 def _conditions(

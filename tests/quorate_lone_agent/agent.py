@@ -46,7 +46,7 @@ def endpoint_of(
         nodes=lambda: nodes,
         is_up=is_up or nodes.__contains__,
         metrics=AgentMetrics(),
-        storage_full=is_full,
+        why_full=lambda: "no room" if is_full() else "",
         process="process",
         send=lambda node, message: send(message),
     )

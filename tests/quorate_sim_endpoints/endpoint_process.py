@@ -61,7 +61,7 @@ class EndpointProcess(AgentProcess):
             nodes=lambda: {name: (name, 1) for name in self.cluster.agents},
             is_up=lambda name: name in self.links,
             metrics=self._metrics,
-            storage_full=lambda: self.name in self.cluster.full,
+            why_full=lambda: "no room" if self.name in self.cluster.full else "",
             process=self._process,
             send=self._say,
         )

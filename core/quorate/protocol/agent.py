@@ -146,7 +146,7 @@ class AgentCore:
     def leave(self, now: Now) -> None:
         """Ask the master to take our primaries over; `has_primaries` says how far it is."""
         self.leaving = True
-        self._sends.append((MASTER, AgentReport(0, self._troubles(now), True)))
+        self._report(0, now)
 
     @property
     def has_primaries(self) -> bool:
@@ -160,9 +160,7 @@ class AgentCore:
         if not self._obey(message.master_term):
             return False
         if isinstance(message, MasterPing):
-            troubles, unreached = self._troubles(now), self._unreached(now)
-            report = AgentReport(message.sequence, troubles, self.leaving, unreached)
-            self._sends.append((MASTER, report))
+            self._report(message.sequence, now)
             return True
         if isinstance(message, Members):
             self._take_members(message)
@@ -276,6 +274,13 @@ class AgentCore:
         if not due:
             self._inventory_due = None
             self._sends.append((MASTER, Inventory("", (), last=True)))
+
+    def _report(self, sequence: int, now: Now) -> None:
+        full = {uid: zone.why_full for uid, zone in self.zones.items() if zone.why_full}
+        report = AgentReport(
+            sequence, self._troubles(now), self.leaving, self._unreached(now), full
+        )
+        self._sends.append((MASTER, report))
 
     def _troubles(self, now: Now) -> tuple[Trouble, ...]:
         return tuple([trouble for zone in self.zones.values() for trouble in zone.troubles(now)])

@@ -24,6 +24,8 @@ class Reason(enum.StrEnum):
     ZONE_CREATED = "ZoneCreated"
     ZONE_DELETED = "ZoneDeleted"
     ZONE_REBALANCED = "ZoneRebalanced"
+    STORAGE_FULL = "StorageFull"
+    STORAGE_HAS_ROOM = "StorageHasRoom"
     ROW_CHANGED = "RowChanged"
     PARTITION_LOST = "PartitionLost"
     MIGRATION_STARTED = "MigrationStarted"
@@ -43,6 +45,8 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.ZONE_CREATED: "the zone is led from now on",
     Reason.ZONE_DELETED: "the zone, its rows and its data are gone",
     Reason.ZONE_REBALANCED: "migrations ran, and every copy is where it should be",
+    Reason.STORAGE_FULL: "an agent has no room for more of the zone: what needs some is refused",
+    Reason.STORAGE_HAS_ROOM: "an agent that had no room for more of the zone has some again",
     Reason.ROW_CHANGED: "who owns partitions has changed without a migration; says why",
     Reason.PARTITION_LOST: "every store that held the partition is gone for good",
     Reason.MIGRATION_STARTED: "a migration is active in the partition's row",

@@ -242,12 +242,14 @@ class Trouble(msgspec.Struct, frozen=True, array_like=True):
 
 class AgentReport(msgspec.Struct, frozen=True, array_like=True, tag=23):
     """Answer to MasterPing, with what is stuck, and the members that grant this agent no lease now:
-    messages to them, or theirs to it, do not get through."""
+    messages to them, or theirs to it, do not get through.  By uid of a zone: `full`, why there is
+    no room for more of it."""
 
     sequence: int
     troubles: tuple[Trouble, ...] = ()
     leaving: bool = False
     unreached: tuple[str, ...] = ()
+    full: dict[str, str] = {}
 
 
 class CaughtUp(msgspec.Struct, frozen=True, array_like=True, tag=24):

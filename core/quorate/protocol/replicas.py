@@ -119,6 +119,7 @@ class Replicas:
         self.upkeep = upkeep.Upkeep(self)
         self.transactions = Transactions(self)
         self.wrote = False
+        self.why_full = ""  # for people, while the storage has no room for more; the shell looks
         self.full_copies = 0
         self.delta_copies = 0
         self.full_reasons: dict[str, int] = {}

@@ -61,6 +61,8 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     lost: int = 0
     """Partitions that are LOST; the first of them in `lost_partitions`."""
     lost_partitions: tuple[int, ...] = ()
+    full: dict[str, str] = {}
+    """Why an agent has no room for more of the zone, by agent; those with room are left out."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):

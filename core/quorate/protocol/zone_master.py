@@ -16,6 +16,7 @@ from quorate.planning.distribute_partitions import distribute_partitions, placed
 from quorate.planning.preview import Preview
 from quorate.planning.retries import Retries
 from quorate.protocol.events import Reason
+from quorate.protocol.full_storages import FullStorages
 from quorate.protocol.membership import ZoneNodes
 from quorate.protocol.messages import (
     Activated,
@@ -66,6 +67,7 @@ class ZoneMaster:
         self._deletion = ZoneDeletion(master, record.uid)
         self._moved = Moved()
         self._events = ZoneEvents(master, record.uid, self.parts)
+        self.full = FullStorages(master, record.uid)
         self._all_placed = False
         self.sentence = ""
 
@@ -497,4 +499,5 @@ class ZoneMaster:
 
     def status(self) -> ZoneStatus:
         """The zone as users see it."""
-        return zone_status(self.record, self.parts, self._rebalance, self._moved, self.sentence)
+        status = zone_status(self.record, self.parts, self._rebalance, self._moved, self.sentence)
+        return msgspec.structs.replace(status, full=self.full.by_node())

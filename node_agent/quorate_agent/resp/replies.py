@@ -31,7 +31,6 @@ NOT_POSITIVE = b"-ERR value is out of range, must be positive\r\n"
 CROSSSLOT = b"-CROSSSLOT Keys in request don't hash to the same slot\r\n"
 CLUSTERDOWN = b"-CLUSTERDOWN Hash slot not served\r\n"
 OOM = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
-MISCONF = b"-MISCONF Errors writing to the AOF file: No space left on device\r\n"
 # Our own: what a transaction or a forwarded command leaves behind is kept under such keys.
 RESERVED_KEY = b"-ERR keys that begin with \\x00quorate\\x00 are reserved\r\n"
 # Our own: Redis has no bound for a whole collection.
@@ -76,6 +75,19 @@ def simple(text: bytes) -> bytes:
 def error(text: bytes) -> bytes:
     """An error line.  `text` starts with the error code; line breaks in it become spaces."""
     return b"-%b\r\n" % text.strip(b"\r\n").translate(_BREAKS)
+
+
+def misconf(node: str, why: str) -> bytes:
+    """There is no room on the disk of agent `node`.  The first words are those of Redis, which
+    clients may look for."""
+    text = "MISCONF Errors writing to the AOF file: No space left on device"
+    way_out = "make room there: writes go on by themselves"
+    return error(f"{text} (agent {node}, {why or 'a moment ago'}); {way_out}".encode())
+
+
+def is_no_room(reply: bytes) -> bool:
+    """Whether a reply says that nothing happened for want of room."""
+    return reply == OOM or reply.startswith(b"-MISCONF ")
 
 
 def null(resp3: bool) -> bytes:

@@ -273,16 +273,10 @@ class Database:
                 self._close_engine()
 
     @property
-    def full(self) -> bool:
-        """Whether there is no room; opens the database anew when there is again."""
-        if self._no_room.is_set() and not self._reopen():
-            return True
-        return self.room() <= 0
-
-    @property
     def full_reason(self) -> str:
-        """Why `full`, for people."""
-        if self._no_room.is_set():
+        """Why there is no room, for people; empty when there is.  Opens the database anew when
+        there is again."""
+        if self._no_room.is_set() and not self._reopen():
             return self._no_room_text
         if self.room() > 0:
             return ""

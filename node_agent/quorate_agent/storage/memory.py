@@ -415,14 +415,9 @@ class MemoryStorage:
     # --- room
 
     @property
-    def full(self) -> bool:
-        """Whether commands that need memory should be refused before they run."""
-        return self.bounded and self.room() <= self._max_memory // LOW_ROOM_DIVISOR
-
-    @property
     def full_reason(self) -> str:
-        """A sentence for people while `full`."""
-        if not self.full:
+        """Why commands that need memory should be refused before they run; empty: they may run."""
+        if not self.bounded or self.room() > self._max_memory // LOW_ROOM_DIVISOR:
             return ""
         return f"{self.memory_used()} bytes in use of maxMemory {self._max_memory}"
 

@@ -383,13 +383,8 @@ class RocksStorage:
     # --- room
 
     @property
-    def full(self) -> bool:
-        """Whether commands that need room should be refused before they run."""
-        return self.database.full
-
-    @property
     def full_reason(self) -> str:
-        """A sentence for people while `full`."""
+        """Why commands that need room should be refused before they run; empty: they may run."""
         return self.database.full_reason
 
     def room(self) -> int:

@@ -1,6 +1,7 @@
 """No room for more: writers are told as Redis tells them, readers are served, room mends it."""
 
 import random
+from contextlib import suppress
 
 import pytest
 import redis
@@ -8,6 +9,7 @@ from redis.exceptions import ResponseError
 
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import StartCluster
+from quorate_cluster.processes import Agent
 from quorate_cluster.waiting import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
@@ -63,14 +65,20 @@ def test_a_zone_in_memory_at_its_limit_refuses_writes_until_there_is_room(
     assert {client.get(key) for key in keys[len(keys) // 2 :]} == {VALUE}
 
 
-@pytest.mark.needs("small-disk")
-def test_a_full_disk_refuses_writes_until_there_is_room(start_cluster: StartCluster) -> None:
+def _on_small_disk(cluster: Cluster) -> Agent:
+    """One more agent, started on a disk of 192 MiB."""
     mount = 'mkdir -p "$0" && mount -t tmpfs -o size=192m tmpfs "$0" && exec "$@"'
-    cluster = start_cluster(agents=0)
-    data = cluster.folder / "agent-1"
+    data = cluster.folder / f"agent-{len(cluster.agents) + 1}"
     prefix = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, str(data)]
     agent = cluster.define_agent(prefix=prefix)
     agent.start()
+    return agent
+
+
+@pytest.mark.needs("small-disk")
+def test_a_full_disk_refuses_writes_until_there_is_room(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(agents=0)
+    agent = _on_small_disk(cluster)
     cluster.declare()
     cluster.apply_zone("z", partitions=4)
     filler = agent.data / "filler"
@@ -79,6 +87,7 @@ def test_a_full_disk_refuses_writes_until_there_is_room(start_cluster: StartClus
         keys, refusal = _fill(client, "fill", 2000)
 
         assert MISCONF in refusal
+        assert f"(agent agent-1, {cluster.folder}/agent-1/zones/" in refusal
         assert {client.get(key) for key in keys} == {VALUE}
         assert agent.is_alive()
 
@@ -89,3 +98,69 @@ def test_a_full_disk_refuses_writes_until_there_is_room(start_cluster: StartClus
         more, _ = _fill(client, "more", 2000)
         assert len(more) > 20
         assert {client.get(key) for key in keys + more} == {VALUE}
+
+
+def _condition(cluster: Cluster) -> tuple[str, str]:
+    conditions = cluster.zone("z")["status"]["conditions"]
+    found = next(each for each in conditions if each["type"] == "StorageFull")
+    return found["status"], found["message"]
+
+
+def _told(cluster: Cluster) -> list[str]:
+    """The reasons of what was told of storages."""
+    told = cluster.api.ask("GET", "/events?after=1")["events"]
+    return [each["reason"] for each in told if each["reason"].startswith("Storage")]
+
+
+def _refusals(client: redis.Redis) -> dict[str, str]:
+    """What became of a write of each of a hundred keys: empty, or the refusal."""
+    told = {}
+    for number in range(100):
+        try:
+            client.set(f"key-{number}", VALUE[:100])
+        except ResponseError as error:
+            told[f"key-{number}"] = str(error)
+        else:
+            told[f"key-{number}"] = ""
+    return told
+
+
+@pytest.mark.needs("small-disk")
+def test_an_agent_whose_disk_is_full_is_named_until_there_is_room(
+    start_cluster: StartCluster,
+) -> None:
+    cluster = start_cluster(agents=2)
+    agent = _on_small_disk(cluster)
+    cluster.declare()
+    cluster.apply_zone("z", partitions=8)
+    cluster.wait_quiet("z")
+    client = cluster.client("z")
+    assert cluster.zone_status("z")["full"] == {}
+    assert _condition(cluster) == ("False", "every agent has room for more")
+    filler = agent.data / "filler"
+    with suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 20))
+
+    wait_until(lambda: _condition(cluster)[0] == "True", "the condition StorageFull")
+
+    named = f"{cluster.folder}/agent-3/zones/"
+    assert [*cluster.zone_status("z")["full"]] == ["agent-3"]
+    assert f"agent agent-3: {named}" in _condition(cluster)[1]
+    assert "make room on these disks" in _condition(cluster)[1]
+    told = _refusals(client)
+    refused = [text for text in told.values() if text]
+    assert 0 < len(refused) < len(told), "refused where it is primary, taken where it is not"
+    assert all(f"(agent agent-3, {named}" in text for text in refused)
+    assert agent.metrics("quorate_storage_full", zone="z") == [1.0]
+    assert cluster.agents["agent-1"].metrics("quorate_storage_full", zone="z") == [0.0]
+
+    filler.unlink()
+
+    wait_until(lambda: _condition(cluster)[0] == "False", "the end of StorageFull")
+    wait_until(lambda: not any(_refusals(client).values()), "writes of all keys")
+    assert _told(cluster) == ["StorageFull", "StorageHasRoom"]
+    wait_until(lambda: agent.metrics("quorate_storage_full", zone="z") == [0.0], "the metric")
+    log = agent.log_tail(10_000)
+    assert log.count("no room, what needs some is refused") == 1
+    assert log.count("there is room again") == 1

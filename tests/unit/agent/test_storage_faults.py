@@ -83,7 +83,7 @@ def test_a_full_zone_still_takes_deletes_and_recovers() -> None:
     storage = MemoryStorage(max_memory=100_000)
     space = storage.space(0, 1)
     number = 0
-    while not storage.full:
+    while not storage.full_reason:
         space.put(b"%d" % number, row(number + 1, bytes(1000)))
         storage.commit()
         number += 1
@@ -97,8 +97,7 @@ def test_a_full_zone_still_takes_deletes_and_recovers() -> None:
         storage.log_put(0, number + key, 1, b"a delete in the log takes room, too")
         storage.commit()
 
-    assert not storage.full
-    assert storage.full_reason == ""
+    assert not storage.full_reason
     space.put(b"again", row(9999, bytes(1000)))
     storage.commit()
     assert storage.room() < 100_000
@@ -109,7 +108,7 @@ def test_memory_without_a_bound_is_never_full() -> None:
     storage.space(0, 0).put(b"key", row(1, bytes(1000)))
     storage.commit()
 
-    assert not storage.full
+    assert not storage.full_reason
     assert storage.memory_used() == ROW_OVERHEAD_BYTES + 1003
 
 
@@ -218,7 +217,6 @@ def check(last):
 
 storage.sync()
 if limit == "disk":
-    assert storage.full
     assert storage.full_reason
 storage.sync()
 check(written)
@@ -231,7 +229,7 @@ for _ in range(3):
         written += 1  # a small rest of room was found
 check(written)
 widen()
-assert not storage.full, storage.full_reason
+assert not storage.full_reason, storage.full_reason
 before = written
 while written < 2 * before:
     put(written + 1)
@@ -280,7 +278,7 @@ def test_a_write_to_a_full_disk_leaves_nothing_behind_and_later_ones_pass(tmp_pa
 def test_a_disk_near_its_end_is_full_before_the_engine_meets_it(tmp_path: Path) -> None:
     storage = RocksStorage(tmp_path / "zone", reserve_bytes=1 << 62)
 
-    assert storage.full
+    assert storage.full_reason
     assert storage.room() == 0
     assert "kept free" in storage.full_reason
     storage.space(0, 0).put(b"deletes and replication still pass", row(1, None))

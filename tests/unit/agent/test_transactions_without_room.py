@@ -55,7 +55,7 @@ def test_one_that_was_answered_is_finished() -> None:
         client.send(*[(b"SET", key, b"v") for key in many[at : at + 100]])
         agent.turn()
     client.told()
-    assert not agent.replicas.storage.full
+    assert not agent.replicas.storage.full_reason
     _ended(agent, client)
     for _ in range(200):  # 30 s
         agent.tick(150)

@@ -54,6 +54,14 @@ def _text(look: RenderableType) -> str:
     return file.getvalue()
 
 
+def test_an_agent_without_room_is_shown_with_its_folder() -> None:
+    zone = _zone(full={"agent-1": "/data/agent-1: 7 bytes left"})
+
+    text = _text(StatusView().render([_state(zone)]))
+
+    assert "zone books: no room for more on agent agent-1: /data/agent-1: 7 bytes left" in text
+
+
 def test_agents_and_zones_are_listed() -> None:
     text = _text(StatusView().render([_state(_zone())]))
 

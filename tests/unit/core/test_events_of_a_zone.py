@@ -5,6 +5,7 @@ from pathlib import Path
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.events import MEANINGS, Event, Reason
 from quorate.protocol.master import Master
+from quorate.protocol.messages import AgentReport
 from quorate.protocol.settings import DEFAULTS
 from quorate_lone_master.world import LoneMaster
 
@@ -152,6 +153,28 @@ def test_a_partition_that_is_merely_without_primary_is_not_lost() -> None:
     world.kill("a", "b")
     world.pass_time(20_000)
     assert world.said(Reason.PARTITION_LOST) == []
+
+
+def test_an_agent_without_room_is_told_of_once_and_so_is_its_end() -> None:
+    world = LoneMaster(ZONE)
+    world.events.clear()
+    for _ in range(3):
+        world.master.receive("b", AgentReport(1, full={"uid-1": "/data: 0 bytes left"}), world.now)
+        assert world.status(ZONE).full == {"b": "/data: 0 bytes left"}
+    world.write()
+    assert world.said(Reason.STORAGE_FULL) == ["agent b: /data: 0 bytes left"]
+    assert world.said(Reason.STORAGE_HAS_ROOM) == []
+    world.pass_time(1_000)  # its next reports are without it
+    assert world.status(ZONE).full == {}
+    assert world.said(Reason.STORAGE_FULL) == ["agent b: /data: 0 bytes left"]
+    assert world.said(Reason.STORAGE_HAS_ROOM) == ["agent b has room again"]
+
+
+def test_of_an_agent_that_has_left_nobody_knows_whether_it_has_room() -> None:
+    world = LoneMaster(ZONE)
+    world.master.receive("b", AgentReport(1, full={"uid-1": "/data: 0 bytes left"}), world.now)
+    world.kill("b")
+    assert world.status(ZONE).full == {}
 
 
 def test_the_catalogue_is_in_the_documents_word_by_word() -> None:

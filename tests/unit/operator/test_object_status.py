@@ -65,6 +65,27 @@ def said(made: ZoneStatus) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
+    ("storage", "way_out"),
+    [
+        ("Persistent", "make room on these disks, delete keys or add agents"),
+        ("InMemory", "delete keys or add agents"),
+    ],
+)
+def test_agents_without_room_are_named_with_the_way_out(storage: str, way_out: str) -> None:
+    full = {"agent-1": "/data/1: 7 bytes left", "agent-3": "/data/3: 0 bytes left"}
+
+    made = status(observed(**SERVING, full=full), zone(storage=storage))
+
+    condition = next(each for each in made.conditions if each.type == "StorageFull")
+    assert (condition.status, condition.reason) == ("True", "NoRoom")
+    assert condition.message == (
+        "what needs room is refused; agent agent-1: /data/1: 7 bytes left; agent agent-3: /data/3: "
+        f"0 bytes left; {way_out}; writes go on by themselves"
+    )
+    assert said(status(observed(**SERVING)))["StorageFull"] == "False"
+
+
+@pytest.mark.parametrize(
     ("seen", "available", "replicated", "rebalancing", "violated"),
     [
         ({}, "False", "False", "False", "False"),
@@ -87,6 +108,7 @@ def test_conditions_say_what_is_so(
         "FullyReplicated": replicated,
         "Rebalancing": rebalancing,
         "SpreadViolated": violated,
+        "StorageFull": "False",
     }
 
 
