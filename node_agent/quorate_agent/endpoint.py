@@ -56,7 +56,7 @@ class ZoneEndpoint:
         self.replicas = replicas
         self._turn = turn
         self._clients: dict[int, ClientConnection] = {}
-        self.overview = ZoneOverview(replicas, node, nodes, is_up, self._clients)
+        self.overview = ZoneOverview(replicas, node, nodes, is_up, self._clients, process)
         self._tracking = self.overview.tracking
         self.forwards = Forwards(self, process, send)
         self._metrics = metrics
@@ -103,6 +103,7 @@ class ZoneEndpoint:
         self._clients[self._next_id] = client
         self.overview.clients[self._next_id] = client.state
         self._next_id += 1
+        self.overview.connection_count += 1
         self._metrics.connections.inc()
 
     def disconnected(self, client: ClientConnection) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha1
 
 from quorate.facts.keyspace import is_reserved, key_slot, slot_shift
 from quorate.protocol.copy import Copy
@@ -15,12 +16,21 @@ from quorate.protocol.replicas import Replicas
 from quorate_agent.client import ClientConnection, boot_ms
 from quorate_agent.event_channel import EventChannel
 from quorate_agent.metrics import copy_count
+from quorate_agent.process_facts import (
+    human_bytes,
+    memory_facts,
+    processor_facts,
+    server_facts,
+)
 from quorate_agent.resp.cluster_view import ClusterNode, ClusterView
 from quorate_agent.resp.remembered import KEPT_MS
 from quorate_agent.resp.scan import ScanPositions, origin_of
 from quorate_agent.resp.session import Connection
 from quorate_agent.resp.view import is_live
 from quorate_agent.tracking import Tracking
+
+EXPIRING_LOOKED_AT = 200
+"""So many keys INFO looks at to tell how many will expire: each may be a read from disk."""
 
 TAKE_OVER_MS = 500
 """A master that is there has named other primaries long before, and no library's limit for reading
@@ -29,7 +39,7 @@ a table is as short."""
 
 class ZoneOverview:
     """One zone as its clients on this agent see it.  `nodes()`: client addresses by node name;
-    `connected`: clients by id."""
+    `connected`: clients by id; `process`: a word that no other process has."""
 
     def __init__(
         self,
@@ -38,8 +48,10 @@ class ZoneOverview:
         nodes: Callable[[], dict[str, tuple[str, int]]],
         is_up: Callable[[str], bool],
         connected: Mapping[int, ClientConnection],
+        process: str,
     ) -> None:
         self.replicas = replicas
+        self._run_id = sha1(process.encode(), usedforsecurity=False).hexdigest()
         self.node = node
         self.address = ("", 0)
         self.clients: dict[int, Connection] = {}
@@ -47,6 +59,7 @@ class ZoneOverview:
         self.scan_origin = origin_of(node, replicas.me.store, replicas.me.incarnation)
         self.events = EventChannel(replicas, node, connected.values)
         self.tracking = Tracking(replicas, connected)
+        self.connection_count = 0  # clients that have connected so far
         self._connected = connected
         self._nodes = nodes
         self._is_up = is_up
@@ -160,18 +173,59 @@ class ZoneOverview:
 
     def info(self) -> dict[str, dict[str, str | int]]:
         """Sections of INFO."""
-        replicas = self.replicas
+        replicas, clients = self.replicas, self._connected
+        live = [copy for copy in replicas.copies.values() if copy.present]
         return {
-            "Server": {"quorate_node": self.node, "quorate_zone": replicas.zone.name},
-            "Clients": {"tracking_clients": len(self.tracking.trackers)},
-            "Stats": {"tracking_total_items": self.tracking.note_count},
+            "Server": server_facts()
+            | {
+                "run_id": self._run_id,
+                "quorate_node": self.node,
+                "quorate_zone": replicas.zone.name,
+            },
+            "Clients": {
+                "blocked_clients": sum(client.blocked > 0 for client in clients.values()),
+                "tracking_clients": len(self.tracking.trackers),
+            },
+            "Memory": memory_facts()
+            | {
+                "used_memory_dataset": sum(copy.space.byte_count() for copy in live),
+                "maxmemory": replicas.zone.max_memory_bytes,
+                "maxmemory_human": human_bytes(replicas.zone.max_memory_bytes),
+                "maxmemory_policy": "noeviction",
+            },
+            "Persistence": {"aof_enabled": int(replicas.zone.persistent)},
+            "Stats": {
+                "total_connections_received": self.connection_count,
+                "tracking_total_keys": self.tracking.key_count,
+                "tracking_total_items": self.tracking.note_count,
+                "tracking_total_prefixes": self.tracking.prefix_count,
+            },
             "Replication": {
                 "quorate_primaries": len(replicas.roles),
                 "quorate_copies": copy_count(replicas),
                 "quorate_full_copies": replicas.full_copies,
                 "quorate_delta_copies": replicas.delta_copies,
             },
+            "CPU": processor_facts(),
         }
+
+    def expiring(self) -> tuple[int, int]:
+        """How many keys of this agent's primaries will expire, and in how many milliseconds on
+        average: exact for a few, else an estimate."""
+        now_ms = time.time_ns() // 1_000_000
+        roles = self._serving()
+        noted = sum(len(role.copy.expiring) for role in roles)
+        step = max(noted // EXPIRING_LOOKED_AT, 1)
+        looked_at, left_ms = 0, []
+        for role in roles:
+            for at, key in role.copy.expiring[::step]:
+                looked_at += 1
+                row = None if is_reserved(key) else role.copy.get(key)
+                if row is not None and row.value is not None and row.expires_at == at >= now_ms:
+                    left_ms.append(at - now_ms)  # else it was written again since, or is gone
+        if not left_ms:
+            return 0, 0
+        return round(noted * len(left_ms) / looked_at), sum(left_ms) // len(left_ms)
 
     def primaries(self) -> Sequence[int]:
         """Partitions this agent serves."""

@@ -81,6 +81,16 @@ class Tracking:
         """Whether anybody may have to be told of something."""
         return bool(self.trackers or self._behind)
 
+    @property
+    def key_count(self) -> int:
+        """Keys that are known to be cached by anybody."""
+        return sum(len(watched.keys) for watched in self._watched.values())
+
+    @property
+    def prefix_count(self) -> int:
+        """Prefixes that are broadcast."""
+        return len(self._prefixes)
+
     # --- what clients read -----------------------------------------------------------------------
 
     def began(self, client: ClientConnection) -> None:

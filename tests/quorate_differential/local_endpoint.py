@@ -99,6 +99,9 @@ class LocalEndpoint:
     def key_count(self) -> int:
         return len(self._live())
 
+    def expiring(self) -> tuple[int, int]:
+        return 0, 0
+
     def slot_key_count(self, slot: int) -> int:
         return sum(key_slot(key) == slot for key in self._live())
 

@@ -34,7 +34,7 @@ CONFIG: dict[bytes, bytes] = {
 }
 
 # Sections INFO shows without being asked for by name, in this order; the agent may add others.
-_SECTIONS = ("Server", "Clients", "Memory", "Persistence", "Stats", "Replication", "Cluster")
+_SECTIONS = ("Server", "Clients", "Memory", "Persistence", "Stats", "Replication", "CPU", "Cluster")
 _ALL_SECTIONS = (b"all", b"default", b"everything")
 
 
@@ -48,14 +48,27 @@ def info(session: Session, args: list[bytes]) -> bytes:
         "tcp_port": agent.cluster().me.port,
         "server_time_usec": agent.now_us(),
     }
-    sections["Clients"]["connected_clients"] = len(list(agent.connections()))
-    sections["Persistence"]["loading"] = 0
+    connections = list(agent.connections())
+    names = {name for each in connections for name in each.subscribed}  # (is a pattern, name)
+    sections["Clients"]["connected_clients"] = len(connections)
+    sections["Persistence"] |= {"loading": 0, "async_loading": 0}
+    sections["Stats"] |= {
+        "rejected_connections": 0,
+        "evicted_keys": 0,
+        "evicted_clients": 0,
+        "pubsub_channels": sum(not is_pattern for is_pattern, _ in names),
+        "pubsub_patterns": sum(is_pattern for is_pattern, _ in names),
+        "pubsubshard_channels": 0,
+        "latest_fork_usec": 0,
+        "total_forks": 0,
+    }
     sections["Replication"] |= {"role": "master", "connected_slaves": 0}
     sections["Cluster"]["cluster_enabled"] = 1
     for title, lines in agent.info().items():
         sections[title] = sections.get(title, {}) | dict(lines)
-    keys = agent.key_count()
-    sections["Keyspace"] = {"db0": f"keys={keys},expires=0,avg_ttl=0"} if keys else {}
+    keys, (expires, left_ms) = agent.key_count(), agent.expiring()
+    shown_keys = f"keys={keys},expires={expires},avg_ttl={left_ms}"
+    sections["Keyspace"] = {"db0": shown_keys} if keys else {}
     wanted = {argument.lower() for argument in args[1:]}
     shown = [
         f"# {title}\r\n" + "".join(f"{name}:{value}\r\n" for name, value in lines.items())

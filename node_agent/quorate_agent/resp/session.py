@@ -92,6 +92,9 @@ class Agent(Protocol):
     def key_count(self) -> int:
         """Live keys of the partitions this agent is primary of."""
 
+    def expiring(self) -> tuple[int, int]:
+        """How many of them will expire, and in how many milliseconds on average; an estimate."""
+
     def slot_key_count(self, slot: int) -> int:
         """Live keys in `slot`; 0 when this agent is not its primary."""
 
