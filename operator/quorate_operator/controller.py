@@ -21,11 +21,12 @@ from quorate.wire.zone import Zone, ZoneStatus
 from quorate_operator.acceptance import accept
 from quorate_operator.decisions import About, Decisions, tell_all
 from quorate_operator.kube_api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
+from quorate_operator.mandate import Mandate
 from quorate_operator.metastore_kubernetes import KubernetesMetastore
 from quorate_operator.metrics import Metrics
 from quorate_operator.object_status import cluster_status, refused_zone_status, zone_status
 from quorate_operator.object_store import rfc3339
-from quorate_operator.runner import Mandate, Runner
+from quorate_operator.runner import Runner
 
 _log = logging.getLogger("quorate.controller")
 

@@ -20,11 +20,12 @@ from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus
 from quorate_operator.acceptance import Acceptance, accept
 from quorate_operator.embedded_store import EmbeddedStore
+from quorate_operator.mandate import Always, CannotLead
 from quorate_operator.metastore_sqlite import SqliteMetastore
 from quorate_operator.metrics import Metrics
 from quorate_operator.object_status import cluster_status, zone_status
 from quorate_operator.object_store import Object, ObjectStore, rfc3339
-from quorate_operator.runner import Always, CannotLead, Runner
+from quorate_operator.runner import Runner
 
 _log = logging.getLogger("quorate.embedded")
 

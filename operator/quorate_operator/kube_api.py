@@ -15,7 +15,7 @@ from quorate.facts.errors import QuorateError
 from quorate.wire.resource import API_VERSION
 from quorate_operator import names
 from quorate_operator.kube_access import KubeAccess
-from quorate_operator.runner import Mandate
+from quorate_operator.mandate import Mandate
 
 TIMEOUT_S = 5.0
 PAGE_OBJECTS = 250

@@ -28,8 +28,8 @@ from quorate_operator.handlers import make_registry, make_settings
 from quorate_operator.health import add_health
 from quorate_operator.kube_access import KubeAccess
 from quorate_operator.kube_api import ApiRefused, ApiUnclear, KubeApi
+from quorate_operator.mandate import CannotLead
 from quorate_operator.metrics import Metrics
-from quorate_operator.runner import CannotLead
 from quorate_operator.stopping import Stopping
 
 _log = logging.getLogger("quorate.kubernetes")

@@ -15,9 +15,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol
+from typing import Concatenate, ParamSpec
 
-from quorate.facts.errors import InvariantError, QuorateError
+from quorate.facts.errors import InvariantError
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.preview import Preview
@@ -48,6 +48,7 @@ from quorate_operator.clock import Clock
 from quorate_operator.decisions import gather, summary
 from quorate_operator.dialing import Dialing, address_of
 from quorate_operator.event_log import EventLog, states
+from quorate_operator.mandate import Mandate
 from quorate_operator.metrics import Metrics
 from quorate_operator.registrations import Registrations
 from quorate_operator.writer import RETRY_MAX_S, RETRY_S, Writer
@@ -57,25 +58,6 @@ _P = ParamSpec("_P")
 
 TELL_AGENTS_MS = 100
 LOOK_AT_DIALED_MS = 500
-
-
-class CannotLead(QuorateError):
-    """What a master needs has ended in this process: it must not stay one that seems to lead."""
-
-
-class Mandate(Protocol):
-    """Whether this process may act as the master, as of this very moment."""
-
-    def holds(self) -> bool:
-        """Asked before every write and every publication; cheap."""
-
-
-class Always:
-    """The mandate of who cannot have a rival: the embedded operator holds its folder's lock."""
-
-    def holds(self) -> bool:
-        """Yes."""
-        return True
 
 
 def _ends_with_a_defect(
