@@ -6,6 +6,7 @@ little.  Errors are JSON with a sentence in `message`.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -18,6 +19,7 @@ from quorate.wire.resource import API_VERSION
 from quorate_operator.embedded import CLUSTERS, ZONES, Embedded
 from quorate_operator.health import add_health
 from quorate_operator.json_body import read_object
+from quorate_operator.judgement import refusals
 from quorate_operator.object_store import KINDS, BeingDeleted
 from quorate_operator.runner import Runner
 
@@ -38,6 +40,7 @@ def make_app(embedded: Embedded) -> web.Application:
             web.get(f"{_ROOT}/{{plural}}/{{name}}", api.get_object),
             web.put(f"{_ROOT}/{{plural}}/{{name}}", api.put_object),
             web.delete(f"{_ROOT}/{{plural}}/{{name}}", api.delete_object),
+            web.post("/judge", api.judge),
             web.get("/status", api.status),
             web.get("/plan/{zone}", api.plan),
             web.get("/events", api.events),
@@ -84,15 +87,9 @@ class Api:
     async def put_object(self, request: web.Request) -> web.Response:
         """Create or change."""
         plural, name = _plural(request), request.match_info["name"]
-        encoding = request.headers.get("Content-Encoding", "identity")
-        if encoding.lower() != "identity":
-            return _json(
-                {"message": f"Content-Encoding is {encoding}: send the body as it is"}, 415
-            )
-        try:
-            manifest = read_object(await request.read())
-        except WireError as error:
-            return _json({"message": str(error)}, 400)
+        manifest = await _body(request)
+        if isinstance(manifest, web.Response):
+            return manifest
         try:
             made, is_new = await self._embedded.objects.put(plural, name, manifest)
         except WireError as error:
@@ -101,6 +98,16 @@ class Api:
             return _json({"message": str(error)}, 409)
         self._embedded.changed()
         return _json(self._embedded.with_status(made), 201 if is_new else 200)
+
+    async def judge(self, request: web.Request) -> web.Response:
+        """What would be refused of `items`, manifests to be declared together; changes nothing."""
+        body = await _body(request)
+        if isinstance(body, web.Response):
+            return body
+        items = body.get("items")
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            return _json({"message": "the body has no items: write a list of manifests"}, 400)
+        return _json({"refusals": refusals(self._embedded, items)})
 
     async def delete_object(self, request: web.Request) -> web.Response:
         """Delete: a zone when its data is gone, a cluster at once (its agents keep their data)."""
@@ -232,6 +239,17 @@ async def _errors_as_json(request: web.Request, handler: _Handler) -> web.Stream
         return _json({"message": f"{request.method} {request.path}: {error.reason}"}, error.status)
     except OutcomeUnknown as error:
         return _json({"message": f"whether it was done is unknown: {error}"}, 503)
+
+
+async def _body(request: web.Request) -> dict[str, Any] | web.Response:
+    """The JSON object that a request brings, or what is answered instead."""
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if encoding.lower() != "identity":
+        return _json({"message": f"Content-Encoding is {encoding}: send the body as it is"}, 415)
+    try:
+        return read_object(await request.read())
+    except WireError as error:
+        return _json({"message": str(error)}, 400)
 
 
 def _plural(request: web.Request) -> str:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import socket
+from collections.abc import Collection
 
 import msgspec
 
@@ -154,7 +155,7 @@ class Embedded:
                 await self._erase(cluster, uid)
                 await self.objects.remove(ZONES, zone.metadata.name)
             return
-        acceptance = self._accept(zone)
+        acceptance = self.accept(zone)
         if acceptance.record is not None:
             runner.set_zone(acceptance.record)
         if deleting and runner.is_zone_gone(uid):
@@ -177,10 +178,14 @@ class Embedded:
             if isinstance(key, ShardKey | ZoneKey) and key.uid == uid:
                 await metastore.write(key, None, stored.revision)
 
-    def _accept(self, zone: Zone) -> Acceptance:
-        runner = self._runners.get(zone.spec.cluster_ref.name)
+    def accept(self, zone: Zone, clusters_declared_too: Collection[str] = ()) -> Acceptance:
+        """Judge a zone beside all that is declared, and clusters that are declared with it."""
+        cluster = zone.spec.cluster_ref.name
+        runner = self._runners.get(cluster)
         led = runner.known_zones().get(zone.metadata.uid) if runner is not None else None
-        return accept(zone, runner is not None, led)
+        # Not by its runner: that one comes a moment after the declaration.
+        exists = self.objects.get(CLUSTERS, cluster) is not None
+        return accept(zone, exists or cluster in clusters_declared_too, led)
 
     # --- what is answered -------------------------------------------------------------------------
 
@@ -226,4 +231,4 @@ class Embedded:
         status = runner.status() if runner is not None else ClusterStatus(0, (), ())
         observed = next((each for each in status.zones if each.uid == zone.metadata.uid), None)
         problem = runner.problem if runner is not None else ""
-        return zone_status(zone, self._accept(zone), observed, status.nodes, problem, rfc3339())
+        return zone_status(zone, self.accept(zone), observed, status.nodes, problem, rfc3339())

@@ -60,6 +60,12 @@ class ObjectStore:
 
     async def put(self, plural: str, name: str, manifest: Mapping[str, Any]) -> tuple[Object, bool]:
         """Create or change; (the object, whether it is new).  Raises WireError, BeingDeleted."""
+        made, is_new = self.prepare(plural, name, manifest)
+        await self._save(plural, name, made)
+        return made, is_new
+
+    def prepare(self, plural: str, name: str, manifest: Mapping[str, Any]) -> tuple[Object, bool]:
+        """What `put` would store: (the object, whether it is new).  Raises what `put` raises."""
         kind = KINDS[plural]
         about = describe(manifest, kind.kind_name())
         metadata = manifest.get("metadata")
@@ -91,7 +97,6 @@ class ObjectStore:
         for field in ("labels", "annotations"):
             if dumped["metadata"].get(field):
                 made["metadata"][field] = dumped["metadata"][field]
-        await self._save(plural, name, made)
         return made, present is None
 
     async def mark_deleted(self, plural: str, name: str) -> Object | None:

@@ -89,6 +89,70 @@ async def test_a_bad_manifest_is_refused_with_a_sentence(
     assert message in answered["message"]
 
 
+@pytest.mark.parametrize(
+    ("zone", "refused"),
+    [
+        (ZONE, ""),
+        ({**ZONE, "spec": {**ZONE["spec"], "replicas": 9}}, "spec.replicas is 9"),
+        ({**ZONE, "spec": {**ZONE["spec"], "replica": 3}}, "did you mean replicas?"),
+        (
+            manifest("Zone", "z", clusterRef={"name": "main"}, consistencyMode="HIGH_AVAILABILITY"),
+            "spec.consistencyMode HIGH_AVAILABILITY is not supported yet",
+        ),
+        (
+            manifest("Zone", "z", clusterRef={"name": "main"}, dataNodesAutoAdjustScaleUpSeconds=5),
+            "spec.dataNodesAutoAdjustScaleUpSeconds 5 is not supported yet: write 0",
+        ),
+        (
+            manifest("Zone", "z", clusterRef={"name": "other"}),
+            "spec.clusterRef.name is other, and there is no StorageCluster of that name",
+        ),
+        ({**ZONE, "kind": "Pod"}, "kind is 'Pod': write StorageCluster or Zone"),
+        ({**ZONE, "metadata": 3}, "metadata"),
+    ],
+)
+async def test_what_would_be_refused_is_told_and_nothing_is_stored(
+    client: Client, zone: Json, refused: str
+) -> None:
+    """The cluster is declared beside the zone, behind it at that."""
+    status, answered = await client.ask("POST", "/judge", {"items": [zone, CLUSTER]})
+
+    assert status == 200
+    (of_zone, of_cluster) = answered["refusals"]
+    assert refused in of_zone
+    assert bool(of_zone) == bool(refused)
+    assert of_cluster == ""
+    for plural in ("zones", "storageclusters"):
+        assert (await client.ask("GET", f"{ROOT}/{plural}"))[1]["items"] == []
+
+
+async def test_what_is_judged_is_compared_with_what_is_declared(client: Client) -> None:
+    await client.ask("PUT", f"{ROOT}/storageclusters/main", CLUSTER)
+    await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)
+
+    spec = {**ZONE["spec"], "partitions": 16}
+    changed = {**ZONE, "spec": spec}
+    _, answered = await client.ask("POST", "/judge", {"items": [changed, ZONE]})
+
+    assert "partitions cannot be changed" in answered["refusals"][0]
+    assert answered["refusals"][1] == ""
+
+
+@pytest.mark.parametrize("body", [b"{", [], {}, {"items": 3}, {"items": ["x"]}])
+async def test_what_is_no_list_of_manifests_is_not_judged(client: Client, body: object) -> None:
+    assert (await client.ask("POST", "/judge", body))[0] == 400
+
+
+async def test_a_zone_is_accepted_as_soon_as_its_cluster_is_declared(client: Client) -> None:
+    """Whoever is told of the zone now must not read that there is no such cluster."""
+    await client.ask("PUT", f"{ROOT}/storageclusters/main", CLUSTER)
+
+    _, made = await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)
+
+    assert made["status"]["conditions"][0]["type"] == "Accepted"
+    assert made["status"]["conditions"][0]["status"] == "True"
+
+
 async def test_an_immutable_field_stays(client: Client) -> None:
     await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)
 
