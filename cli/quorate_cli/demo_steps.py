@@ -33,6 +33,7 @@ from quorate_cli.dev_cluster import DevCluster
 from quorate_cli.library_files import Library, library_files
 from quorate_cli.problem import Problem
 from quorate_cli.process import python
+from quorate_cli.process_states import process_states
 from quorate_cli.status_view import size
 from quorate_cli.validation import run_validation, validation_command
 
@@ -109,8 +110,9 @@ class Demo:
     def start_cluster(self) -> None:
         """Real processes on loopback."""
         self.cluster.up(agents=3, debug_commands=True)
-        for state in self.cluster.states():
-            self._say(f"{state.name:9} process {state.pid}, {state.listens}")
+        for state in process_states(self.cluster.folder):
+            listens = ", ".join(f"{what} {where}" for what, where in state.listens.items())
+            self._say(f"{state.name:9} process {state.pid}, {listens}")
 
     def declare_zone(self) -> None:
         """As a user would, by the command."""

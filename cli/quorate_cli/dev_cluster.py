@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 
@@ -22,7 +21,13 @@ from quorate_cli.cluster_folder import (
 from quorate_cli.cluster_state import ClusterState, fetch_state
 from quorate_cli.membership import HOST, POLL_S, START_S, Membership
 from quorate_cli.operator_api import OperatorApi
-from quorate_cli.ports import choose_client_port_base, client_port, is_free
+from quorate_cli.ports import (
+    CLIENT_PORT,
+    choose_client_port_base,
+    client_port,
+    is_free,
+    taken_port,
+)
 from quorate_cli.problem import Problem
 from quorate_cli.process import (
     Started,
@@ -33,19 +38,12 @@ from quorate_cli.process import (
     start_noted,
     wait_until_gone,
 )
+from quorate_cli.process_states import last_words_of, stop_reason
 
 STOP_S = 20.0
 """Until a process must have stopped by itself; then it is killed, and the command says so."""
 AGENTS_MAX = 64
 """On one machine: a slip of the finger must not start a thousand processes."""
-
-
-class ProcessState(NamedTuple):
-    """One process of the cluster as `quorate dev status` shows it."""
-
-    name: str
-    pid: int | None
-    listens: str
 
 
 class DevCluster:
@@ -65,11 +63,14 @@ class DevCluster:
         agents: int | None = None,
         client_port_base: int | None = None,
         debug_commands: bool | None = None,
+        wait: float = START_S,
     ) -> None:
-        """Make the cluster if there is none, start what is not running, wait until all take part.
+        """Make the cluster if there is none, start what is not running, wait until all take part
+        and, for at most `wait` seconds, until all zones serve.
 
         What is None keeps the value the cluster was made with.  A second call changes nothing, but
-        for agents that are being drained: they no longer are.
+        for agents that are being drained: they no longer are.  An agent that refuses to start does
+        not keep the others from starting; the Problem at the end has its reason.
         """
         if agents is not None:
             check_count("--agents", agents)
@@ -77,19 +78,51 @@ class DevCluster:
             raise Problem(f"--name {cluster!r}: write lower-case letters, digits and '-'")
         with self.folder.locked():
             entry = self._make_or_read(cluster, agents, client_port_base, debug_commands)
-            running = [a.name for a in entry.agents if self.folder.process(a.name)]
-            if len(running) == len(entry.agents) and self.folder.process(OPERATOR):
+            names = [agent.name for agent in entry.agents]
+            running, _ = self._running_or_not()
+            if len(running) == len(names) + 1:
                 self._say(f"cluster {entry.cluster} is already up")
-            self._start_operator()
-            self._start_agents(entry, [a.name for a in entry.agents])
-            self._membership.declare(self.folder.read())
-            self._membership.wait_for([a.name for a in entry.agents])
-            self._membership.take_drains_back(entry)
+            elif running:
+                self._say(f"already running: {', '.join(running)}; the rest is started")
+            try:
+                self._start_operator()
+                refused = self._start_agents(entry, names)
+                if len(refused) == len(names):
+                    raise Problem("; ".join(refused.values()))
+                self._membership.declare(self.folder.read())
+                self._membership.wait_for([name for name in names if name not in refused])
+                self._membership.take_drains_back(entry)
+                missing = self._membership.wait_until_serving(wait)
+                if refused or missing:
+                    raise Problem("; ".join([*refused.values(), *missing]))
+            except (KeyboardInterrupt, SystemExit):
+                self._name_what_is_left()
+                raise
+
+    def _running_or_not(self) -> tuple[list[str], list[str]]:
+        names = [OPERATOR, *(agent.name for agent in self.folder.read().agents)]
+        running = [name for name in names if self.folder.process(name) is not None]
+        return running, [name for name in names if name not in running]
+
+    def _name_what_is_left(self) -> None:
+        running, missing = self._running_or_not()
+        parts = [
+            f"{what}: {', '.join(names)}"
+            for what, names in (("running", running), ("not running", missing))
+            if names
+        ]
+        with suppress(OSError):  # the terminal may be gone
+            self._say(
+                f"interrupted; {'; '.join(parts)}; `quorate dev up` finishes this,"
+                " `quorate dev down` stops it"
+            )
 
     def down(self) -> None:
         """Stop every process; the data stays."""
         with self.folder.locked():
             entry = self.folder.read()
+            if not self._running_or_not()[0]:
+                self._say(f"cluster {entry.cluster} is already down")
             # The operator first: agents that all leave must not be answered by moving primaries.
             self._stop([OPERATOR])
             self._stop([agent.name for agent in entry.agents])
@@ -98,8 +131,8 @@ class DevCluster:
         """SIGKILL: no goodbye, as in a crash."""
         with self.folder.locked():
             self.check_known(name)
-            process = self._running(name)
-            kill(process)
+            kill(self._running(name))
+            self.folder.pid_file(name).unlink(missing_ok=True)
 
     def start(self, name: str) -> None:
         """Start one process that is not running."""
@@ -111,9 +144,7 @@ class DevCluster:
             if name == OPERATOR:
                 self._start_operator()
                 return
-            self._start_agents(entry, [name])
-            self._membership.declare(self.folder.read())
-            self._membership.wait_for([name])
+            self._start_agent(entry, name)
 
     def stop(self, name: str) -> None:
         """SIGTERM: an agent hands its primaries over before it ends."""
@@ -136,9 +167,7 @@ class DevCluster:
                 next_number=entry.next_number + 1,
             )
             self.folder.write(entry)
-            self._start_agents(entry, [name])
-            self._membership.declare(self.folder.read())
-            self._membership.wait_for([name])
+            self._start_agent(entry, name)
             return name
 
     def remove(self, name: str, seconds: float, progress: Callable[[int, int], None]) -> None:
@@ -217,35 +246,15 @@ class DevCluster:
 
     # --- what is there ---------------------------------------------------------------------------
 
-    def states(self) -> list[ProcessState]:
-        """All processes, the operator first."""
-        entry = self.folder.read()
-        operator = self.folder.operator_address()
-        states = [
-            ProcessState(
-                OPERATOR,
-                self._pid(OPERATOR),
-                f"API {HOST}:{operator.api_port}" if operator else "",
-            )
-        ]
-        for agent in entry.agents:
-            address = self.folder.agent_address(agent.name)
-            listens = (
-                f"peers {address.host}:{address.peer_port}, admin {HOST}:{address.admin_port}"
-                if address
-                else ""
-            )
-            states.append(ProcessState(agent.name, self._pid(agent.name), listens))
-        return states
-
     def api(self) -> OperatorApi:
         """The running operator."""
         self.folder.read()
         address = self.folder.operator_address()
         if address is None:
+            reason = stop_reason(self.folder, OPERATOR)
             raise Problem(
                 f"the operator of folder {self.folder.path} is not running: start it with"
-                " `quorate dev up`"
+                f" `quorate dev up`{f'; its last words: {reason}' if reason else ''}"
             )
         return OperatorApi(HOST, address.api_port)
 
@@ -269,12 +278,16 @@ class DevCluster:
         if not self.folder.exists():
             self.folder.check_free()
             count = 3 if agents is None else agents
+            base = client_port_base
+            if base is None:
+                base = choose_client_port_base()
+                self._tell_of_taken_port(base)
             entry = ClusterEntry(
                 FORMAT_VERSION,
                 cluster or "main",
                 tuple(AgentEntry(f"agent-{number}") for number in range(1, count + 1)),
                 count + 1,
-                choose_client_port_base() if client_port_base is None else client_port_base,
+                base,
                 bool(debug_commands),
             )
             self.folder.write(entry)
@@ -297,6 +310,13 @@ class DevCluster:
         self._write(entry)
         return entry
 
+    def _tell_of_taken_port(self, base: int) -> None:
+        if base != CLIENT_PORT:
+            self._say(
+                f"port {taken_port(CLIENT_PORT) or CLIENT_PORT} is taken, most likely by another"
+                f" cluster: clients of this one connect to {base} and the ports after it"
+            )
+
     def _start_operator(self) -> None:
         if self.folder.process(OPERATOR) is None:
             data = self.folder.data(OPERATOR)
@@ -306,17 +326,32 @@ class DevCluster:
             self._say(f"operator: process {process.pid}")
         self._wait(OPERATOR, self.folder.operator_address)
 
-    def _start_agents(self, entry: ClusterEntry, names: Sequence[str]) -> None:
-        """Start those of `names` that do not run; wait until all of them listen."""
+    def _start_agent(self, entry: ClusterEntry, name: str) -> None:
+        """Start one agent and wait until it takes part; Problem with its reason if it refuses."""
+        refused = self._start_agents(entry, [name])
+        self._membership.declare(self.folder.read())
+        if refused:
+            raise Problem(refused[name])
+        self._membership.wait_for([name])
+
+    def _start_agents(self, entry: ClusterEntry, names: Sequence[str]) -> dict[str, str]:
+        """Start those of `names` that do not run; wait until each listens, or has ended.
+
+        Return why, for each that ended."""
+        refused: dict[str, str] = {}
         for agent in entry.agents:
             if agent.name in names and self.folder.process(agent.name) is None:
                 process = self._launch(agent.name, self._agent_command(entry, agent))
                 self._say(f"{agent.name}: process {process.pid}")
         for name in names:
-            self._wait(name, partial(self.folder.agent_address, name))
+            try:
+                self._wait(name, partial(self.folder.agent_address, name))
+            except Problem as problem:
+                refused[name] = str(problem)
         # Also of those that run already: the command that started them may have been interrupted.
         agents = tuple(map(self._with_port, entry.agents))
         self._write(msgspec.structs.replace(entry, agents=agents))
+        return refused
 
     def _with_port(self, agent: AgentEntry) -> AgentEntry:
         address = self.folder.agent_address(agent.name)
@@ -358,18 +393,7 @@ class DevCluster:
 
     def last_words(self, name: str) -> str:
         """The last thing the process said, and where the rest is."""
-        log = self.folder.log(name)
-        try:
-            lines = log.read_text(errors="replace").splitlines()
-        except OSError:
-            lines = []
-        said = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
-        try:
-            message = msgspec.json.decode(said, type=dict[str, object]).get("message")
-            said = message if isinstance(message, str) else said
-        except msgspec.MsgspecError:
-            pass  # not every line is a log line: an interpreter that cannot start says it plainly
-        return f"{said} (log: {log})"
+        return last_words_of(self.folder, name)
 
     # --- stopping --------------------------------------------------------------------------------
 
@@ -406,10 +430,6 @@ class DevCluster:
         if process is None or not is_alive(process):
             raise Problem(f"{name} is not running: start it with `quorate dev start {name}`")
         return process
-
-    def _pid(self, name: str) -> int | None:
-        process = self.folder.process(name)
-        return process.pid if process else None
 
 
 def check_count(what: str, agents: int) -> None:

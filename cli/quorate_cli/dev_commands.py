@@ -16,14 +16,23 @@ from rich.text import Text
 
 from quorate_cli.cluster_folder import DEFAULT_FOLDER, OPERATOR, ClusterFolder
 from quorate_cli.dev_cluster import DevCluster, check_count
+from quorate_cli.json_output import dev_status_json
+from quorate_cli.membership import START_S
 from quorate_cli.problem import Problem
+from quorate_cli.process_states import process_states
+from quorate_cli.serving import how_to_connect
+from quorate_cli.terminal import Teller
 
 app = typer.Typer(no_args_is_help=True, help="A cluster of real processes on this machine.")
 console = Console(highlight=False)
+teller = Teller(highlight=False)
 
 FolderOption = Annotated[
     Path,
     typer.Option("--folder", envvar="QUORATE_FOLDER", help="Folder of the development cluster."),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="For programs: docs/json.md names the keys.")
 ]
 TimeoutOption = Annotated[
     float, typer.Option(min=0, help="Seconds the copies of an agent have to move away.")
@@ -33,7 +42,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="agent-1, …,
 
 def dev_cluster(folder: Path) -> DevCluster:
     """The cluster of `folder`, telling what it does."""
-    return DevCluster(ClusterFolder(folder), console.print)
+    return DevCluster(ClusterFolder(folder), teller.print)
 
 
 @app.command()
@@ -57,13 +66,21 @@ def up(
     debug_commands: Annotated[
         bool | None, typer.Option(help="Let agents obey `quorate debug damage`.")
     ] = None,
+    wait: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait until zones serve; 0: do not.")
+    ] = START_S,
 ) -> None:
-    """Start the cluster, or what of it is not running; data of an earlier `down` is there again."""
+    """Start the cluster, or what of it is not running; data of an earlier `down` is there again.
+
+    Ends when every zone serves, or with 1 and what is missing.
+    """
     cluster = dev_cluster(folder)
-    cluster.up(name, agents, client_port_base, debug_commands)
-    _print_states(cluster)
+    cluster.up(name, agents, client_port_base, debug_commands, wait)
+    _print_states(cluster, teller)
+    for line in how_to_connect(cluster.state()).values():
+        teller.print(line, soft_wrap=True)
     if not cluster.has_zones():
-        console.print("next: quorate apply -f examples/zone.yaml")
+        teller.print("next: quorate apply -f examples/zone.yaml")
 
 
 @app.command()
@@ -80,16 +97,20 @@ def down(
 
 
 @app.command()
-def status(folder: FolderOption = DEFAULT_FOLDER) -> None:
-    """Which processes run, and where they listen."""
-    _print_states(dev_cluster(folder))
+def status(folder: FolderOption = DEFAULT_FOLDER, as_json: JsonOption = False) -> None:
+    """Which processes run, and where they listen; why one does not."""
+    cluster = dev_cluster(folder)
+    if as_json:
+        typer.echo(dev_status_json(cluster.folder))
+    else:
+        _print_states(cluster, console)
 
 
 @app.command()
 def kill(name: NameArgument, folder: FolderOption = DEFAULT_FOLDER) -> None:
     """SIGKILL one process, as in a crash.  `quorate dev start NAME` brings it back."""
     dev_cluster(folder).kill(name)
-    console.print(f"{name}: killed")
+    teller.print(f"{name}: killed")
 
 
 @app.command()
@@ -205,14 +226,19 @@ def _log_line(line: str) -> Text:
     return text.append(f"  {rest}", "dim") if rest else text
 
 
-def _print_states(cluster: DevCluster) -> None:
+def _print_states(cluster: DevCluster, to: Console) -> None:
+    states = process_states(cluster.folder)
     table = Table(
         title=f"{cluster.folder.read().cluster} in {cluster.folder.path}", title_justify="left"
     )
     for heading in ("process", "pid", "listens", "log"):
         table.add_column(heading, overflow="fold")
-    for state in cluster.states():
+    for state in states:
         log = cluster.folder.log(state.name).relative_to(cluster.folder.path)
         pid = Text("not running", "red") if state.pid is None else Text(str(state.pid), "green")
-        table.add_row(state.name, pid, state.listens, str(log))
-    console.print(table)
+        listens = ", ".join(f"{what} {where}" for what, where in state.listens.items())
+        table.add_row(state.name, pid, listens, str(log))
+    to.print(table)
+    for state in states:
+        if state.reason:
+            to.print(Text(f"{state.name}: {state.reason}", "red"), soft_wrap=True)

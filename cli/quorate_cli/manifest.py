@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import yaml
 
-from quorate.facts.errors import WireError
 from quorate.wire.resource import API_VERSION
 from quorate_cli.problem import Problem, words
 from quorate_cli.resources import KINDS, Kind, Whole
@@ -20,14 +19,6 @@ class Manifest(NamedTuple):
     name: str
     body: Whole
     place: str
-
-    def check(self, known: Whole | None = None) -> None:
-        """Problem unless the object may be declared so; `known` is the object it changes."""
-        try:
-            old = self.kind.model.parse(known) if known is not None else None
-            self.kind.model.parse(self.body, old)
-        except WireError as error:
-            raise Problem(f"{self.place}: {error}") from error
 
 
 def read_manifests(files: Sequence[Path]) -> list[Manifest]:
@@ -43,7 +34,21 @@ def read_manifests(files: Sequence[Path]) -> list[Manifest]:
         found.extend(parse_manifests(text, str(file)))
     if not found:
         raise Problem(f"-f {', '.join(map(str, files))}: nothing is declared there")
+    _check_names(found)
     return found
+
+
+def _check_names(manifests: Sequence[Manifest]) -> None:
+    """Problem where an object is declared twice: one declaration would undo the other."""
+    places: dict[tuple[str, str], str] = {}
+    for manifest in manifests:
+        what = manifest.kind.name, manifest.name
+        if what in places:
+            raise Problem(
+                f"{manifest.place}: {manifest.kind.singular} {manifest.name!r} is declared in"
+                f" {places[what]} already: leave one of them out, or give it another name"
+            )
+        places[what] = manifest.place
 
 
 def parse_manifests(text: str, place: str) -> list[Manifest]:

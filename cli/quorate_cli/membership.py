@@ -12,6 +12,7 @@ from quorate_cli.cluster_state import ClusterState
 from quorate_cli.operator_api import NotReady, NotThere, OperatorApi, object_path
 from quorate_cli.problem import Problem
 from quorate_cli.resources import STORAGE_CLUSTER, Whole
+from quorate_cli.serving import not_serving
 
 HOST = "127.0.0.1"
 START_S = 30.0
@@ -87,6 +88,21 @@ class Membership:
                     f" `quorate describe storageclusters` and {folder.log(OPERATOR)} say why"
                 )
             time.sleep(POLL_S)
+
+    def wait_until_serving(self, seconds: float) -> list[str]:
+        """Wait until every zone serves, for at most `seconds`; return what is missing then."""
+        deadline = time.monotonic() + seconds
+        while missing := self._not_serving():
+            if time.monotonic() >= deadline:
+                return [f"after {seconds:g} s {each}" for each in missing] if seconds else []
+            time.sleep(POLL_S)
+        return []
+
+    def _not_serving(self) -> list[str]:
+        try:
+            return not_serving(self._cluster.state())
+        except NotReady as problem:
+            return [str(problem)]
 
     def _offline(self, names: Sequence[str]) -> list[str]:
         """Which of `names` take no part now."""

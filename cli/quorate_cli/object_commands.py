@@ -8,19 +8,23 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.text import Text
 
 from quorate_cli import resources
 from quorate_cli.cluster_folder import DEFAULT_FOLDER, ClusterFolder
-from quorate_cli.cluster_state import fetch_state
+from quorate_cli.cluster_state import ClusterState, fetch_state
 from quorate_cli.damage import damage_copy
-from quorate_cli.dev_commands import FolderOption, dev_cluster
+from quorate_cli.dev_commands import FolderOption, JsonOption, dev_cluster, teller
+from quorate_cli.json_output import status_json
 from quorate_cli.manifest import Manifest, read_manifests
 from quorate_cli.object_view import print_description, print_list, print_whole
-from quorate_cli.operator_api import NotThere, OperatorApi, object_path, parse_server
+from quorate_cli.operator_api import NotReady, NotThere, OperatorApi, object_path, parse_server
 from quorate_cli.problem import Problem
+from quorate_cli.process_states import not_running
 from quorate_cli.resources import STORAGE_CLUSTER, ZONE, Kind, Whole, find_kind
+from quorate_cli.serving import how_to_connect
 from quorate_cli.status_view import StatusView
 from quorate_cli.validation import run_validation, validation_command
 
@@ -28,6 +32,8 @@ console = Console(highlight=False)
 debug = typer.Typer(no_args_is_help=True, help="Commands that break things on purpose.")
 
 POLL_S = 0.25
+PORTS_S = 3.0
+"""For so long a command that has declared a zone waits for the zone's client ports."""
 
 ServerOption = Annotated[
     str | None,
@@ -70,22 +76,55 @@ def apply(
         float, typer.Option(min=0, help="Seconds to wait until zones are Available; 0: do not.")
     ] = 0.0,
 ) -> None:
-    """Declare objects, or change declared ones."""
+    """Declare objects, or change declared ones; nothing is changed when one of them is refused."""
     manifests = read_manifests(file)
     api = _api(server, folder)
-    # All are checked before the first is stored: half a file applied helps nobody.
-    known = [_known(api, manifest) for manifest in manifests]
-    for manifest, before in zip(manifests, known, strict=True):
-        manifest.check(before)
-    for manifest, before in zip(manifests, known, strict=True):
-        what = _what_changes(manifest, before)
-        if what != "unchanged" and not dry_run:
+    refusals = api.refusals([manifest.body for manifest in manifests])
+    refused = [f"{m.place}: {why}" for m, why in zip(manifests, refusals, strict=True) if why]
+    if refused:
+        raise Problem(f"{'; '.join(refused)}; nothing was changed")
+    for manifest in manifests:
+        what = _what_changes(manifest, _known(api, manifest))
+        about = f"{manifest.kind.singular}/{manifest.name} {what}"
+        if dry_run:
+            teller.print(f"{about} (dry run)", soft_wrap=True)
+            continue
+        if what != "unchanged":
             api.put(object_path(manifest.kind.plural, manifest.name), manifest.body, Whole)
-        console.print(f"{manifest.kind.singular}/{manifest.name} {what}{' (dry run)' * dry_run}")
-    if wait and not dry_run:
-        for manifest in manifests:
-            if manifest.kind is ZONE:
-                wait_until_available(api, manifest.name, wait)
+        condition = "" if wait else _first_condition(api, manifest)
+        teller.print(Text(f"{about}{condition}"), soft_wrap=True)
+    zones = [manifest.name for manifest in manifests if manifest.kind is ZONE]
+    if dry_run or not zones:
+        return
+    for zone in zones:
+        if wait:
+            wait_until_available(api, zone, wait)
+        teller.print(_how_to_connect(api, zone), soft_wrap=True)
+
+
+def _first_condition(api: OperatorApi, manifest: Manifest) -> str:
+    """The first condition of a declared object, in its own words."""
+    found = resources.fetch(api, manifest.kind, manifest.name).get("status")
+    conditions = found.get("conditions") if isinstance(found, dict) else None
+    if not isinstance(conditions, list) or not conditions:
+        return ""
+    return "; {type} is {status}: {message}".format_map(conditions[0])
+
+
+def _how_to_connect(api: OperatorApi, name: str) -> str:
+    """The line that says how to give commands to a zone; agents open a new one's ports at once."""
+    deadline = time.monotonic() + PORTS_S
+    while True:
+        cluster = resources.zone(resources.fetch(api, ZONE, name)).spec.cluster_ref.name
+        try:
+            line = how_to_connect(fetch_state(api, cluster)).get(name)
+        except NotReady:
+            line = None
+        if line is not None:
+            return line
+        if time.monotonic() > deadline:
+            return f"zone {name}: quorate cli {name}, once it serves (`quorate status`)"
+        time.sleep(POLL_S)
 
 
 def get(
@@ -153,16 +192,21 @@ def status(
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Keep showing; Ctrl-C ends.")
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Agents, zones and what moves between them."""
     view = StatusView()
+    processes = None if server else ClusterFolder(folder)
+    if as_json:
+        typer.echo(status_json(_states(_api(server, folder)), processes))
+        return
     if not watch:
-        console.print(_look(view, _api(server, folder)))
+        console.print(_look(view, _api(server, folder), processes))
         return
     with Live(console=console, auto_refresh=False) as live:
         while True:
             try:
-                look: RenderableType = _look(view, _api(server, folder))
+                look: RenderableType = _look(view, _api(server, folder), processes)
             except Problem as problem:
                 look = str(problem)  # an operator that is being restarted is worth waiting for
             live.update(look, refresh=True)
@@ -253,9 +297,16 @@ def wait_until_available(api: OperatorApi, zone: str, seconds: float) -> None:
             time.sleep(POLL_S)
 
 
-def _look(view: StatusView, api: OperatorApi) -> RenderableType:
+def _look(
+    view: StatusView, api: OperatorApi, processes: ClusterFolder | None = None
+) -> RenderableType:
+    stopped = not_running(processes) if processes is not None else ()
+    return Group(view.render(_states(api)), *(Text(each, "red") for each in stopped))
+
+
+def _states(api: OperatorApi) -> list[ClusterState]:
     clusters = [resources.name_of(whole) for whole in resources.fetch_all(api, STORAGE_CLUSTER)]
-    return view.render([fetch_state(api, cluster) for cluster in clusters])
+    return [fetch_state(api, cluster) for cluster in clusters]
 
 
 def _objects(api: OperatorApi, kind: Kind, name: str | None) -> list[Whole]:

@@ -1,6 +1,7 @@
 """Talking to the operator of a development cluster: objects and status as JSON over HTTP."""
 
 import http.client
+from collections.abc import Sequence
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -46,6 +47,12 @@ class OperatorApi:
     def post(self, path: str) -> None:
         """Ask for something to be done."""
         self._ask("POST", path, b"{}")
+
+    def refusals(self, manifests: Sequence[object]) -> list[str]:
+        """Why each of the manifests would be refused; empty where it would not.  Stores nothing."""
+        path = "/judge"
+        data = self._ask("POST", path, msgspec.json.encode({"items": manifests}))
+        return self._decode(path, data, dict[str, list[str]])["refusals"]
 
     def delete(self, path: str) -> None:
         """Delete what stands at `path`."""

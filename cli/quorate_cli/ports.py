@@ -32,9 +32,14 @@ def choose_client_port_base() -> int:
     come back to it, and read and write here.  Of clusters that do not run, or have no zone yet,
     nothing is known: `--client-port-base` keeps those apart."""
     for base in range(CLIENT_PORT, LAST, STRIDE):
-        if all(map(is_free, range(base, base + LOOKED_AT))):
+        if taken_port(base) is None:
             return base
     return CLIENT_PORT  # agents look further from there
+
+
+def taken_port(base: int) -> int | None:
+    """Return the first port from `base` on that tells of another cluster; None where none does."""
+    return next((port for port in range(base, base + LOOKED_AT) if not is_free(port)), None)
 
 
 def client_port(entry: ClusterEntry, agent: AgentEntry) -> int:

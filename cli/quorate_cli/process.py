@@ -27,11 +27,13 @@ T = TypeVar("T")
 
 
 class Started(msgspec.Struct, frozen=True):
-    """One process: `mark` tells it from a later one of the same pid, `folder` is whose it is."""
+    """One process: `mark` tells it from a later one of the same pid, `folder` is whose it is; what
+    it said begins at byte `log_begin` of its log."""
 
     pid: int
     mark: str
     folder: str = ""
+    log_begin: int = 0
 
 
 def start(
@@ -46,6 +48,7 @@ def start(
     meant for our group.
     """
     writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    begin = log.stat().st_size if log.exists() else 0
     try:
         pid = os.posix_spawn(
             arguments[0],
@@ -64,7 +67,7 @@ def start(
         raise Problem(
             f"{arguments[0]} cannot be started with log {log}: {words(error)}; {way_out}"
         ) from error
-    return identify(pid, folder)
+    return msgspec.structs.replace(identify(pid, folder), log_begin=begin)
 
 
 def start_noted(arguments: Sequence[str], log: Path, pid_file: Path, folder: str) -> Started:

@@ -4,20 +4,20 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from redis import RedisCluster
 
 from quorate_cli import resources
-from quorate_cli.cluster_folder import OPERATOR, ClusterFolder
+from quorate_cli.cluster_folder import OPERATOR
 from quorate_cli.dev_cluster import DevCluster
-from quorate_cli.keeper import end_all
 from quorate_cli.operator_api import OperatorApi
 from quorate_cli.ports import STRIDE, choose_client_port_base
 from quorate_cli.problem import Problem
 from quorate_cli.process import kill
+from quorate_cli.process_states import process_states
 from quorate_cluster.background import Background
 from quorate_cluster.interrupts import Interrupted, interrupted_behind
 from quorate_cluster.waiting import wait_until
@@ -28,36 +28,6 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "zone.yaml"
 PATH = os.pathsep.join(path for path in sys.path if path)
 
 Quorate = Callable[..., str]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A cluster's folder; what runs in it is ended at last."""
-    yield tmp_path / ".quorate"
-    end_all(tmp_path / ".quorate", 0)
-
-
-@pytest.fixture
-def quorate(folder: Path) -> Quorate:
-    """The command; its output."""
-
-    def run(*arguments: str, code: int = 0) -> str:
-        ran = subprocess.run(
-            [sys.executable, "-m", "quorate_cli", *arguments],
-            env={**os.environ, "PYTHONPATH": PATH, "QUORATE_FOLDER": str(folder), "COLUMNS": "200"},
-            capture_output=True,
-            text=True,
-        )
-        assert ran.returncode == code, ran.stdout + ran.stderr
-        return ran.stdout + ran.stderr
-
-    return run
-
-
-@pytest.fixture
-def cluster(folder: Path) -> DevCluster:
-    """The same cluster for what a test asks itself."""
-    return DevCluster(ClusterFolder(folder), print)
 
 
 def _client(cluster: DevCluster) -> RedisCluster:
@@ -85,6 +55,8 @@ def test_a_cluster_stops_and_starts_with_its_data(
 ) -> None:
     assert "next: quorate apply" in quorate("dev", "up")
     assert "already up" in quorate("dev", "up")
+    assert "zone/library created (dry run)" in quorate("apply", "-f", str(EXAMPLE), "--dry-run")
+    assert "there are no zones" in quorate("get", "zones")
     assert "created" in quorate("apply", "-f", str(EXAMPLE), "--wait", "60")
     assert "unchanged" in quorate("apply", "-f", str(EXAMPLE))
     client = _client(cluster)
@@ -123,11 +95,58 @@ def test_an_up_that_was_interrupted_is_finished_by_the_next(
 
     assert first.returncode == 130
     assert "Traceback" not in said
+    left = "interrupted; running: operator, agent-1, agent-2, agent-3; `quorate dev up` finishes"
+    assert left in " ".join(said.split())
     assert {agent.peer_port for agent in cluster.folder.read().agents} == {0}  # none was noted
-    quorate("dev", "up")
+    cluster.kill("agent-3")
+    assert "already running: operator, agent-1, agent-2; the rest is" in quorate("dev", "up")
     assert {node.name for node in cluster.state().nodes if node.online} == {
         f"agent-{number}" for number in (1, 2, 3)
     }
+
+
+def test_an_up_whose_reader_has_gone_is_finished(
+    quorate: Quorate, cluster: DevCluster, folder: Path
+) -> None:
+    quorate("dev", "up")
+    quorate("apply", "-f", str(EXAMPLE), "--wait", "60")
+    quorate("dev", "down")
+    with subprocess.Popen(
+        [sys.executable, "-m", "quorate_cli", "dev", "up"],
+        env={**os.environ, "PYTHONPATH": PATH, "QUORATE_FOLDER": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as up:
+        assert up.stdout is not None
+        assert up.stderr is not None
+        assert up.stdout.readline().startswith("operator: process")
+        up.stdout.close()
+        said = up.stderr.read()
+
+    assert (up.returncode, said) == (0, "")
+    (zone,) = cluster.state().zones
+    assert zone.unavailable == 0  # it ended when all was served, not before
+
+
+def test_an_up_that_cannot_serve_says_what_is_missing(
+    quorate: Quorate, cluster: DevCluster, folder: Path
+) -> None:
+    """Two agents of three refuse to start: the third alone has no majority."""
+    quorate("dev", "up")
+    quorate("apply", "-f", str(EXAMPLE), "--wait", "60")
+    quorate("dev", "down")
+    for name in ("agent-1", "agent-3"):
+        (cluster.folder.data(name) / "folder.json").write_text("nonsense")
+
+    said = quorate("dev", "up", "--wait", "3", code=1)
+
+    for name in ("agent-1", "agent-3"):
+        assert f"{name} ended at once: quorate-agent: {cluster.folder.data(name)}" in said
+    assert "Way out:" in said
+    assert "after 3 s zone library does not serve yet: 64 partitions have no serving" in said
+    assert "agent-3 is not running: quorate-agent:" in quorate("status")
+    assert "agent-3: quorate-agent:" in quorate("dev", "status")
 
 
 def test_a_cluster_whose_declaration_was_deleted_is_declared_again_by_up(
@@ -176,11 +195,11 @@ def test_processes_without_pid_files_are_found_by_their_folders(
     quorate: Quorate, cluster: DevCluster, folder: Path
 ) -> None:
     quorate("dev", "up")
-    pids = {state.name: state.pid for state in cluster.states()}
+    pids = {state.name: state.pid for state in process_states(cluster.folder)}
     for name in pids:
         cluster.folder.pid_file(name).unlink()
 
-    assert {state.name: state.pid for state in cluster.states()} == pids
+    assert {state.name: state.pid for state in process_states(cluster.folder)} == pids
     assert "already up" in quorate("dev", "up")
     quorate("dev", "down")
     assert _running_in(folder) == []

@@ -28,6 +28,20 @@ def test_on_a_machine_without_free_ports_it_is_the_first(monkeypatch: pytest.Mon
     assert ports.choose_client_port_base() == 7000
 
 
+def test_it_is_said_which_port_was_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "is_free", lambda port: port != 7002)
+    told: list[str] = []
+    cluster = DevCluster(ClusterFolder(tmp_path / ".quorate"), told.append)
+
+    cluster._make_or_read(None, None, None, None)
+
+    (said,) = told
+    assert said.startswith(
+        "port 7002 is taken, most likely by another cluster: clients of this one"
+    )
+    assert said.endswith("connect to 7100 and the ports after it")
+
+
 def test_a_port_that_somebody_listens_on_is_not_free() -> None:
     port = next(free_ports())
     with socket.create_server(("127.0.0.1", port)):

@@ -1,0 +1,47 @@
+"""`quorate` as a user runs it, in a folder of the test's own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from quorate_cli.cluster_folder import ClusterFolder
+from quorate_cli.dev_cluster import DevCluster
+from quorate_cli.keeper import end_all
+
+PATH = os.pathsep.join(path for path in sys.path if path)
+
+Quorate = Callable[..., str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A cluster's folder; what runs in it is ended at last."""
+    yield tmp_path / ".quorate"
+    end_all(tmp_path / ".quorate", 0)
+
+
+@pytest.fixture
+def quorate(folder: Path) -> Quorate:
+    """The command; its output."""
+
+    def run(*arguments: str, code: int = 0) -> str:
+        ran = subprocess.run(
+            [sys.executable, "-m", "quorate_cli", *arguments],
+            env={**os.environ, "PYTHONPATH": PATH, "QUORATE_FOLDER": str(folder), "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+        )
+        assert ran.returncode == code, ran.stdout + ran.stderr
+        return ran.stdout + ran.stderr
+
+    return run
+
+
+@pytest.fixture
+def cluster(folder: Path) -> DevCluster:
+    """The same cluster for what a test asks itself."""
+    return DevCluster(ClusterFolder(folder), print)

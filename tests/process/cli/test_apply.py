@@ -1,0 +1,53 @@
+"""`quorate apply`: what is refused is refused before anything is stored."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from quorate_cli import resources
+from quorate_cli.dev_cluster import DevCluster
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "zone.yaml"
+HIGH = """
+---
+apiVersion: quorate.io/v1alpha1
+kind: Zone
+metadata: {name: high}
+spec: {clusterRef: {name: main}, consistencyMode: HIGH_AVAILABILITY}
+---
+apiVersion: quorate.io/v1alpha1
+kind: Zone
+metadata: {name: elsewhere}
+spec: {clusterRef: {name: other}}
+"""
+
+Quorate = Callable[..., str]
+
+
+@pytest.mark.parametrize("option", [["--dry-run"], []], ids=["dry run", "apply"])
+def test_a_file_is_applied_whole_or_not_at_all(
+    quorate: Quorate, cluster: DevCluster, tmp_path: Path, option: list[str]
+) -> None:
+    quorate("dev", "up", "--agents", "1")
+    file = tmp_path / "zones.yaml"
+    file.write_text(EXAMPLE.read_text() + HIGH)
+
+    said = quorate("apply", "-f", str(file), *option, code=1)
+
+    assert "created" not in said
+    assert f"{file}, document 2: Zone high: spec.consistencyMode HIGH_AVAILABILITY is not" in said
+    assert f"{file}, document 3: Zone elsewhere: spec.clusterRef.name is other, and there" in said
+    assert "nothing was changed" in said
+    assert resources.fetch_all(cluster.api(), resources.ZONE) == []
+
+
+def test_without_waiting_the_first_condition_is_told(quorate: Quorate) -> None:
+    quorate("dev", "up")
+
+    said = quorate("apply", "-f", str(EXAMPLE))
+
+    assert "zone/library created; Accepted is True: led by the master of main" in said
+    assert "zone library: quorate cli library, or redis-cli -c -h 127.0.0.1 -p " in said
