@@ -2,7 +2,7 @@
 
 import typer
 
-from quorate_cli import dev_commands, object_commands
+from quorate_cli import cli_command, dev_commands, object_commands
 from quorate_cli.events_command import events
 from quorate_cli.plan_command import plan
 
@@ -16,5 +16,6 @@ app.add_typer(dev_commands.app, name="dev")
 app.add_typer(object_commands.debug, name="debug")
 for command in object_commands.COMMANDS:
     app.command()(command)
+app.command(context_settings=cli_command.SETTINGS)(cli_command.cli)
 app.command()(plan)
 app.command()(events)

@@ -1,0 +1,201 @@
+"""A Redis Cluster client for people, used by `quorate cli` on machines without redis-cli.
+
+Follows MOVED as `redis-cli -c` does, but for a transaction: its commands belong to the agent that
+was told MULTI.
+"""
+
+import os
+import re
+import socket
+import sys
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, NamedTuple
+
+from quorate_cli.problem import Problem, words
+
+REDIRECTS_MAX = 16
+CONNECT_S = 5.0
+_WORD = re.compile(rb"""\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\'|[^'])*)'|([^\s"']+))(?=\s|$)""")
+_ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
+_ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
+_MOVED = re.compile(rb"MOVED \d+ (.+):(\d+)")
+
+
+class ErrorReply(NamedTuple):
+    """An error as the agent worded it."""
+
+    text: bytes
+
+
+class PlainClient:
+    """Gives commands to one zone, one after the other, and prints what is replied."""
+
+    def __init__(self, host: str, port: int, output: BinaryIO, is_terminal: bool) -> None:
+        self.host = host
+        self.port = port
+        self._output = output
+        self._is_terminal = is_terminal
+        self._connection: socket.socket | None = None
+        self._replies: BinaryIO | None = None
+        self._in_transaction = False
+
+    def run(self, command: list[bytes]) -> bool:
+        """Execute one command and print its reply; False when the reply is an error.
+
+        Problem where no reply came: whether the command was executed is unknown then.
+        """
+        reply = self._ask(command)
+        if command[0].upper() in (b"EXEC", b"DISCARD"):
+            self._in_transaction = False
+        if isinstance(reply, ErrorReply):
+            _complain(reply.text.decode(errors="backslashreplace"))
+            return False
+        self._in_transaction |= command[0].upper() == b"MULTI"
+        for line in self._lines(reply):
+            self._output.write(line + b"\n")
+        self._output.flush()
+        return True
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._replies is not None:
+            self._replies.close()
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = self._replies = None
+
+    def _ask(self, command: list[bytes]) -> object:
+        for _ in range(REDIRECTS_MAX):
+            reply = self._reply_of_one_agent(command)
+            moved = _MOVED.fullmatch(reply.text) if isinstance(reply, ErrorReply) else None
+            if moved is None:
+                return reply
+            if self._in_transaction:
+                return ErrorReply(
+                    moved[0] + b": a transaction stays with the agent that was told MULTI; DISCARD"
+                    b" it, read the key, and begin again from there"
+                )
+            self.close()
+            self.host, self.port = moved[1].decode(), int(moved[2])
+        raise Problem(f"redirected {REDIRECTS_MAX} times, lastly to {self.host}:{self.port}")
+
+    def _reply_of_one_agent(self, command: list[bytes]) -> object:
+        if self._connection is None or self._replies is None:
+            try:
+                self._connection = socket.create_connection((self.host, self.port), CONNECT_S)
+            except OSError as error:
+                raise Problem(f"{self.host}:{self.port} cannot be reached: {words(error)}") from (
+                    error
+                )
+            self._connection.settimeout(None)  # Ctrl-C ends it: some commands wait on purpose
+            self._replies = self._connection.makefile("rb")
+        try:
+            self._connection.sendall(_request(command))
+            return _read_reply(self._replies)
+        except OSError as error:
+            self.close()
+            raise Problem(
+                f"{self.host}:{self.port}: {words(error)}: whether {os.fsdecode(command[0])} was"
+                " executed is unknown"
+            ) from error
+
+    def _lines(self, reply: object) -> Iterator[bytes]:
+        match reply:
+            case None:
+                yield b"(nil)" if self._is_terminal else b""
+            case bytes():
+                yield reply
+            case ErrorReply():  # one command's of a transaction
+                yield b"(error) " + reply.text
+            case list():
+                for each in reply:
+                    yield from self._lines(each)
+            case _:
+                yield str(reply).encode()
+
+
+def _request(command: list[bytes]) -> bytes:
+    parts = [b"*%d\r\n" % len(command)]
+    parts += [b"$%d\r\n%b\r\n" % (len(word), word) for word in command]
+    return b"".join(parts)
+
+
+def _read_reply(file: BinaryIO) -> object:
+    """The next reply in RESP2; OSError where it breaks off."""
+    line = file.readline()
+    if not line.endswith(b"\r\n"):
+        raise OSError("the connection ended before the reply")
+    kind, rest = line[:1], line[1:-2]
+    match kind:
+        case b"+":
+            return rest
+        case b"-":
+            return ErrorReply(rest)
+        case b":":
+            return int(rest)
+        case b"$":
+            return _read_bytes(file, int(rest))
+        case b"*":
+            return [_read_reply(file) for _ in range(int(rest))] if int(rest) >= 0 else None
+        case _:
+            raise OSError(f"replied what is not RESP2: {line[:40]!r}")
+
+
+def _read_bytes(file: BinaryIO, count: int) -> bytes | None:
+    if count < 0:
+        return None
+    data = file.read(count + 2)
+    if len(data) != count + 2:
+        raise OSError("the connection ended before the reply")
+    return data[:-2]
+
+
+def _complain(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def run_lines(client: PlainClient, lines: Iterable[bytes]) -> bool:
+    """Execute one command a line; False when any reply is an error."""
+    is_well = True
+    for line in lines:
+        words = split_line(line)
+        if words is None:
+            _complain(f"quotes do not match: {line.rstrip().decode(errors='backslashreplace')}")
+            is_well = False
+        elif words and words[0].lower() in (b"quit", b"exit"):
+            break
+        elif words:
+            is_well &= client.run(words)
+    return is_well
+
+
+def typed_lines(client: PlainClient) -> Iterator[bytes]:
+    """The lines a person types, after a prompt; ends with Ctrl-D."""
+    while True:
+        try:
+            yield os.fsencode(input(f"{client.host}:{client.port}> "))
+        except EOFError:
+            return
+
+
+def split_line(line: bytes) -> list[bytes] | None:
+    """The words of a line, quoted as for redis-cli; None where quotes do not match."""
+    words, at, end = [], 0, len(line.rstrip())
+    while at < end:
+        found = _WORD.match(line, at)
+        if found is None:
+            return None
+        double, single, plain = found.groups()
+        if double is not None:
+            words.append(_ESCAPE.sub(_unescape, double))
+        elif single is not None:
+            words.append(single.replace(b"\\'", b"'"))
+        else:
+            words.append(plain)
+        at = found.end()
+    return words
+
+
+def _unescape(found: re.Match[bytes]) -> bytes:
+    what = found[1]
+    return bytes.fromhex(what[1:].decode()) if len(what) == 3 else _ESCAPED.get(what, what)
