@@ -7,6 +7,7 @@ agree, 1 when they differ, 2 when it could not be told; nothing else ends with 0
 import argparse
 import contextlib
 import logging
+import os
 import signal
 import sys
 import tempfile
@@ -29,6 +30,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; the exit code."""
     options = _parser().parse_args(arguments)
     level = Level(options.level)
+    if options.report is not None and (problem := _unwritable(options.report)):
+        print(f"--report {options.report}: {problem}", file=sys.stderr)
+        return Outcome.UNKNOWN.exit_code
     try:
         verdict = _validate(options, level)
     except KeyboardInterrupt:
@@ -44,6 +48,10 @@ def main(arguments: list[str] | None = None) -> int:
             f"validation failed by itself: {type(error).__name__}: {error}"
             f" ({Path(place.filename).name}, line {place.lineno}): please report it",
         )
+    if _asked_to_end:
+        # What was interrupted may have raised anything on its way out: py4j takes the rest of the
+        # last answer for the next one.  None of it is a verdict.
+        return 128 + _asked_to_end[0]
     print_report(verdict, Console())
     if options.report is not None:
         try:
@@ -54,6 +62,19 @@ def main(arguments: list[str] | None = None) -> int:
             )
             return Outcome.UNKNOWN.exit_code
     return verdict.exit_code
+
+
+def _unwritable(report: Path) -> str:
+    """Why a report could not be written here once it is known; empty where it could.
+
+    A validation takes minutes: this is found out before it begins, and without making a file."""
+    if report.is_dir():
+        return "is a folder: name a file"
+    if not report.parent.is_dir():
+        return f"folder {report.parent} does not exist: make it, or name a file elsewhere"
+    if not os.access(report if report.exists() else report.parent, os.W_OK):
+        return "cannot be written: permission denied; name a file elsewhere"
+    return ""
 
 
 def _validate(options: argparse.Namespace, level: Level) -> Verdict:
@@ -99,8 +120,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+_asked_to_end: list[int] = []
+"""The signal that asked this process to end."""
+
+
 def _stop(signal_number: int, frame: FrameType | None) -> NoReturn:
     signal.signal(signal_number, signal.SIG_IGN)  # once is enough: Spark is being stopped
+    _asked_to_end.append(signal_number)
     raise SystemExit(128 + signal_number)
 
 

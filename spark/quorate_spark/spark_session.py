@@ -72,7 +72,6 @@ def local_spark(folder: Path) -> Iterator["SparkSession"]:
 
     `folder` must exist, be this session's own, and is the caller's to remove."""
     check_spark()
-    from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -90,17 +89,38 @@ def local_spark(folder: Path) -> Iterator["SparkSession"]:
             with _own_interrupts():
                 session = SparkSession(SparkContext(gateway=gateway, conf=conf))
         except BaseException:
-            _end_java(gateway)
+            _kill_java(gateway)
             raise
     try:
         yield session
+    except BaseException as error:
+        if _was_interrupted(error):
+            # Spark is not asked to stop: py4j would take the rest of the interrupted answer for the
+            # next one, or wait until the interrupted question is answered.
+            _kill_java(gateway)
+        else:
+            _stop(session, gateway)
+        raise
+    else:
+        _stop(session, gateway)
+
+
+def _was_interrupted(error: BaseException) -> bool:
+    """Whether a signal's exception is behind `error`: what it passes on its way out raises more."""
+    seen: BaseException | None = error
+    while seen is not None and isinstance(seen, Exception):
+        seen = seen.__context__
+    return seen is not None
+
+
+def _stop(session: "SparkSession", gateway: Any) -> None:
+    from py4j.protocol import Py4JError
+
+    try:
+        with contextlib.suppress(Py4JError, OSError):  # Java may have ended by itself
+            session.stop()
     finally:
-        try:
-            # After an interrupted question, or Java's own end, Spark cannot be asked to stop.
-            with contextlib.suppress(Py4JError, OSError):
-                session.stop()
-        finally:
-            _end_java(gateway)
+        _end_java(gateway)
 
 
 def log_tail(folder: Path, lines: int = 3) -> str:
@@ -227,6 +247,14 @@ def _own_interrupts() -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, handler)
+
+
+def _kill_java(gateway: Any) -> None:
+    """End the Java process without asking it; what it would have removed is in our own folder."""
+    gateway.proc.kill()
+    gateway.proc.wait()
+    with contextlib.suppress(Exception):  # whatever py4j makes of a connection that has ended
+        _end_java(gateway)
 
 
 def _end_java(gateway: Any) -> None:

@@ -1,5 +1,6 @@
 """A validation that is told to stop leaves nothing behind."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -19,8 +20,28 @@ from quorate_spark_fixtures.scripted_zone import ScriptedZone, listening
 pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("moment", ["Java starts", "rows are read"])
+OUT_OF_STEP = """\
+import os, sys
+if "quorate_spark" in sys.orig_argv:
+    import time
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+    from pyspark.traceback_utils import SCCallSiteSync
+
+    def end(self, kind, error, trace):
+        if kind is not None:
+            raise KeyError("p")
+
+    SCCallSiteSync.__exit__ = end
+    SparkSession.stop = lambda self: time.sleep(600)
+"""
+"""Planted: py4j takes the rest of an answer for the next, and waits for one that never comes."""
+
+
+@pytest.mark.parametrize("moment", ["Java starts", "rows are read", "py4j is out of step"])
 def test_no_process_and_no_file_is_left(tmp_path: Path, moment: str) -> None:
+    if moment == "py4j is out of step":
+        (tmp_path / "sitecustomize.py").write_text(OUT_OF_STEP)
     asked: list[Message] = []
     work = tmp_path / "work"
     zone = ScriptedZone(replicas=1)
@@ -40,18 +61,28 @@ def test_no_process_and_no_file_is_left(tmp_path: Path, moment: str) -> None:
     with listening(zone):
         command = [sys.executable, "-P", "-m", "quorate_spark", "validate", "z"]
         command += ["--agents", ",".join(zone.copies.agents), "--work-dir", str(work)]
+        variables = environment()
+        path = os.pathsep.join([str(tmp_path), variables.get("PYTHONPATH", "")])
         process = subprocess.Popen(
             command,
-            env={**environment(), "TMPDIR": str(tmp_path)},
-            stdout=subprocess.DEVNULL,
+            env={**variables, "TMPDIR": str(tmp_path), "PYTHONPATH": path},
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        wait_until(lambda: java() and (moment == "Java starts" or asked), moment, 120)
-        children = java()
-        process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=60)
+        children: list[int] = []
+        try:
+            wait_until(lambda: java() and (moment == "Java starts" or asked), moment, 120)
+            children = java()
+            process.send_signal(signal.SIGTERM)
+            said, errors = process.communicate(timeout=60)
+        except BaseException:
+            for pid in (process.pid, *children):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            process.communicate()
+            raise
 
     assert process.returncode == 128 + signal.SIGTERM
-    assert errors == b""
+    assert (said, errors) == (b"", b"")
     assert os.listdir(work) == []
     assert not any(Path(f"/proc/{pid}").exists() for pid in children)

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,52 @@ def test_agreeing_counters_end_with_0(tmp_path: Path) -> None:
 
     assert code == 0
     assert (report["outcome"], report["exit_code"], report["copies"]) == ("agree", 0, 3)
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        ("none/report.json", "folder {tmp}/none does not exist: make it, or name a file elsewhere"),
+        ("work", "is a folder: name a file"),
+    ],
+)
+def test_a_report_that_cannot_be_written_is_refused_before_anything_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], report: str, said: str
+) -> None:
+    (tmp_path / "work").mkdir()
+
+    code = command.main(
+        ["validate", "z", "--agents", "127.0.0.1:1", "--report", str(tmp_path / report)]
+    )
+
+    assert code == 2
+    printed = capsys.readouterr()
+    assert printed.err == f"--report {tmp_path / report}: {said.format(tmp=tmp_path)}\n"
+    assert printed.out == ""
+
+
+def test_what_an_interrupted_question_raises_is_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*arguments: object, **options: object) -> None:
+        try:
+            command._stop(signal.SIGTERM, None)
+        finally:
+            raise KeyError("p")
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(command, "run_validation", interrupted)
+    monkeypatch.setattr(command, "_asked_to_end", [])
+    try:
+        code = command.main(
+            ["validate", "z", "--agents", "127.0.0.1:1", "--work-dir", str(tmp_path / "work")]
+        )
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+    assert code == 128 + signal.SIGTERM
+    assert capsys.readouterr().out == ""
     assert list((tmp_path / "work").iterdir()) == []
 
 
