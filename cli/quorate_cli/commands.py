@@ -1,17 +1,45 @@
 """All commands of `quorate`, put together."""
 
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
 import typer
 
 from quorate_cli import cli_command, dev_commands, object_commands
 from quorate_cli.events_command import events
 from quorate_cli.plan_command import plan
 
+HELP = "A partitioned, replicated store: declare zones, watch them, check every copy."
+
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
-    help="A partitioned, replicated store: declare zones, watch them, check every copy.",
 )
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        try:
+            found = version("quorate")
+        except PackageNotFoundError:  # run from a checkout that is not installed
+            found = "of a checkout"
+        typer.echo(f"quorate {found}")
+        raise typer.Exit
+
+
+@app.callback(help=HELP)
+def quorate(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", "-V", callback=_tell_version, is_eager=True, help="Print it and end."
+        ),
+    ] = False,
+) -> None:
+    """Options of `quorate` itself."""
+
+
 app.add_typer(dev_commands.app, name="dev")
 app.add_typer(object_commands.debug, name="debug")
 for command in object_commands.COMMANDS:

@@ -133,15 +133,18 @@ def get(
     output: Annotated[Form | None, typer.Option("--output", "-o", help="Every field.")] = None,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
+    as_json: JsonOption = False,
 ) -> None:
     """List objects, or print them whole."""
     found = find_kind(kind)
     api = _api(server, folder)
     objects = _objects(api, found, name)
+    if as_json:
+        output = Form.JSON
     if output is None:
         print_list(found, objects, console)
     else:
-        print_whole(objects, output.value, console)
+        print_whole(_together(objects, name), output.value, console)
 
 
 def describe(
@@ -149,11 +152,21 @@ def describe(
     name: Annotated[str | None, typer.Argument()] = None,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
+    as_json: JsonOption = False,
 ) -> None:
     """What is declared, what is, and why it is not yet the same."""
     found = find_kind(kind)
-    for whole in _objects(_api(server, folder), found, name):
+    objects = _objects(_api(server, folder), found, name)
+    if as_json:
+        print_whole(_together(objects, name), Form.JSON.value, console)
+        return
+    for whole in objects:
         print_description(found, whole, console)
+
+
+def _together(objects: list[Whole], name: str | None) -> Whole:
+    """The object that was named, or all in a list, however many there are."""
+    return {"items": objects} if name is None else objects[0]
 
 
 def delete(
@@ -221,11 +234,14 @@ def validate(
     report: Annotated[Path | None, typer.Option(help="Write the verdict here as JSON.")] = None,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
+    as_json: JsonOption = False,
 ) -> None:
     """Do all copies of a zone agree?  Ends with 0 agree, 1 differ, 2 could not tell."""
     try:
         command = zone_validation(_api(server, folder), zone, level.value, folder, report)
-        if console.is_terminal and level is ValidationLevel.ROWS:
+        if as_json:
+            command.append("--json")
+        elif console.is_terminal and level is ValidationLevel.ROWS:
             console.print("Spark starts and reads every copy; half a minute or more …", style="dim")
         code = run_validation(command)
     except Problem as problem:

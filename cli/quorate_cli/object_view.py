@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 import msgspec
 import yaml
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
 
 from quorate_cli.resources import Kind, Whole, name_of
 
@@ -28,9 +29,8 @@ def print_list(kind: Kind, objects: Sequence[Whole], console: Console) -> None:
         console.out("   ".join(padded).rstrip(), highlight=False)
 
 
-def print_whole(objects: Sequence[Whole], form: str, console: Console) -> None:
-    """Every field, as `yaml` or `json`; several objects as a list."""
-    shown: object = objects[0] if len(objects) == 1 else {"items": [*objects]}
+def print_whole(shown: object, form: str, console: Console) -> None:
+    """Every field of one object, or of {"items": objects}, as `yaml` or `json`."""
     if form == "json":
         text = msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()
     else:
@@ -49,15 +49,23 @@ def print_description(kind: Kind, whole: Whole, console: Console) -> None:
         text = yaml.safe_dump(part, sort_keys=False, allow_unicode=True)
         console.out("\n".join(f"  {line}" for line in text.splitlines()), highlight=False)
     if isinstance(conditions, list) and conditions:
-        table = Table(title="conditions", title_justify="left")
-        for heading in ("condition", "status", "reason", "message", "since"):
-            table.add_column(heading, overflow="fold")
+        console.print("\n[bold]conditions[/bold]")
         for condition in conditions:
             if isinstance(condition, dict):
-                fields = ("type", "status", "reason", "message", "lastTransitionTime")
-                table.add_row(*(str(condition.get(field, "")) for field in fields))
-        console.print()
-        console.print(table)
+                console.print(_condition(condition))
+
+
+def _condition(condition: Whole) -> RenderableType:
+    """What it says in one line, its sentence below: a table of both has no room for the sentence
+    in 80 columns."""
+    kind, status, reason, message, since = (
+        str(condition.get(field, ""))
+        for field in ("type", "status", "reason", "message", "lastTransitionTime")
+    )
+    return Group(
+        Padding(Text(f"{kind} is {status} ({reason}) since {since}"), (0, 0, 0, 2)),
+        Padding(Text(message), (0, 0, 0, 4)),
+    )
 
 
 def _cell(whole: Whole, column_type: str, path: str) -> str:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from quorate.planning.preview import Preview, PreviewStep
 from quorate_cli.cluster_folder import DEFAULT_FOLDER
-from quorate_cli.dev_commands import FolderOption, dev_cluster
+from quorate_cli.dev_commands import FolderOption, JsonOption, dev_cluster
 from quorate_cli.object_commands import ServerOption
 from quorate_cli.operator_api import parse_server
 from quorate_cli.status_view import size
@@ -26,7 +26,7 @@ def plan(
         list[str] | None, typer.Option("--without", help="An agent that would be lost.")
     ] = None,
     more: Annotated[int, typer.Option("--with", min=0, help="How many agents would be added.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Every step, as JSON.")] = False,
+    as_json: JsonOption = False,
     server: ServerOption = None,
     folder: FolderOption = DEFAULT_FOLDER,
 ) -> None:

@@ -43,12 +43,20 @@ class StatusView:
             self._most.pop(zone.uid, None)
             return []
         most = self._most[zone.uid] = max(self._most.get(zone.uid, 0), left)
+        if left == most and not zone.migrations:
+            # As after a kill, when a lost agent is waited for: there is no progress to be shown.
+            many = f"{left} partitions are not where they should be"
+            return [Text(f"zone {zone.name}: {many}, and nothing is being moved now", BUSY)]
         table = Table.grid(padding=(0, 1))
         for _ in range(3):
             table.add_column(no_wrap=True)
+        # One look knows how much there is to do, not how much there was.
+        running, queued = zone.migrations_running, zone.migrations_queued
+        done = f"{most - left} of {most} migrations done"
         table.add_row(
-            f"zone {zone.name}: {most - left} of {most} migrations done",
-            ProgressBar(total=most, completed=most - left, width=20),
+            f"zone {zone.name}: "
+            + (done if left < most else f"{running} migrations run, {queued} wait"),
+            ProgressBar(total=most, completed=most - left, width=20) if left < most else "",
             f"{size(zone.bytes_moved)} moved so far",
         )
         for migration in zone.migrations[:MIGRATIONS_SHOWN]:

@@ -1,7 +1,8 @@
 """`python -m quorate_spark validate ZONE --agents host:port,… --level counters|digest|rows`.
 
-Prints the verdict as a table and, with --report, writes it as JSON.  Ends with 0 when all copies
-agree, 1 when they differ, 2 when it could not be told; nothing else ends with 0 or 1.
+Prints the verdict as a table, or with --json as JSON, which --report writes to a file.  Ends with 0
+when all copies agree, 1 when they differ, 2 when it could not be told; nothing else ends with 0 or
+1.
 """
 
 import argparse
@@ -52,7 +53,10 @@ def main(arguments: list[str] | None = None) -> int:
         # What was interrupted may have raised anything on its way out: py4j takes the rest of the
         # last answer for the next one.  None of it is a verdict.
         return 128 + _asked_to_end[0]
-    print_report(verdict, Console())
+    if options.json:
+        print(report_json(verdict).decode(), end="")
+    else:
+        print_report(verdict, Console())
     if options.report is not None:
         try:
             options.report.write_bytes(report_json(verdict))
@@ -114,6 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     validate.add_argument("--partitions", type=int, default=0, help="as the zone declares them")
     validate.add_argument("--replicas", type=int, default=0, help="as the zone declares them")
     validate.add_argument("--report", type=Path, help="write the verdict to this file as JSON")
+    validate.add_argument("--json", action="store_true", help="print the verdict as JSON")
     validate.add_argument("--work-dir", type=Path, help="folder for temporary files")
     validate.add_argument("--settle-seconds", type=float, default=Settings().settle_timeout_s)
     validate.add_argument("--answer-seconds", type=float, default=Settings().answer_timeout_s)

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -83,6 +84,34 @@ def test_a_mistake_is_one_sentence(say: Say, command: str, said: str) -> None:
     assert said in " ".join(errors.split())
     assert errors.startswith("quorate: ")
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_the_version_is_told(tmp_path: Path, option: str) -> None:
+    ran = run(option, cwd=tmp_path)
+
+    assert ran.returncode == 0
+    assert re.fullmatch(r"quorate \d\S*\n", ran.stdout)
+
+
+@pytest.mark.parametrize("command", ["-h", "dev -h", "dev up -h", "cli -h", "validate --help"])
+def test_help_has_a_short_name(tmp_path: Path, command: str) -> None:
+    ran = run(*command.split(), cwd=tmp_path)
+
+    assert ran.returncode == 0
+    assert "Usage: quorate" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"), [("quorate va", "validate"), ("quorate dev re", "remove")]
+)
+def test_a_shell_completes_commands(tmp_path: Path, typed: str, completed: str) -> None:
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+
+    ran = run(cwd=tmp_path, _QUORATE_COMPLETE="complete_bash", **words)
+
+    assert ran.returncode == 0
+    assert completed in ran.stdout.split()
 
 
 def test_a_command_that_is_refused_before_it_begins_makes_no_folder(

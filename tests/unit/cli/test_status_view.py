@@ -94,8 +94,31 @@ def test_a_bar_counts_from_the_most_there_ever_was_to_do() -> None:
     assert "zone books: 36 of 48 migrations done" in text
     assert "partition 3 MOVE agent-1 > agent-2" in text
     view.render([_state(_zone())])
-    text = _text(view.render([_state(_zone(migrations_running=1))]))
-    assert "0 of 1 migrations done" in text
+    text = _text(view.render([_state(_zone(migrations_running=1, migrations=(move,)))]))
+    assert "zone books: 1 migrations run, 0 wait" in text  # how many there were is forgotten
+
+
+def test_the_first_look_does_not_say_how_many_were_done() -> None:
+    move = MigrationStatus(3, "MOVE", "agent-1", "agent-2", "filling", 10, 100)
+
+    zone = _zone(migrations_running=1, migrations_queued=12, migrations=(move,))
+    text = _text(StatusView().render([_state(zone)]))
+
+    assert "zone books: 1 migrations run, 12 wait" in text
+    assert " of " not in text.partition("zone books:")[2]
+
+
+def test_where_nothing_can_be_moved_there_is_no_progress() -> None:
+    """An agent was killed, and no other could take its copies."""
+    sentence = "64 partitions have fewer than 3 copies; agent-1 is offline and waited for"
+    zone = _zone(available=0, degraded=64, migrations_queued=64, sentence=sentence)
+
+    text = " ".join(_text(StatusView().render([_state(zone)])).split())
+
+    moved = "zone books: 64 partitions are not where they should be, and nothing is being moved now"
+    assert moved in text
+    assert f"zone books: {sentence}" in text
+    assert "migrations" not in text
 
 
 @pytest.mark.parametrize(
@@ -153,17 +176,28 @@ def test_a_list_has_the_columns_of_the_kind() -> None:
 def test_an_object_is_printed_whole() -> None:
     for form, said in (("yaml", "partitions: 64"), ("json", '"partitions": 64')):
         console, file = _console()
-        print_whole([BOOKS], form, console)
+        print_whole(BOOKS, form, console)
         assert said in file.getvalue()
 
 
-def test_a_description_ends_with_the_sentences_of_the_conditions() -> None:
-    console, file = _console()
+def test_a_description_ends_with_the_sentences_of_the_conditions_in_80_columns() -> None:
+    file = StringIO()
+    message = "64 partitions have fewer than 3 copies; agent-1 is offline and waited for"
+    condition = {
+        "type": "FullyReplicated",
+        "status": "False",
+        "reason": "CopiesMissing",
+        "message": message,
+        "lastTransitionTime": "2026-11-24T08:22:20Z",
+    }
 
-    print_description(ZONE, BOOKS, console)
+    print_description(
+        ZONE, {**BOOKS, "status": {"conditions": [condition]}}, Console(file=file, width=80)
+    )
 
-    assert "Zone books" in file.getvalue()
-    assert "waiting for agents" in file.getvalue()
+    *_, first, second = file.getvalue().splitlines()
+    assert first.strip() == ("FullyReplicated is False (CopiesMissing) since 2026-11-24T08:22:20Z")
+    assert second.strip() == message  # in one line, not in a narrow column
 
 
 def test_a_path_that_leads_nowhere_finds_nothing() -> None:

@@ -98,6 +98,16 @@ def test_what_an_interrupted_question_raises_is_no_verdict(
     assert list((tmp_path / "work").iterdir()) == []
 
 
+def test_the_verdict_is_printed_as_it_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with listening(filled()) as zone:
+        code, report = run(zone, tmp_path, "--level", "digest", "--json")
+
+    assert code == 0
+    assert json.loads(capsys.readouterr().out) == report
+
+
 def test_differing_counters_end_with_1_and_a_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
