@@ -97,6 +97,7 @@ def local_spark(folder: Path) -> Iterator["SparkSession"]:
         if _was_interrupted(error):
             # Spark is not asked to stop: py4j would take the rest of the interrupted answer for the
             # next one, or wait until the interrupted question is answered.
+            _stop_listening(session)
             _kill_java(gateway)
         else:
             _stop(session, gateway)
@@ -111,6 +112,14 @@ def _was_interrupted(error: BaseException) -> bool:
     while seen is not None and isinstance(seen, Exception):
         seen = seen.__context__
     return seen is not None
+
+
+def _stop_listening(session: "SparkSession") -> None:
+    """End the server that Java reports its sums to: it would print that Java has gone."""
+    server: Any = getattr(session.sparkContext, "_accumulatorServer", None)  # pyspark's own
+    if server is not None:
+        with contextlib.suppress(OSError):
+            server.shutdown()
 
 
 def _stop(session: "SparkSession", gateway: Any) -> None:
