@@ -87,7 +87,7 @@ def apply(
         what = _what_changes(manifest, _known(api, manifest))
         about = f"{manifest.kind.singular}/{manifest.name} {what}"
         if dry_run:
-            teller.print(f"{about} (dry run)", soft_wrap=True)
+            teller.print(Text(f"{about} (dry run)"), soft_wrap=True)
             continue
         if what != "unchanged":
             api.put(object_path(manifest.kind.plural, manifest.name), manifest.body, Whole)
