@@ -285,3 +285,63 @@ def test_what_a_receiver_may_not_execute_is_asked_again_in_a_while(
     forwarding.turn()
     assert len(_forwards(forwarding)) == 3
     assert [str(each) for each in client.told()] == ["CLUSTERDOWN Hash slot not served"]
+
+
+@pytest.mark.parametrize("words", [(b"GET", b"k"), (b"SET", b"k", b"v")])
+def test_what_comes_when_forwarding_has_ended_is_redirected(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, words: tuple[bytes, ...]
+) -> None:
+    agent.give(OTHER, range(4))
+    lost_ms, forward_ms = boot_ms(), agent.replicas.settings.forward_ms
+    monkeypatch.setattr(endpoint, "boot_ms", lambda: lost_ms + forward_ms - 500)
+    assert agent.writer().ask(*words) == []
+    assert len(_forwards(agent)) == 1
+    monkeypatch.setattr(endpoint, "boot_ms", lambda: lost_ms + forward_ms + 1)
+    (told,) = agent.writer().ask(*words)
+    assert str(told).startswith("MOVED")
+    assert len(_forwards(agent)) == 1
+
+
+def test_no_redirection_is_passed_on_for_what_may_have_been_executed(agent: Agent) -> None:
+    """Its client would send it again, as another request."""
+    client = agent.writer()
+    agent.give(OTHER, range(4))
+    assert client.ask(b"INCR", b"k") == []
+    forwards = agent.endpoint.forwards
+    (first,) = _forwards(agent)
+    forwards.peer_down("b")
+    agent.turn()
+    moved = b"-MOVED 1 c:3\r\n"
+    forwards.take_reply("b", Forwarded(ZONE.uid, first.process, first.number, moved))
+    agent.turn()
+    assert client.told() == []
+    assert len(_forwards(agent)) == 3  # it is asked again of whoever is primary
+
+
+def test_watch_is_redirected_and_what_it_guards_with_it(agent: Agent) -> None:
+    """Also while other commands are forwarded: the guard would stay behind."""
+    client = agent.writer()
+    agent.give(OTHER, range(4))
+    (told,) = client.ask(b"WATCH", b"k")
+    assert str(told).startswith("MOVED")
+    assert client.ask(b"MULTI") == [b"OK"]
+    (told,) = client.ask(b"SET", b"k", b"v")
+    assert str(told).startswith("MOVED")
+    (told,) = client.ask(b"EXEC")
+    assert str(told).startswith("EXECABORT")
+    assert _forwards(agent) == []
+    assert client.ask(b"SET", b"k", b"v") == []  # that guard is over: forwarded
+    assert len(_forwards(agent)) == 1
+
+
+def test_rows_that_remember_replies_are_no_keys_of_clients(agent: Agent) -> None:
+    agent.endpoint.forwards.perform("b", _forward(agent, b"SET", b"k", b"v"))
+    agent.turn()
+    assert _answers(agent) == [b"+OK\r\n"]
+    client = agent.writer()
+    assert client.ask(b"DBSIZE") == [1]
+    ((_, keys),) = client.ask(b"SCAN", b"0", b"COUNT", b"100")
+    assert keys == [b"k"]
+    agent.write(b"DEL", b"k")
+    assert client.ask(b"DBSIZE") == [0]
+    assert client.ask(b"RANDOMKEY") == [None]
