@@ -25,7 +25,7 @@ demo: setup ## the whole story on this machine: load, kill, scale, restart, vali
 	$(PY) -m quorate_cli.demo
 
 test: setup ## every test: also real kube-apiserver, real processes, Spark; deep ones while MINUTES=n last
-	$(PYTEST) --minutes $(MINUTES)
+	@bash tools/run-tests "$(PYTEST)" --minutes $(MINUTES)
 
 test-fast: setup ## unit, property and simulation tests on both cores, under a minute
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-units test-simulation

@@ -6,8 +6,8 @@ from hypothesis import settings
 
 pytest_plugins = [
     "machine_parts",
-    "deep_tests",
     "fresh_seeds",
+    "deep_tests",
     "quorate_control_plane.fixtures",
     "quorate_cluster.fixtures",
     "machine_standstills",  # behind those whose sections it shows

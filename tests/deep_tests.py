@@ -3,7 +3,8 @@
 A pytest plugin.  `@pytest.mark.deep` is for more seeds, rounds, cases of a matrix or stories of
 clients, of which others ran some: what they could find is rare.  They run behind all others.  With
 `--minutes N` those that would begin later than that do not run, and the run's last lines say of
-which files and how many: so a machine that others make slow ends in time.
+which files and how many: so a machine that others make slow ends in time.  Each commit begins with
+another one, so none is left out for ever.
 """
 
 import time
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from fresh_seeds import SEEDS_EACH, drawn
 from machine_parts import note_lacking
 
 _began = pytest.StashKey[float]()
@@ -41,8 +43,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_is_deep)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    deep = [item for item in items if _is_deep(item)]
+    if not deep:
+        return
+    first = drawn(config).first // SEEDS_EACH % len(deep)
+    items[:] = [item for item in items if not _is_deep(item)] + deep[first:] + deep[:first]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -19,7 +19,8 @@ VARIABLE = "QUORATE_FIRST_SEED"
 SOURCES = ("core", "operator", "tests")
 
 _ROOT = Path(__file__).parents[1]
-_used = pytest.StashKey["Drawn"]()
+_drawn = pytest.StashKey["Drawn"]()
+_used = pytest.StashKey[bool]()
 
 
 class Drawn(NamedTuple):
@@ -65,19 +66,25 @@ def _commit(root: Path) -> tuple[str, str]:
     return commit, ""
 
 
+def drawn(config: pytest.Config) -> Drawn:
+    """The first seed of this run."""
+    if _drawn not in config.stash:
+        config.stash[_drawn] = draw(_ROOT, os.environ.get(VARIABLE))
+    return config.stash[_drawn]
+
+
 @pytest.fixture(scope="session")
 def fresh_seed(request: pytest.FixtureRequest) -> int:
     """The first of the seeds that this run draws."""
-    drawn = draw(_ROOT, os.environ.get(VARIABLE))
-    request.config.stash[_used] = drawn
-    return drawn.first
+    request.config.stash[_used] = True
+    return drawn(request.config).first
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    drawn = config.stash.get(_used, None)
-    if drawn is not None:
+    if config.stash.get(_used, False):
+        first, origin = drawn(config)
         terminalreporter.section("fresh seeds", sep="-")
-        terminalreporter.line(f"from {drawn.first} on, {drawn.origin}")
-        terminalreporter.line(f"{VARIABLE}={drawn.first} runs the same ones again")
+        terminalreporter.line(f"from {first} on, {origin}")
+        terminalreporter.line(f"{VARIABLE}={first} runs the same ones again")

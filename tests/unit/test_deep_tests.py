@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fresh_seeds import SEEDS_EACH, VARIABLE
+
 TESTS = """
 import time
 import pytest
@@ -21,15 +23,21 @@ def test_shallow(): pass
 """
 
 
-def run(folder: Path, *options: str) -> list[str]:
+def run(folder: Path, *options: str, first_seed: int = 0) -> list[str]:
     """The lines that a run of these tests prints."""
     (folder / "test_three.py").write_text(TESTS)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    deep:\n    needs(*parts):\n")
-    plugins = ["-p", "no:cacheprovider", "-p", "machine_parts", "-p", "deep_tests"]
+    plugins = ["-p", "no:cacheprovider", "-p", "machine_parts", "-p", "fresh_seeds"]
+    plugins += ["-p", "deep_tests"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-v", *plugins, *options],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "CI": "true"},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "CI": "true",
+            VARIABLE: str(first_seed),
+        },
         capture_output=True,
         text=True,
     )
@@ -54,6 +62,14 @@ def test_with_time_enough_all_run_the_deep_ones_last(
         "test_three.py::test_deeper PASSED",
     ]
     assert "did not run" not in "".join(lines)
+
+
+def test_each_commit_begins_with_another_of_the_deep_ones(tmp_path: Path) -> None:
+    assert verdicts(run(tmp_path, first_seed=5 * SEEDS_EACH)) == [
+        "test_three.py::test_shallow PASSED",
+        "test_three.py::test_deeper PASSED",
+        "test_three.py::test_deep PASSED",
+    ]
 
 
 def test_none_begins_when_the_time_is_over(tmp_path: Path) -> None:
