@@ -21,6 +21,8 @@ from quorate.protocol.tool_messages import (
     Damage,
     Damaged,
     Digests,
+    Refill,
+    Refilling,
 )
 from quorate.protocol.totals import DIGEST_BYTES, buckets_of, key_bucket
 
@@ -55,6 +57,10 @@ def answer_tool(
             return _digests(message, node, zone, problem)
         case AskBuckets():
             return _buckets(message, node, zone, problem)
+        case Refill():
+            if zone is None:
+                return Refilling(message.zone_name, message.partition, problem=problem)
+            return zone.refills.ask(message)
         case Damage():
             if not debug_commands:
                 problem = f"agent {node}: started without --debug-commands"

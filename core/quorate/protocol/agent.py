@@ -277,8 +277,14 @@ class AgentCore:
 
     def _report(self, sequence: int, now: Now) -> None:
         full = {uid: zone.why_full for uid, zone in self.zones.items() if zone.why_full}
+        named = [(uid, zone.refills.partitions) for uid, zone in self.zones.items()]
         report = AgentReport(
-            sequence, self._troubles(now), self.leaving, self._unreached(now), full
+            sequence,
+            self._troubles(now),
+            self.leaving,
+            self._unreached(now),
+            full,
+            {uid: partitions for uid, partitions in named if partitions},
         )
         self._sends.append((MASTER, report))
 

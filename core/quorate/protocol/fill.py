@@ -39,11 +39,16 @@ class FullReason(enum.StrEnum):
     DIVERGENT = "Divergent"
     TOO_MUCH = "TooMuchMissing"
     EMPTY_STORE = "EmptyStore"
+    REFILL = "Refill"
+    """Somebody has found its rows to be damaged (refill.py)."""
 
 
 class Fill:
     """The filling of one copy for one term.  `suppliers`: nodes to ask, in this order, the primary
-    (which has told us to adopt, and has everything) the last of them or before."""
+    (which has told us to adopt, and has everything) the last of them or before.
+
+    `is_refill`: the copy has adopted the term already, acknowledges what comes meanwhile, and only
+    its rows are to be others."""
 
     __slots__ = (
         "_after",
@@ -65,6 +70,7 @@ class Fill:
         "copy",
         "full_reason",
         "generation",
+        "is_refill",
         "lineage",
         "reported_ms",
         "term",
@@ -79,6 +85,8 @@ class Fill:
         need: int,
         suppliers: Sequence[str],
         settings: ProtocolSettings,
+        *,
+        is_refill: bool = False,
     ) -> None:
         self.copy = copy
         self.term = lineage.last_term
@@ -104,7 +112,11 @@ class Fill:
         self._full_done = False
         self.undo: set[bytes] = set()
         self.undo_rows: dict[bytes, Row | None] = {}
-        self._note_undone()
+        self.is_refill = is_refill
+        if is_refill:
+            self._go_full(FullReason.REFILL)
+        else:
+            self._note_undone()
 
     def _note_undone(self) -> None:
         """Which keys own divergent updates touched.  Looked at again whenever updates came: one
@@ -131,6 +143,10 @@ class Fill:
         """Who is asked at present."""
         return self._suppliers[self._at]
 
+    def may_ask(self, node: str) -> bool:
+        """Whether `node` may give rows; a refill takes them of nobody whose rows may be damaged."""
+        return not self.is_refill or node in self._suppliers
+
     def _next_supplier(self) -> bool:
         """Ask another; False when all have had their turn and the first is due again."""
         self._at = (self._at + 1) % len(self._suppliers)
@@ -156,7 +172,9 @@ class Fill:
 
     def _go_full(self, reason: FullReason) -> None:
         copy = self.copy
-        if copy.lwm == 0 and reason is FullReason.NO_HISTORY:
+        if self.is_refill:
+            reason = FullReason.REFILL
+        elif copy.lwm == 0 and reason is FullReason.NO_HISTORY:
             reason = FullReason.EMPTY_STORE
         self.abandon()
         self.full_reason = reason.value
@@ -191,7 +209,10 @@ class Fill:
         held = copy.held_under(self.lineage, self._chunk_floor if self.is_full else agreed)
         if self.is_full:
             held.add(copy.log_from + 1, agreed)  # applied, and still in the log
-        return held.gaps(1, self._need)
+        need = self._need
+        if self.is_refill:
+            need = max(need, copy.lwm)  # acknowledged meanwhile: never may it be behind that
+        return held.gaps(1, need)
 
     def is_complete(self) -> bool:
         """Whether `finish` may be called."""
@@ -205,7 +226,8 @@ class Fill:
             return
         full = (self.generation, self._chunk_floor) if self.is_full else None
         self._space = None
-        self.copy.adopt(self.lineage, self._agreed(), self.undo_rows, full)
+        lineage = self.copy.lineage if self.is_refill else self.lineage  # its own, folded meanwhile
+        self.copy.adopt(lineage, self._agreed(), self.undo_rows, full)
 
     def ask(self, zone: str, now_ms: int) -> list[tuple[str, Message]]:
         """What to ask next; nothing while an answer is awaited."""
@@ -270,6 +292,8 @@ class Fill:
             return
         if chunk.lwm < self._chunk_floor:
             return  # asked for before the copying began again: older than its first piece
+        if self.is_refill and self._chunk_floor < 0 and chunk.lwm < self.copy.log_from:
+            return  # it is behind: what we have acknowledged is in neither its rows nor our log
         self.answered()
         if self._chunk_floor < 0:
             self._chunk_floor = chunk.lwm

@@ -149,8 +149,8 @@ class Master:
                 zone_master = self.zones.get(trouble.zone)
                 if zone_master is not None:
                     zone_master.trouble(node, trouble)
-            for uid, each in self.zones.items():
-                each.full.reported(node, message.full.get(uid, ""))
+            for each in self.zones.values():
+                each.reported(node, message)
             self._nodes.judge(now)
             return
         if isinstance(message, Inventory):

@@ -27,6 +27,8 @@ from quorate.protocol.tool_messages import (
     Damage,
     Damaged,
     Digests,
+    Refill,
+    Refilling,
 )
 from quorate.protocol.transaction_messages import TransactionMessage
 from quorate.protocol.transfer_messages import (
@@ -243,13 +245,14 @@ class Trouble(msgspec.Struct, frozen=True, array_like=True):
 class AgentReport(msgspec.Struct, frozen=True, array_like=True, tag=23):
     """Answer to MasterPing, with what is stuck, and the members that grant this agent no lease now:
     messages to them, or theirs to it, do not get through.  By uid of a zone: `full`, why there is
-    no room for more of it."""
+    no room for more of it; `refilling`, the partitions whose copies here are refilled."""
 
     sequence: int
     troubles: tuple[Trouble, ...] = ()
     leaving: bool = False
     unreached: tuple[str, ...] = ()
     full: dict[str, str] = {}
+    refilling: dict[str, tuple[int, ...]] = {}
 
 
 class CaughtUp(msgspec.Struct, frozen=True, array_like=True, tag=24):
@@ -479,4 +482,6 @@ Message = (
     | Digests
     | AskBuckets
     | Buckets
+    | Refill
+    | Refilling
 )

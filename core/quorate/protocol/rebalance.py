@@ -49,6 +49,7 @@ class Rebalance:
         self._queued: dict[int, QueuedMigration] = {}
         self.sizes: dict[int, int] = {}
         self._states: dict[str, str] = {}
+        self._refilling: dict[str, tuple[int, ...]] = {}
 
     # --- who may hold copies ---------------------------------------------------------------------
 
@@ -115,6 +116,16 @@ class Rebalance:
             self.sizes[partition] = size
             self._queued.pop(partition, None)
 
+    def note_refilling(self, node: str, partitions: tuple[int, ...]) -> None:
+        """`node` has its copies of these partitions refilled: primaries are kept off them."""
+        before = self._refilling.pop(node, ())
+        if partitions:
+            self._refilling[node] = partitions
+        if before != partitions:
+            for partition in sorted({*before, *partitions} & self._parts.keys()):
+                self._steps.pop(partition, None)
+                self.look_again(partition)
+
     def refresh(self, record: ZoneRecord, now: Now) -> bool:
         """Compute the target anew when anything it depends on has changed; whether it was."""
         nodes = self.data_nodes(now)
@@ -137,11 +148,14 @@ class Rebalance:
         return True
 
     def _wanted(self, row: PartitionRow) -> tuple[str, ...]:
-        """The target of one row, its primary kept off nodes that are leaving or not there."""
+        """The target of one row, its primary kept off nodes that are leaving or not there, or whose
+        copy is being refilled."""
         assert self.target is not None
         target = list(self.target.assignments[row.partition])
 
         def serves(node: str) -> bool:
+            if row.partition in self._refilling.get(node, ()):
+                return False
             return self._nodes.holder(node) is not None and not self._nodes.leaving(node)
 
         if target and not serves(target[0]):

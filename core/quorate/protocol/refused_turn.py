@@ -47,6 +47,8 @@ def go_back(replicas: Replicas) -> None:
     for partition in list(replicas.fills):
         if partition in replicas.touched:
             del replicas.fills[partition]
+    for partition in replicas.touched:
+        replicas.refills.undone(partition)
     for role in replicas.adopting:
         replicas.end_role(role)
     replicas.dirty = {}

@@ -38,6 +38,7 @@ from quorate.protocol.messages import (
 )
 from quorate.protocol.outbox import MASTER, Outbox
 from quorate.protocol.primary import Primary, Stage, Waiter
+from quorate.protocol.refill import Refills
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage, StorageFull
 from quorate.protocol.transaction_messages import TransactionMessage
@@ -118,6 +119,7 @@ class Replicas:
         self.finished = Finished([], [], [], [])
         self.upkeep = upkeep.Upkeep(self)
         self.transactions = Transactions(self)
+        self.refills = Refills(self)
         self.wrote = False
         self.why_full = ""  # for people, while the storage has no room for more; the shell looks
         self.full_copies = 0
@@ -262,7 +264,7 @@ class Replicas:
             case KeyRows():
                 transfer.take_keys(self, node, message)
             case SnapshotChunk():
-                transfer.take_chunk(self, message)
+                transfer.take_chunk(self, node, message)
             case Unavailable():
                 transfer.refused(self, node, message)
             case PreparedRow():
@@ -323,6 +325,7 @@ class Replicas:
             rows, self.refused_rows = list(self.refused_rows.values()), {}
             self.set_rows(rows, now)
         self.upkeep.tick(now)
+        self.refills.tick(now)
         self.transactions.tick(now)
         for role in list(self.roles.values()):
             activation.tick(self, role, now)

@@ -133,3 +133,25 @@ class Buckets(msgspec.Struct, frozen=True, array_like=True, tag=69):
     lwm: int
     shares: tuple[tuple[int, int, bytes], ...]
     problem: str = ""
+
+
+class Refill(msgspec.Struct, frozen=True, array_like=True, tag=70):
+    """Fetch the rows of this agent's copy anew, from the copies of `suppliers`.  Asked again and
+    again with the same `token` until it is done; given up when nobody asks any more."""
+
+    zone_name: str
+    partition: int
+    token: str
+    suppliers: tuple[str, ...]
+
+
+class Refilling(msgspec.Struct, frozen=True, array_like=True, tag=71):
+    """Answer to Refill: how far it is, or the problem on account of which it is not done."""
+
+    zone_name: str
+    partition: int
+    done: bool = False
+    waits_for: str = ""
+    bytes_done: int = 0
+    bytes_total: int = 0
+    problem: str = ""

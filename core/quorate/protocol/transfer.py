@@ -102,6 +102,8 @@ def step(replicas: Replicas, fill: Fill) -> None:
             reasons, reason = replicas.full_reasons, fill.full_reason
             reasons[reason] = reasons.get(reason, 0) + 1
             replicas.upkeep.survey(fill.copy)
+            if fill.is_refill:
+                replicas.refills.ended(fill.copy.partition)
         elif not was_adopted:
             replicas.delta_copies += 1
         return
@@ -169,10 +171,10 @@ def take_keys(replicas: Replicas, node: str, answer: KeyRows) -> None:
         activation.keys_came(replicas, role, node, answer)
 
 
-def take_chunk(replicas: Replicas, chunk: SnapshotChunk) -> None:
+def take_chunk(replicas: Replicas, node: str, chunk: SnapshotChunk) -> None:
     """A piece of a snapshot."""
     fill = replicas.fills.get(chunk.partition)
-    if fill is not None and fill.term == chunk.term:
+    if fill is not None and fill.term == chunk.term and fill.may_ask(node):
         fill.take_chunk(chunk)
         replicas.touch(fill.copy)
         step(replicas, fill)

@@ -21,6 +21,7 @@ from quorate.protocol.membership import ZoneNodes
 from quorate.protocol.messages import (
     Activated,
     ActivationBlocked,
+    AgentReport,
     CaughtUp,
     CopyReady,
     CopyReport,
@@ -67,7 +68,7 @@ class ZoneMaster:
         self._deletion = ZoneDeletion(master, record.uid)
         self._moved = Moved()
         self._events = ZoneEvents(master, record.uid, self.parts)
-        self.full = FullStorages(master, record.uid)
+        self._full = FullStorages(master, record.uid)
         self._all_placed = False
         self.sentence = ""
 
@@ -191,6 +192,11 @@ class ZoneMaster:
         for copy in copies:
             if copy.adopted and copy.partition in self.parts:
                 self._rebalance.note_size(copy.partition, copy.size)
+
+    def reported(self, node: str, report: AgentReport) -> None:
+        """What an agent says of this zone twice a second, besides what is stuck."""
+        self._full.reported(node, report.full.get(self.record.uid, ""))
+        self._rebalance.note_refilling(node, report.refilling.get(self.record.uid, ()))
 
     def stood_still(self, now: Now) -> None:
         """This process did not run: what migrations did meanwhile is still unread."""
@@ -500,4 +506,4 @@ class ZoneMaster:
     def status(self) -> ZoneStatus:
         """The zone as users see it."""
         status = zone_status(self.record, self.parts, self._rebalance, self._moved, self.sentence)
-        return msgspec.structs.replace(status, full=self.full.by_node())
+        return msgspec.structs.replace(status, full=self._full.by_node())
