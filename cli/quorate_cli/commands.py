@@ -8,6 +8,7 @@ import typer
 from quorate_cli import cli_command, dev_commands, object_commands
 from quorate_cli.events_command import events
 from quorate_cli.plan_command import plan
+from quorate_cli.refill import refill
 
 HELP = "A partitioned, replicated store: declare zones, watch them, check every copy."
 
@@ -41,6 +42,7 @@ def quorate(
 
 
 app.add_typer(dev_commands.app, name="dev")
+object_commands.debug.command()(refill)
 app.add_typer(object_commands.debug, name="debug")
 for command in object_commands.COMMANDS:
     app.command()(command)

@@ -29,7 +29,7 @@ from quorate_cli.status_view import StatusView
 from quorate_cli.validation import run_validation, validation_command
 
 console = Console(highlight=False)
-debug = typer.Typer(no_args_is_help=True, help="Commands that break things on purpose.")
+debug = typer.Typer(no_args_is_help=True, help="Damage one copy on purpose; mend one that is.")
 
 POLL_S = 0.25
 PORTS_S = 3.0

@@ -13,6 +13,7 @@ from quorate_spark.compare_digests import DigestsTold
 from quorate_spark.compare_rows import Baseline, PartitionTally
 from quorate_spark.copies import CopySeen
 from quorate_spark.descend import descend
+from quorate_spark.outvoted import votes_by_digest
 from quorate_spark.scan_rows import ScannedPartition
 from quorate_spark.settings import Settings
 from quorate_spark.settle import ZoneCopies
@@ -71,7 +72,10 @@ class DigestScan:
             self._rows_read,
             tuple(differing[: self._settings.differences_max]),
         )
-        return msgspec.structs.replace(verdict, digests=figures)
+        votes = votes_by_digest(differing, self._copies.replicas)
+        return msgspec.structs.replace(
+            verdict, digests=figures, outvoted=votes.outvoted, undecided=votes.undecided
+        )
 
     def _judge(
         self, baseline: Baseline, copies: tuple[CopySeen, ...], told: DigestsTold

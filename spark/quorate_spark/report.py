@@ -11,6 +11,7 @@ from quorate_spark.verdict import CopyRow, DigestFigures, KeyDifference, Outcome
 STYLES = {Outcome.AGREE: "bold green", Outcome.DIFFER: "bold red", Outcome.UNKNOWN: "bold yellow"}
 KEY_COLUMNS_MAX = 60
 LISTED_MAX = 5
+COMMANDS_MAX = 50
 
 
 def report_json(verdict: Verdict) -> bytes:
@@ -23,6 +24,8 @@ def report_json(verdict: Verdict) -> bytes:
 def print_report(verdict: Verdict, console: Console) -> None:
     """The verdict with its figures, then what differs, then why something could not be told."""
     console.print(_report(verdict))
+    for line in _ways_out(verdict):
+        console.print(line, soft_wrap=True)  # a command is one line, to be copied
 
 
 def _report(verdict: Verdict) -> RenderableType:
@@ -36,6 +39,24 @@ def _report(verdict: Verdict) -> RenderableType:
     parts += [Text(f"could not tell: {reason}", "yellow") for reason in verdict.reasons]
     parts += [Text(f"note: {note}", "dim") for note in verdict.notes]
     return Group(*parts)
+
+
+def _ways_out(verdict: Verdict) -> list[Text]:
+    """What mends the copies that the others out-vote, command by command."""
+    lines: list[Text] = []
+    for partition in verdict.undecided[:LISTED_MAX]:
+        text = f"partition {partition}: no majority of its copies agrees: none can be refilled"
+        lines.append(Text(text, "red"))
+    if verdict.outvoted:
+        lines.append(Text("Copies that the others out-vote get the rows of these by:"))
+    for copy in verdict.outvoted[:COMMANDS_MAX]:
+        command = f"quorate debug refill {verdict.zone} {copy.partition} --agent {copy.node}"
+        if verdict.digests is None:  # digests need not show it
+            command += "".join(f" --from {node}" for node in copy.suppliers)
+        lines.append(Text(f"  {command}"))
+    if len(verdict.outvoted) > COMMANDS_MAX:
+        lines.append(Text(f"and {len(verdict.outvoted) - COMMANDS_MAX} more: --report names them"))
+    return lines
 
 
 def _summary(verdict: Verdict) -> Table:

@@ -22,6 +22,7 @@ from quorate_spark.compare_counters import Judgement, Settled, Unsettled
 from quorate_spark.compare_rows import Again, Baseline, PartitionTally
 from quorate_spark.copies import CopySeen, Reading
 from quorate_spark.digest_scan import DigestScan
+from quorate_spark.outvoted import votes_by_rows
 from quorate_spark.recheck import recheck
 from quorate_spark.scan_rows import RowScan, ScannedPartition, SparkRowScan
 from quorate_spark.settings import Settings
@@ -199,6 +200,7 @@ class Validation:
         else:
             outcome = Outcome.UNKNOWN if reasons else Outcome.AGREE
         owned = self._reading.owned
+        votes = votes_by_rows(differences, self._copies.replicas)
         return Verdict(
             self._copies.zone,
             level,
@@ -217,6 +219,8 @@ class Validation:
             ],
             differing_partitions=len(self._counter_differences),
             key_differences=tuple(differences[: self._settings.differences_max]),
+            outvoted=votes.outvoted,
+            undecided=votes.undecided,
             duration_ms=round(seconds * 1000),
         )
 

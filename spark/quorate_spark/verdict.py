@@ -93,6 +93,15 @@ class CopyDigestTold(msgspec.Struct, frozen=True):
     digest: str
 
 
+class OutvotedCopy(msgspec.Struct, frozen=True):
+    """A copy that a majority of its partition's copies contradicts; rows may be taken from those of
+    `suppliers`."""
+
+    partition: int
+    node: str
+    suppliers: tuple[str, ...]
+
+
 class DigestDifference(msgspec.Struct, frozen=True):
     """One partition whose copies told different digests at `counter`.
 
@@ -125,8 +134,9 @@ class Verdict(msgspec.Struct, frozen=True):
     `reasons`: why it could not be told (for some part, when the outcome is differ).  `notes`: what
     a reader should know that changes nothing.  `differing_keys` counts all keys seen to differ, of
     which `confirmed_keys` were read again and differed in the same way; `differing_partitions`
-    counts those with differing counters.  `digests` at level digest only.  The lists are bounded,
-    the counts are not."""
+    counts those with differing counters.  `digests` at level digest only.  `outvoted` copies can be
+    refilled; of the partitions in `undecided` no majority agrees.  The lists are bounded, the
+    counts are not."""
 
     zone: str
     level: Level
@@ -144,6 +154,8 @@ class Verdict(msgspec.Struct, frozen=True):
     counter_differences: tuple[CounterDifference, ...] = ()
     key_differences: tuple[KeyDifference, ...] = ()
     digests: DigestFigures | None = None
+    outvoted: tuple[OutvotedCopy, ...] = ()
+    undecided: tuple[int, ...] = ()
     duration_ms: int = 0
 
     @property

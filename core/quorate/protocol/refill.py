@@ -98,10 +98,10 @@ class Refills:
             return f"agent {me} does not own a copy: it gets what it lacks by itself"
         if not ask.suppliers:
             return "no agent is named from whose copy the rows are to come"
-        for node in ask.suppliers:
-            if node == me or node not in row.owners:
-                owners = ", ".join(owner for owner in row.owners if owner != me)
-                return f"agent {node} has no copy to give: {owners or 'no other agent'} has"
+        if not _able(ask.suppliers, row, me):
+            named = ", ".join(ask.suppliers)
+            owners = ", ".join(owner for owner in row.owners if owner != me)
+            return f"agent {named} has no copy to give: {owners or 'no other agent'} has"
         if self._replicas.why_full:
             return f"no room on agent {me} for a second set of rows: {self._replicas.why_full}"
         return ""
@@ -129,12 +129,12 @@ class Refills:
             return
         if replicas.primary_of(partition) == replicas.me.node or replicas.why_full:
             return
-        if now_ms - wanted.begun_ms < AGAIN_MS:
+        row = replicas.table[partition]
+        suppliers = _able(wanted.suppliers, row, replicas.me.node)
+        if now_ms - wanted.begun_ms < AGAIN_MS or not suppliers:
             return
         wanted.begun_ms = now_ms
-        fill = Fill(
-            copy, copy.lineage, copy.lwm, wanted.suppliers, replicas.settings, is_refill=True
-        )
+        fill = Fill(copy, copy.lineage, copy.lwm, suppliers, replicas.settings, is_refill=True)
         transfer.begin(replicas, fill)
 
     def ended(self, partition: int) -> None:
@@ -152,3 +152,9 @@ class Refills:
         fill = self._replicas.fills.get(partition)
         if fill is not None and fill.is_refill:
             self._replicas.drop_fill(partition)
+
+
+def _able(suppliers: tuple[str, ...], row: PartitionRow | None, me: str) -> tuple[str, ...]:
+    """Those of `suppliers` that own a copy now."""
+    owners = row.owners if row is not None else ()
+    return tuple(node for node in suppliers if node in owners and node != me)

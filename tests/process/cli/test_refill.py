@@ -1,0 +1,138 @@
+"""A copy is damaged, found and refilled by commands as a person types them, while clients write."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from redis import RedisCluster
+
+from quorate.facts.keyspace import key_partition
+from quorate_cli import resources
+from quorate_cli.cluster_folder import ClusterFolder
+from quorate_cli.cluster_state import fetch_state
+from quorate_cli.dev_cluster import DevCluster
+from quorate_cli.keeper import end_all
+from quorate_cluster.meanwhile import meanwhile
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+
+PATH = os.pathsep.join(path for path in sys.path if path)
+PARTITIONS = 4
+KEY = "the-key"
+ZONE = f"""
+apiVersion: quorate.io/v1alpha1
+kind: Zone
+metadata: {{name: library}}
+spec: {{clusterRef: {{name: main}}, partitions: {PARTITIONS}, replicas: 3}}
+"""
+
+Quorate = Callable[..., str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A cluster's folder; what runs in it is ended at last."""
+    yield tmp_path / ".quorate"
+    end_all(tmp_path / ".quorate", 0)
+
+
+@pytest.fixture
+def quorate(folder: Path) -> Quorate:
+    """The command; its output, and no Java for it."""
+
+    def run(*arguments: str, code: int = 0) -> str:
+        environment = {"PYTHONPATH": PATH, "QUORATE_FOLDER": str(folder), "COLUMNS": "60"}
+        ran = subprocess.run(
+            [sys.executable, "-m", "quorate_cli", *arguments],
+            env={**os.environ, **environment, "JAVA_HOME": str(folder)},
+            capture_output=True,
+            text=True,
+        )
+        assert ran.returncode == code, ran.stdout + ran.stderr
+        return ran.stdout + ran.stderr
+
+    return run
+
+
+@pytest.fixture
+def client(quorate: Quorate, folder: Path, tmp_path: Path) -> Iterator[RedisCluster]:
+    """A client of a cluster that obeys `debug damage`, with a zone that has some keys."""
+    (tmp_path / "zone.yaml").write_text(ZONE)
+    quorate("dev", "up", "--debug-commands")
+    quorate("apply", "-f", str(tmp_path / "zone.yaml"), "--wait", "60")
+    (found,) = resources.fetch_all(DevCluster(ClusterFolder(folder), print).api(), resources.ZONE)
+    host, _, port = resources.zone(found).status.endpoints[0].rpartition(":")
+    with RedisCluster(host=host, port=int(port), decode_responses=True) as client:
+        for number in range(500):
+            client.set(f"key-{number}", f"value-{number}")
+        client.set(KEY, "right")
+        yield client
+
+
+def _owner(client: RedisCluster, folder: Path) -> str:
+    """The agent that is primary of the key's partition."""
+    port = client.get_node_from_key(KEY).port
+    state = fetch_state(DevCluster(ClusterFolder(folder), print).api(), "main")
+    (zone,) = state.zones
+    return next(name for name, each in zone.ports.items() if each == port)
+
+
+@pytest.mark.parametrize("is_primary", [False, True], ids=["backup", "primary"])
+def test_validate_names_the_command_that_mends_what_was_damaged(
+    quorate: Quorate, client: RedisCluster, folder: Path, is_primary: bool
+) -> None:
+    primary = _owner(client, folder)
+    backup = next(name for name in ("agent-1", "agent-2", "agent-3") if name != primary)
+    bad = primary if is_primary else backup
+    partition = key_partition(KEY.encode(), PARTITIONS)
+    written: list[int] = []
+
+    def write(number: int) -> None:
+        client.set(f"hot-{number % 50}", number)
+        written.append(number)
+
+    quorate("debug", "damage", "library", KEY, "--agent", bad)
+    with meanwhile(write):
+        found = quorate("validate", "library", "--level", "digest", code=1)
+        named = re.findall(r"^  quorate (debug refill .*)$", found, re.MULTILINE)
+        assert named == [f"debug refill library {partition} --agent {bad}"]
+        wrong = quorate(*named[0].replace(bad, "agent-9").split(), code=1)
+        assert "--agent agent-9: no such agent" in wrong
+        good = next(name for name in ("agent-1", "agent-2", "agent-3") if name != bad)
+        wrong = quorate(*named[0].replace(bad, good).split(), code=1)
+        assert f"the copy of {good} is not out-voted" in " ".join(wrong.split())
+        said = quorate(*named[0].split())
+        assert f"partition {partition} is refilled" in " ".join(said.split())
+
+    assert client.get(KEY) == "right"
+    latest = {number % 50: number for number in written}
+    assert {key: client.get(f"hot-{key}") for key in latest} == {
+        key: str(number) for key, number in latest.items()
+    }
+    quorate("validate", "library", "--level", "digest")
+    again = quorate(*named[0].split(), code=1)
+    assert "there is nothing to refill" in " ".join(again.split())
+
+
+def test_the_last_good_copy_is_not_refilled(quorate: Quorate, client: RedisCluster) -> None:
+    partition = key_partition(KEY.encode(), PARTITIONS)
+    quorate("debug", "damage", "library", KEY, "--agent", "agent-1", "--value", "one")
+    quorate("debug", "damage", "library", KEY, "--agent", "agent-2", "--value", "two")
+
+    found = quorate("validate", "library", "--level", "digest", code=1)
+    refused = {
+        name: " ".join(
+            quorate("debug", "refill", "library", str(partition), "--agent", name, code=1).split()
+        )
+        for name in ("agent-1", "agent-2", "agent-3")
+    }
+
+    assert "debug refill" not in found
+    assert f"partition {partition}: no majority of its copies agrees" in " ".join(found.split())
+    for name, text in refused.items():
+        assert "no majority of its copies agrees (agent-" in text
+        assert f"{name} may have the last good one. Start the agents" in text
