@@ -20,4 +20,5 @@ KEPT = {
     31011572: "as 31000636",
     60001916: "a master that had been followed wrote the record of a deleted zone again",
     60002340: "as 60001916",
+    60003154: "a home took a coordinator that it had not heard of for one that had ended",
 }

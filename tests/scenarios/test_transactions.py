@@ -23,6 +23,7 @@ from quorate.protocol.transaction_messages import (
 )
 from quorate_sim import planted_transactions
 from quorate_sim.transaction_story import PARTITIONS, TransactionStory
+from quorate_sim.transactors import ZONE
 from quorate_sim.world import MS
 
 pytestmark = pytest.mark.timeout(120)
@@ -66,6 +67,30 @@ def test_two_that_want_the_same_lists_follow_each_other() -> None:
     low = [item[1:] for item in story.items(story.low)]
     assert low == [item[1:] for item in story.items(story.high)]
     assert len(low) == 10
+
+
+def test_a_coordinator_that_the_home_has_not_heard_of_is_not_taken_for_ended() -> None:
+    """It has a new store, which counts its starts from one again; the home knew of two of the old."""
+    story = TransactionStory()
+    cluster, name, home = story.cluster, story.coordinator.name, story.home.name
+    cluster.stop_agent(name, machine_too=False, refused=True)
+    cluster.start_agent(name)
+    story.rest()
+    cluster.network.cut(cluster.masters[-1].name, home)
+    cluster.stop_agent(name, machine_too=True, refused=True)
+    cluster.wipe(name)
+    cluster.start_agent(name)
+    story.coordinator = cluster.agents[name]
+    story.wait(lambda: ZONE in story.coordinator.core.zones, "the coordinator takes part")
+
+    txn = story.begin(low=b"1")
+    story.run(300)
+    assert txn.outcome is None or txn.outcome is Outcome.COMMITTED
+    cluster.network.heal(cluster.masters[-1].name, home)
+
+    assert story.ended(txn) is Outcome.COMMITTED
+    story.rest()
+    assert story.items(story.low) == (b"1",)
 
 
 KINDS = (PreparePart, PartPrepared, Decide, Decided, FinishPart, PartFinished)

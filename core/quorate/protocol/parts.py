@@ -155,8 +155,8 @@ class Parts:
     def prepare(self, node: str, ask: PreparePart) -> None:
         """Lock and execute, or wait for those that have the locks."""
         role = self._serving(ask.partition)
-        if role is None or self.evaluate is None:
-            return  # asked again
+        if role is None or self.evaluate is None or self._has_ended(ask.coordinator):
+            return  # asked again: who is not known to be registered yet may be by then
         known = role.parts.get(ask.transaction)
         if known is not None:
             self._tell_prepared(role, node, ask.transaction, known)
@@ -361,9 +361,13 @@ class Parts:
         return self._has_ended(coordinator) or coordinator.node not in self._replicas.online
 
     def _has_ended(self, coordinator: Holder) -> bool:
-        """Whether the process will never ask again what was decided."""
+        """Whether the process will never ask again what was decided.
+
+        It was registered when its part was prepared: another store of its node has followed."""
         registered = self._replicas.registered.get(coordinator.node)
-        return registered is None or registered > coordinator.incarnation
+        if registered is None or registered > coordinator.incarnation:
+            return True
+        return self._replicas.stores.get(coordinator.node) != coordinator.store
 
     def told(self, waiter: Telling) -> None:
         """What was written before it is acknowledged: tell it."""
