@@ -66,6 +66,11 @@ class Link(asyncio.Protocol):
         """Bytes that were given to be sent and that the socket has not taken."""
         return self._buffer_bytes + self.bulk_bytes + self._transport_bytes()
 
+    @property
+    def incoming_bytes(self) -> int:
+        """Bytes that have come of a message that is not complete."""
+        return self._reader.pending_bytes
+
     # --- sending
 
     def send(self, message: Message) -> bool:

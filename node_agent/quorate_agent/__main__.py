@@ -21,9 +21,10 @@ import uvloop
 
 from quorate.facts.errors import QuorateError
 from quorate.protocol.settings import ProtocolSettings
+from quorate_agent.client_memory import SETTING
 from quorate_agent.data_folder import DataFolder, FolderRefused
 from quorate_agent.server import Agent
-from quorate_agent.settings import AgentSettings
+from quorate_agent.settings import CLIENT_MEMORY_SHARE, AgentSettings
 from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_agent.stored_zones import open_stored_zones
@@ -56,6 +57,16 @@ def _address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0.0 < share <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r}: write a number above 0 and up to 1, as 0.2")
+    return share
+
+
 def _settings(arguments: list[str] | None) -> AgentSettings:
     parser = argparse.ArgumentParser(prog="quorate-agent", description=__doc__)
     parser.add_argument("--name", required=True, help="unique among the cluster's agents")
@@ -70,6 +81,15 @@ def _settings(arguments: list[str] | None) -> AgentSettings:
     parser.add_argument(
         "--debug-commands", action="store_true", help="allow damaging a copy on purpose"
     )
+    parser.add_argument(
+        SETTING,
+        type=_share,
+        default=CLIENT_MEMORY_SHARE,
+        metavar="SHARE",
+        help="share of the memory limit (cgroup, else the machine's) for commands that clients have"
+        " sent and replies that they have not read: above it large commands are refused with -OOM,"
+        " then the connections that hold the most are closed (default: %(default)s)",
+    )
     given = parser.parse_args(arguments)
     return AgentSettings(
         name=given.name,
@@ -83,6 +103,7 @@ def _settings(arguments: list[str] | None) -> AgentSettings:
         client_port_base=given.client_port_base,
         failure_domain=given.failure_domain,
         weight=given.weight,
+        client_memory_share=given.client_memory_share,
         debug_commands=given.debug_commands,
     )
 

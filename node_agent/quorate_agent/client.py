@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Protocol, cast
 
 from quorate.protocol.primary import Primary, Waiter
+from quorate_agent.client_memory import WATCHED_BYTES, ClientMemory
 from quorate_agent.resp.command import Command
 from quorate_agent.resp.connection import CommandParser
 from quorate_agent.resp.session import Agent, Connection, Session, WaitRequest
@@ -40,8 +41,15 @@ RECEIVE_BYTES = 64 * 1024
 """What the kernel takes in for a connection that is not read, and so about the most that one read
 brings: two thousand small commands."""
 
+UNREAD_BYTES_MAX = 1024 * 1024
+"""Of replies that the client has not read and the kernel has not taken: above, nothing more is
+executed for the connection until a quarter is left.  One reply may be longer than that."""
+
 OUTPUT_BYTES_MAX = 256 * 1024 * 1024
-"""A client that does not read its replies is cut off above this."""
+"""A client that is told what it did not ask for (pushes), and does not read, is cut off above."""
+
+BACKLOG_BYTES_MAX = 1024 * 1024
+"""What may be read of a blocked connection before its socket is no longer read."""
 
 _boottime = time.CLOCK_BOOTTIME
 
@@ -53,6 +61,8 @@ def boot_ms() -> int:
 
 class Endpoint(Protocol):
     """Where the commands of a connection go."""
+
+    memory: ClientMemory
 
     def connected(self, client: ClientConnection) -> None:
         """A client connected: gives it its state and session."""
@@ -68,6 +78,12 @@ class Endpoint(Protocol):
 
     def half_closed(self, client: ClientConnection) -> None:
         """A client sends no more: it may be gone, and ask another agent what it asked here."""
+
+    def large_came(self, client: ClientConnection, commands: list[list[bytes]]) -> bool:
+        """A large command is among these: whether they are to wait in the connection's backlog."""
+
+    def go_on(self, client: ClientConnection) -> None:
+        """What blocked the connection is over: execute what waits, in this turn."""
 
 
 class Slot(Waiter):
@@ -122,7 +138,9 @@ class ClientConnection(asyncio.Protocol):
 
     __slots__ = (
         "backlog",
+        "backlog_bytes",
         "blocked",
+        "charged",
         "counted",
         "ended",
         "endpoint",
@@ -139,16 +157,20 @@ class ClientConnection(asyncio.Protocol):
         "told_behind",
         "transport",
         "unread",
+        "unread_since_ms",
     )
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self.parser = CommandParser()
+        self.parser = CommandParser(self._admit)
         self.queue: deque[Slot | bytes] = deque()
         self.out: list[bytes] = []
         self.backlog: deque[tuple[int, list[bytes]]] = deque()
         self.unread = b""  # read and not yet cut into commands; later than the backlog
-        self.blocked = 0  # how many of its slots later commands wait for
+        self.backlog_bytes = 0  # read since it was empty
+        self.blocked = 0  # how many of its slots later commands wait for, and unread replies
+        self.charged = 0  # bytes that it holds of what all clients may (client_memory.py)
+        self.unread_since_ms = 0  # when it began to wait for its client to read; 0: it does not
         self.counted = self.held = 0  # the first places of the queue, and the bytes they keep
         self.paused = False
         self.ended = False
@@ -167,7 +189,7 @@ class ClientConnection(asyncio.Protocol):
         raw = transport.get_extra_info("socket")
         if raw is not None:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
-        self.transport.set_write_buffer_limits(high=OUTPUT_BYTES_MAX)
+        self.transport.set_write_buffer_limits(high=UNREAD_BYTES_MAX)
         self.endpoint.connected(self)
 
     def open(self, number: int, agent: Agent) -> None:
@@ -179,8 +201,21 @@ class ClientConnection(asyncio.Protocol):
         self.session = Session(self.state, agent)
 
     def pause_writing(self) -> None:
-        """The client does not read."""
-        self.transport.abort()
+        """The client does not read its replies as fast as they come: execute nothing until it
+        has."""
+        if not self.unread_since_ms:
+            self.unread_since_ms = boot_ms()
+            self.blocked += 1
+            self.endpoint.memory.watch(self)
+
+    def resume_writing(self) -> None:
+        """The client has read: go on.  What it sent meanwhile has not waited for anything here."""
+        if self.unread_since_ms:
+            waited_ms = boot_ms() - self.unread_since_ms
+            self.unread_since_ms = 0
+            self.blocked -= 1
+            self.backlog = deque([(at + waited_ms, command) for at, command in self.backlog])
+            self.endpoint.go_on(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone, however it went."""
@@ -204,13 +239,17 @@ class ClientConnection(asyncio.Protocol):
 
     def _take_in(self, data: bytes) -> None:
         commands = self.parser.feed(data)
+        if self.parser.took_large:
+            self.parser.took_large = False
+            if not self.refusal and self.endpoint.large_came(self, commands):
+                commands = []
         if self.refusal:
             for _ in commands:
                 self.answer(self.refusal)
         elif self.blocked or self.backlog:  # what came before is executed before, at the turn's end
-            self._execute_later(commands)
+            self.execute_later(commands)
         elif not self.has_room():
-            self._execute_later(commands)
+            self.execute_later(commands)
             self.pause()
         else:
             self.endpoint.run(self, commands)
@@ -220,17 +259,29 @@ class ClientConnection(asyncio.Protocol):
         elif self.out:
             self.write()
 
-    def _execute_later(self, commands: list[list[bytes]]) -> None:
+    def execute_later(self, commands: list[list[bytes]]) -> None:
+        """Keep commands until what is before them lets them be executed."""
         now = boot_ms()
+        if not self.backlog:
+            self.backlog_bytes = 0
         self.backlog.extend([(now, command) for command in commands])
-        if len(self.backlog) > BACKLOG_MAX:
+        self.backlog_bytes += _size(commands)
+        if len(self.backlog) > BACKLOG_MAX or self.backlog_bytes > BACKLOG_BYTES_MAX:
             self.pause()
+        if self.backlog_bytes > WATCHED_BYTES:
+            self.endpoint.memory.watch(self)
 
     def has_room(self) -> bool:
         """Whether what waits in the queue leaves room for another reply."""
         count = len(self.queue)
         if not count:
             return True
+        self._count_queue(count)
+        if self.held > WATCHED_BYTES and not self.charged:
+            self.endpoint.memory.watch(self)
+        return count <= QUEUE_MAX and self.held <= QUEUE_BYTES_MAX
+
+    def _count_queue(self, count: int) -> None:
         for place in islice(reversed(self.queue), count - self.counted):
             if isinstance(place, bytes):
                 self.held += len(place)
@@ -238,7 +289,23 @@ class ClientConnection(asyncio.Protocol):
                 place.held = len(place.reply) + (place.size or sum(map(len, place.args)))
                 self.held += place.held
         self.counted = count
-        return count <= QUEUE_MAX and self.held <= QUEUE_BYTES_MAX
+
+    def held_bytes(self) -> int:
+        """What the connection makes the agent hold: commands that are not answered, and replies."""
+        self._count_queue(len(self.queue))
+        transaction = self.state.transaction
+        return (
+            self.parser.reserved_bytes
+            + len(self.unread)
+            + _size([command for _, command in self.backlog])
+            + (transaction.bytes if transaction is not None else 0)
+            + self.held
+            + sum(map(len, self.out))
+            + self.transport.get_write_buffer_size()
+        )
+
+    def _admit(self, more: int) -> bytes:
+        return self.endpoint.memory.admit(self, more)
 
     def take_backlog(self, count_max: int) -> tuple[int, list[list[bytes]]]:
         """When the first commands of the backlog came, and those that came then, the first last."""
@@ -311,7 +378,7 @@ class ClientConnection(asyncio.Protocol):
             if isinstance(place, Slot):
                 place.deadline_ms = 0  # whatever it waits for, nothing waits for it any more
         self.queue.clear()
-        self.blocked = self.counted = self.held = 0
+        self.blocked = self.counted = self.held = self.unread_since_ms = 0
         self.state.closing = True
         self.endpoint.disconnected(self)
         if not self.transport.is_closing():
@@ -357,3 +424,7 @@ class ClientConnection(asyncio.Protocol):
         out.clear()
         if self.state.closing and not self.queue:
             self.transport.close()
+
+
+def _size(commands: list[list[bytes]]) -> int:
+    return sum([sum(map(len, command)) for command in commands])

@@ -18,11 +18,13 @@ from quorate.protocol.replicas import Replicas
 from quorate_agent.across import Across
 from quorate_agent.alike import shows_expiry
 from quorate_agent.client import ClientConnection, Slot, boot_ms
+from quorate_agent.client_memory import ClientMemory
 from quorate_agent.execution import CommandExecution
 from quorate_agent.forwards import Forwards
 from quorate_agent.hand_overs import HandOvers
 from quorate_agent.joined_reads import read_one
 from quorate_agent.key_lists import KeyLists
+from quorate_agent.large_commands import LARGE_BYTES, LargeCommands
 from quorate_agent.listener import Listener
 from quorate_agent.outcomes import Outcomes
 from quorate_agent.overview import ZoneOverview
@@ -52,8 +54,12 @@ class ZoneEndpoint:
         why_full: Callable[[], str],
         process: str,
         send: Callable[[str, Message], None],
+        memory: ClientMemory | None = None,
+        large: LargeCommands | None = None,
     ) -> None:
         self.replicas = replicas
+        self.memory = memory or ClientMemory()
+        self._large = large or LargeCommands()
         self._turn = turn
         self._clients: dict[int, ClientConnection] = {}
         self.overview = ZoneOverview(replicas, node, nodes, is_up, self._clients, process)
@@ -113,6 +119,9 @@ class ZoneEndpoint:
             self._metrics.connections.dec()
         client.backlog.clear()
         client.unread = b""
+        client.parser.close()
+        self.memory.forget(client)
+        self._large.client_gone(client, boot_ms())
         client.half_closed_ms = client.half_closed_ms or boot_ms()
         self._share.client_gone(client)
         self.forwards.client_gone(client)
@@ -154,6 +163,23 @@ class ZoneEndpoint:
             client.take_in()
         else:
             self._turn()
+
+    def large_came(self, client: ClientConnection, commands: list[list[bytes]]) -> bool:
+        """Let the connection wait for its turn when a command is so large; whether it does."""
+        size, largest = max(
+            ((sum(map(len, command)), command) for command in commands), key=lambda each: each[0]
+        )
+        if size < LARGE_BYTES:
+            return False
+        client.execute_later(commands)
+        self._large.wait(client, largest, size, boot_ms())
+        self.go_on(client)
+        return True
+
+    def go_on(self, client: ClientConnection) -> None:
+        """What blocked the connection is over: the turn's end executes what waits."""
+        self._touched[client] = None
+        self._turn()
 
     def _run_backlog(self, client: ClientConnection) -> None:
         """Execute what came while the connection was blocked, until a command blocks it again.
@@ -266,6 +292,8 @@ class ZoneEndpoint:
             self.hand_overs.tell(now)
         if self.forwards.has_waiting:
             self.forwards.tick(now)
+        if self._large:
+            self._large.look(now)
         self._share.begin(self._touched)
         while self._touched:
             batch, self._touched = self._touched, {}
@@ -310,7 +338,11 @@ class ZoneEndpoint:
     def has_waiting(self) -> bool:
         """Whether time alone may finish something here."""
         return bool(
-            self.parking or self._waits or self.forwards.has_waiting or self.hand_overs.has_news
+            self.parking
+            or self._waits
+            or self.forwards.has_waiting
+            or self.hand_overs.has_news
+            or self._large
         )
 
     def table_changed(self) -> None:

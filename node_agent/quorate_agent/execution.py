@@ -30,6 +30,9 @@ from quorate_agent.resp.view import View
 from quorate_agent.turn_share import TurnShare
 from quorate_agent.waits import Waits
 
+LONG_BYTES = 64 * 1024
+"""Behind a reply that is longer it is looked whether the client reads."""
+
 
 class Answerer(Executor, Protocol):
     """The endpoint, as far as it is needed here."""
@@ -190,8 +193,11 @@ class CommandExecution:
                         continue
                     view.is_pending = None
                     view.copy = copy
-                    self._fulfil(client, slot, command.handler(view, args))
+                    reply = command.handler(view, args)
                     view.operations.clear()
+                    self._fulfil(client, slot, reply)
+                    if len(reply) > LONG_BYTES and not _is_read(client):
+                        return
                     continue
                 role = found
                 if role.locks and not role.locks.keys().isdisjoint(command.keys(args)):
@@ -221,6 +227,8 @@ class CommandExecution:
                 self._turn()
             elif slot is None:
                 (queue or out).append(reply)  # `client.answer`, of which there are many
+                if len(reply) > LONG_BYTES and not _is_read(client):
+                    return
                 continue
             else:
                 self._fulfil(client, slot, reply)
@@ -324,3 +332,12 @@ class CommandExecution:
         flush_all(self._replicas, slot, now)
         self._touch(client)
         self._turn()
+
+
+def _is_read(client: ClientConnection) -> bool:
+    """Send what is ready; whether the client reads, or there is room for another reply that waits
+    for an earlier one."""
+    if client.queue:
+        return client.has_room()
+    client.write()
+    return not client.blocked

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from quorate.facts.keyspace import FIRST_UNRESERVED, TAG, key_slot
 from quorate.protocol.primary import Primary
 from quorate_agent.alike import is_served, partitions_of, shows_expiry
+from quorate_agent.resp.replies import LongReplies
 from quorate_agent.resp.session import Connection
 from quorate_agent.resp.table import DISPATCH
 from quorate_agent.resp.view import View, live_values
@@ -47,8 +48,12 @@ def join_reads(
         rows = map(spaces[partitions[0]], keys)
     else:
         rows = map(lambda partition, key: spaces[partition](key), partitions, keys)
+    try:
+        replies = command.each(live_values(rows, view.now_ms), view.resp3)
+    except LongReplies:
+        return None  # one by one, as far as the client reads them
     commands.clear()
-    return command.each(live_values(rows, view.now_ms), view.resp3)
+    return replies
 
 
 def read_one(

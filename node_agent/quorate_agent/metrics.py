@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from quorate.protocol.replicas import Replicas
+from quorate_agent.client_memory import ClientMemory
 from quorate_link import LinkCounters
 
 PARKED_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -92,6 +93,34 @@ class AgentMetrics:
         self.peer_bytes_out = Gauge(
             "quorate_peer_sent_bytes", "Bytes to peers", registry=self.registry
         )
+
+        self.client_memory = Gauge(
+            "quorate_client_memory_bytes",
+            "Held for clients: large commands not answered, long replies not read",
+            registry=self.registry,
+        )
+        self.client_memory_max = Gauge(
+            "quorate_client_memory_max_bytes",
+            "The budget for that: a share of the memory limit",
+            registry=self.registry,
+        )
+        self.client_memory_refused = Gauge(
+            "quorate_client_memory_refused_total",
+            "Large commands refused with -OOM because of that budget",
+            registry=self.registry,
+        )
+        self.client_memory_closed = Gauge(
+            "quorate_client_memory_closed_total",
+            "Connections closed because they held the most when the budget was exceeded",
+            registry=self.registry,
+        )
+
+    def measure_clients(self, memory: ClientMemory) -> None:
+        """Take down what clients make the agent hold."""
+        self.client_memory.set(memory.held)
+        self.client_memory_max.set(memory.bytes_max)
+        self.client_memory_refused.set(memory.refused)
+        self.client_memory_closed.set(memory.closed)
 
     def measure(self, zones: Iterable[Replicas], counters: LinkCounters) -> None:
         """Take down what is read from time to time."""

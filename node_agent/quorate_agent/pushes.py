@@ -24,6 +24,7 @@ def push(client: ClientConnection, frame: bytes) -> None:
     if not _is_closing(client):
         client.out.append(frame)
         client.write()
+        _cut_off_unless_read(client)
 
 
 def push_in_order(client: ClientConnection, frame: bytes) -> None:
@@ -41,6 +42,12 @@ def push_in_order(client: ClientConnection, frame: bytes) -> None:
     client.answer(frame)
     if client.out:
         client.write()
+        _cut_off_unless_read(client)
+
+
+def _cut_off_unless_read(client: ClientConnection) -> None:
+    if client.unread_since_ms and client.transport.get_write_buffer_size() > OUTPUT_BYTES_MAX:
+        client.transport.abort()
 
 
 def _is_closing(client: ClientConnection) -> bool:

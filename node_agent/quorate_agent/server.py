@@ -36,11 +36,14 @@ from quorate.protocol.transfer_messages import is_bulk
 from quorate.wire.frames import encode_frame
 from quorate_agent.admin import AdminServer, start_admin
 from quorate_agent.client import boot_ms
+from quorate_agent.client_memory import budget, give_back
 from quorate_agent.data_folder import DataFolder
 from quorate_agent.durable_file import write_durably
 from quorate_agent.endpoint import ZoneEndpoint
 from quorate_agent.farewell import hand_over, say_farewell, see_transactions_end
 from quorate_agent.garbage import Garbage
+from quorate_agent.large_commands import LargeCommands
+from quorate_agent.memory_limit import memory_limit
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.settings import AgentSettings
 from quorate_agent.storage import DatabaseRefused, StorageBroken
@@ -67,6 +70,9 @@ MEASURE_S = 1.0
 PORTS_TRIED = 2000
 """More zones than a machine holds, and other programs' ports between them; not so many that a
 machine without free ports is noticed late."""
+
+ON_ITS_WAY_BYTES = 4 * 1024 * 1024
+"""Beside more than this on one link another large value would only lengthen everybody's turns."""
 
 _FROM_MASTER = get_args(FromMaster)
 _OF_CLIENTS = (Forward, Forwarded)
@@ -112,6 +118,8 @@ class Agent(BaseHandler):
         self._admin: AdminServer | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._protocol = protocol
+        self._memory = budget(settings.client_memory_share, *memory_limit())
+        self._large = LargeCommands(self._links_are_clear)
         self.core: AgentCore
 
     # --- life ------------------------------------------------------------------------------------
@@ -445,11 +453,15 @@ class Agent(BaseHandler):
                     runtime.room.look(measured)
                 self.metrics.measure(self.core.zones.values(), self.links.counters)
                 self._sync_record.note()
+                self.metrics.measure_clients(self._memory)
+                if self._memory.has_to_give_back():
+                    self._loop.run_in_executor(None, give_back)
             waiting = any(r.endpoint.has_waiting for r in self._runtimes.values())
             pause_s = PARKED_TICK_S if waiting else TICK_S
             due = time.monotonic() + pause_s
             await asyncio.sleep(pause_s)
             late_s += max(0.0, time.monotonic() - due)
+            self._memory.keep()
             self.core.tick(now())
             self._turn()
 
@@ -470,6 +482,8 @@ class Agent(BaseHandler):
             why_full=lambda: engine.full_reason,
             process=self._process,
             send=lambda node, message: self._send([(node, message)]),
+            memory=self._memory,
+            large=self._large,
         )
         self._runtimes[record.uid] = ZoneRuntime(
             replicas, engine, endpoint, self._synced, self._fail
@@ -506,6 +520,17 @@ class Agent(BaseHandler):
         for name in [name for name in self._peers if name not in self.core.members]:
             self.links.undial(self._peers.pop(name))
         self._table_changed()
+
+    def _links_are_clear(self) -> bool:
+        """Whether hardly anything large is on its way to or from agents that take part."""
+        members = self.core.members
+        return all(
+            link.pending_bytes + link.incoming_bytes < ON_ITS_WAY_BYTES
+            for link in self.links.links
+            if link.peer_hello is not None
+            and (member := members.get(link.peer_hello.node)) is not None
+            and member.left_since_ms is None
+        )
 
     def _is_up(self, node: str) -> bool:
         peer = self._peers.get(node)

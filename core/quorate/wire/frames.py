@@ -36,6 +36,11 @@ class FrameReader:
         """From the next frame on, take frames up to this size (the sender is known now)."""
         self._bytes_max = bytes_max
 
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes held of an incomplete frame."""
+        return len(self._buffer)
+
     def feed(self, data: bytes) -> list[Message]:
         """The messages that `data` completes."""
         buffer = self._buffer

@@ -13,6 +13,8 @@ from quorate_agent.resp.replies import (
     NOT_AN_INTEGER,
     OK,
     ONE,
+    REPLY_BYTES_MAX,
+    REPLY_TOO_LONG,
     ZERO,
     array,
     bulk,
@@ -71,6 +73,8 @@ def get_many(view: KeyView, args: list[bytes]) -> bytes:
         return found
     absent = null(view.resp3)
     values = [found.items.get(field) for field in args[2:]]
+    if sum(map(len, filter(None, values))) > REPLY_BYTES_MAX:
+        return REPLY_TOO_LONG
     return array([absent if value is None else bulk(value) for value in values])
 
 

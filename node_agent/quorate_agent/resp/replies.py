@@ -35,6 +35,9 @@ OOM = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 RESERVED_KEY = b"-ERR keys that begin with \\x00quorate\\x00 are reserved\r\n"
 # Our own: Redis has no bound for a whole collection.
 COLLECTION_TOO_LONG = b"-ERR the hash, set or list would take more than 64 MiB in one key\r\n"
+# Our own: one command may name a large value many times over.
+REPLY_BYTES_MAX = 4 * VALUE_BYTES_MAX
+REPLY_TOO_LONG = b"-ERR the reply would take more than 256 MiB: ask for fewer values at a time\r\n"
 DAMAGED = b"-ERR the value is damaged: `quorate validate` compares its copies\r\n"
 # Our own: no client repeats a command by itself after an error code it does not know.
 UNKNOWN_OUTCOME = b"-UNKNOWN the command may or may not have been applied\r\n"
@@ -54,12 +57,27 @@ def bulk(value: bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (size, value)
 
 
+TOGETHER_BYTES_MAX = 256 * 1024
+"""Of several replies that are made in one step."""
+
+
+class LongReplies(Exception):
+    """Several replies are too long to be made in one step."""
+
+
 def bulk_each(values: Sequence[bytes]) -> bytes:
-    """Several strings, one behind the other, at least one."""
+    """Several strings, one behind the other, at least one; LongReplies."""
     try:
         return b"\r\n".join([_HEADERS[len(value)] + value for value in values]) + b"\r\n"
     except IndexError:
+        check_length(values)
         return b"".join(map(bulk, values))
+
+
+def check_length(values: Iterable[bytes]) -> None:
+    """Raise LongReplies when these are too long to be answered in one step."""
+    if sum(map(len, values)) > TOGETHER_BYTES_MAX:
+        raise LongReplies
 
 
 def integer(number: int) -> bytes:
@@ -155,8 +173,16 @@ def invalid_expire(name: bytes) -> bytes:
     return error(b"ERR invalid expire time in '%b' command" % name)
 
 
+class Refusal(bytes):
+    """The error that answers a command of which nothing was kept; stands where its name would."""
+
+    __slots__ = ()
+
+
 def unknown_command(args: Sequence[bytes]) -> bytes:
     """No such command.  As Redis, the first 128 bytes of the arguments are quoted."""
+    if isinstance(args[0], Refusal):
+        return bytes(args[0])
     quoted = b""
     for argument in args[1:]:
         if len(quoted) >= QUOTED_BYTES_MAX:

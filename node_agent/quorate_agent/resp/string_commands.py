@@ -15,6 +15,8 @@ from quorate_agent.resp.replies import (
     NULL3,
     OK,
     ONE,
+    REPLY_BYTES_MAX,
+    REPLY_TOO_LONG,
     SYNTAX_ERROR,
     VALUE_BYTES_MAX,
     VALUE_TOO_LONG,
@@ -23,6 +25,7 @@ from quorate_agent.resp.replies import (
     array,
     bulk,
     bulk_each,
+    check_length,
     error,
     integer,
     invalid_expire,
@@ -48,13 +51,14 @@ def get(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def get_each(values: list[bytes | None], resp3: bool) -> bytes:
-    """What GET answers for each of some values, at least one; None where none is."""
+    """What GET answers for each of some values, at least one; None where none is.  LongReplies."""
     strings = cast(list[bytes], values)
     try:
         if max(strings) < MARKER:
             return bulk_each(strings)
     except TypeError:
         pass  # None is among them
+    check_length(filter(None, values))
     absent = null(resp3)
     return b"".join([absent if value is None else _bulk_of(value) for value in values])
 
@@ -148,11 +152,16 @@ def get_many(view: KeyView, args: list[bytes]) -> bytes:
     get_row = view.get
     absent = null(view.resp3)
     replies = []
+    room = REPLY_BYTES_MAX
     for key in args[1:]:
         row = get_row(key)
         value = None if row is None else row.value
         text = None if value is None else string_of(value)
-        replies.append(absent if text is None else bulk(text))
+        reply = absent if text is None else bulk(text)
+        room -= len(reply)
+        if room < 0:
+            return REPLY_TOO_LONG
+        replies.append(reply)
     return array(replies)
 
 

@@ -35,18 +35,18 @@ class Call(NamedTuple):
 class Transaction:
     """The commands of one connection since its MULTI."""
 
-    __slots__ = ("_bytes", "commands", "refused", "slot")
+    __slots__ = ("bytes", "commands", "refused", "slot")
 
     def __init__(self, slot: int = -1) -> None:
         self.slot = slot  # of the first key that is watched or queued; -1: there is none yet
         self.commands: list[tuple[Command, list[bytes]]] = []
         self.refused = False  # a command was wrong: EXEC runs nothing
-        self._bytes = 0
+        self.bytes = 0  # of the words that were queued
 
     def queue(self, command: Command, args: list[bytes]) -> bytes:
         """Keep a command for EXEC; the reply to it."""
-        self._bytes += sum(map(len, args))
-        if self._bytes > BYTES_MAX:
+        self.bytes += sum(map(len, args))
+        if self.bytes > BYTES_MAX:
             return self.refuse(TOO_LARGE)
         if not command.in_transactions:
             return self.refuse(NOT_INSIDE)
@@ -168,11 +168,19 @@ class Execution:
         if any(_has_changed(view, key, row) for key, row in self.watched.items()):
             return null_array(view.resp3)
         gathered = Gathered(view)
-        answers = [
-            command.handler(gathered, words) if command.is_keyed else self.run_plain(command, words)
-            for command, words in self.queued
-        ]
-        if gathered.byte_count() + sum(map(len, answers)) > BYTES_MAX:
+        answers: list[bytes] = []
+        room = BYTES_MAX
+        for command, words in self.queued:
+            answer: bytes = (
+                command.handler(gathered, words)
+                if command.is_keyed
+                else self.run_plain(command, words)
+            )
+            answers.append(answer)
+            room -= len(answer)
+            if room < 0:  # before all of them have been made: they may be many times as long
+                return TOO_LARGE
+        if gathered.byte_count() > room:
             return TOO_LARGE
         gathered.hand_over()
         return answers

@@ -1,73 +1,87 @@
-"""A client that sends and sends and reads nothing is cut off before its replies fill the memory."""
+"""Replies are made as their client reads them, and no faster."""
 
 import asyncio
+import socket
 
 import pytest
 import uvloop
 
-from quorate_agent import client as client_module
-from quorate_agent.client import ClientConnection
-from quorate_agent.resp.session import Connection
+from quorate_agent.client import QUEUE_BYTES_MAX, UNREAD_BYTES_MAX, ClientConnection
+from quorate_differential.raw_replies import encode_command
+from quorate_lone_agent.agent import Agent
 
-REPLY = b"$100000\r\n%b\r\n" % bytes(100_000)
-PING = b"*1\r\n$4\r\nPING\r\n"
-
-
-class _Endpoint:
-    """Answers every command with much."""
-
-    def __init__(self) -> None:
-        self.client: ClientConnection
-        self.ended = asyncio.Event()
-
-    def connected(self, client: ClientConnection) -> None:
-        client.state = Connection(1, "", "", 0)
-        self.client = client
-
-    def disconnected(self, client: ClientConnection) -> None:
-        self.ended.set()
-
-    def run(self, client: ClientConnection, commands: list[list[bytes]]) -> None:
-        for _ in commands:
-            client.answer(REPLY)
-
-    def cut(self, client: ClientConnection) -> None:
-        client.take_in()
+SIZE = 300_000
+TIMES = 60
+KERNEL_BYTES = 64 * 1024
 
 
-async def _ask(times: int, *, is_read: bool) -> tuple[bool, int]:
-    """Whether the connection was cut off, and the most that waited for the client."""
-    endpoint = _Endpoint()
+async def _until(agent: Agent, count: int, replies: list[bytes], reader: socket.socket) -> None:
+    """Turns, and reads, until so many bytes have come."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: ClientConnection(endpoint), "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    waited = 0
-    for _ in range(times):
-        writer.write(PING)
-        await asyncio.sleep(0)
-        if is_read:
-            await reader.readexactly(len(REPLY))
-        if endpoint.ended.is_set():
-            break
-        if hasattr(endpoint, "client"):
-            waited = max(waited, endpoint.client.transport.get_write_buffer_size())
+    while sum(map(len, replies)) < count:
+        replies.append(await loop.sock_recv(reader, 1 << 16))
+        assert replies[-1], "the connection was closed"
+        agent.turn()
+
+
+async def _turns(agent: Agent) -> None:
+    for _ in range(50):
         await asyncio.sleep(0.001)
-    cut_off = endpoint.ended.is_set()
-    writer.transport.abort()
-    await endpoint.ended.wait()
-    server.close()
-    await server.wait_closed()
-    return cut_off, waited
+        agent.turn()
 
 
-@pytest.mark.parametrize("is_read", [False, True], ids=["reads-nothing", "reads"])
-def test_only_who_reads_nothing_is_cut_off(is_read: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    most = 4_000_000
-    monkeypatch.setattr(client_module, "OUTPUT_BYTES_MAX", most)
+async def _story(commands: list[list[bytes]], expected: bytes) -> tuple[int, ClientConnection]:
+    """Send these and read nothing, then all; the most that waited for the client."""
+    agent = Agent(64 << 20)
+    value = bytes(SIZE)
+    agent.write(b"SET", b"k", value)
+    here, there = socket.socketpair()
+    for each in (here, there):
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES)
+        each.setblocking(False)
+    loop = asyncio.get_running_loop()
+    transport, client = await loop.connect_accepted_socket(
+        lambda: ClientConnection(agent.endpoint), sock=there
+    )
+    await loop.sock_sendall(here, b"".join(map(encode_command, commands)))
+    waited = 0
+    for _ in range(5):
+        await _turns(agent)
+        waited = max(waited, client.held_bytes())
+    held = agent.endpoint.memory.held
+    replies: list[bytes] = []
+    async with asyncio.timeout(60):
+        await _until(agent, len(expected), replies, here)
+    assert b"".join(replies) == expected
+    assert held >= UNREAD_BYTES_MAX
+    agent.endpoint.memory.keep()
+    assert agent.endpoint.memory.held == 0
+    transport.abort()
+    await asyncio.sleep(0)
+    here.close()
+    return waited, client
 
-    # The reader of asyncio and the kernel take a few megabytes before anything waits.
-    cut_off, waited = uvloop.run(_ask(400, is_read=is_read))
 
-    assert cut_off is not is_read
-    assert waited <= most + len(REPLY)
+GET = [b"GET", b"k"]
+ABSENT = [b"GET", b"none"]
+BULK = b"$%d\r\n%b\r\n" % (SIZE, bytes(SIZE))
+
+
+@pytest.mark.parametrize(
+    ("round_", "replies"),
+    [
+        ([GET, GET], BULK * 2),
+        ([GET, ABSENT], BULK + b"$-1\r\n"),
+        ([GET, [b"STRLEN", b"k"]], BULK + b":%d\r\n" % SIZE),
+        ([GET, [b"SET", b"other", b"x"]], BULK + b"+OK\r\n"),
+    ],
+    ids=["gets", "absent", "others", "writes"],
+)
+def test_a_pipeline_of_long_replies_goes_on_as_it_is_read(
+    round_: list[list[bytes]], replies: bytes
+) -> None:
+    waited, client = uvloop.run(_story(round_ * TIMES, replies * TIMES))
+
+    behind_writes = QUEUE_BYTES_MAX if b"+OK" in replies else 0
+    assert waited <= UNREAD_BYTES_MAX + behind_writes + 4 * len(BULK)
+    assert client.blocked == 0

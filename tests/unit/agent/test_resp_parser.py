@@ -106,17 +106,68 @@ def test_a_long_value_is_gathered_without_copying_it_again_for_every_chunk() -> 
     assert parser.pending_bytes == 0
 
 
-def test_a_command_may_not_be_larger_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "QUERY_BYTES_MAX", 50_000)
-    for size in (9_000, 20_000):
-        parser = CommandParser()
-        stream = encode_command([b"MSET", *[b"x" * size] * 8])
-        commands = []
-        for at in range(0, len(stream), 4_000):
-            commands += parser.feed(stream[at : at + 4_000])
+@pytest.mark.parametrize("size", [9_000, 20_000, 80_000])
+@pytest.mark.parametrize("chunk_bytes", [1, 777, 40_000])
+def test_a_command_above_its_limit_is_dropped_alone(
+    monkeypatch: pytest.MonkeyPatch, size: int, chunk_bytes: int
+) -> None:
+    monkeypatch.setattr(connection, "QUERY_BYTES_MAX", 70_000)
+    after = [b"SET", b"k", b"x" * 100]
+    stream = encode_command([b"MSET", *[b"x" * size] * 9]) + encode_command(after)
 
-        assert commands == []
-        assert parser.error == b"-ERR Protocol error: command of more than 50000 bytes\r\n"
+    assert _fed(stream, chunk_bytes) == (
+        [[b"-ERR command of more than 70000 bytes\r\n"], after],
+        None,
+        0,
+    )
+
+
+def test_a_string_that_is_too_long_is_dropped_alone_and_none_of_it_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "BULK_BYTES_MAX", 100_000)
+    parser = CommandParser()
+    stream = encode_command([b"SET", b"k", b"x" * 500_000])
+    for at in range(0, len(stream) - 1, 50_000):
+        assert parser.feed(stream[at : min(at + 50_000, len(stream) - 1)]) == []
+        assert parser.reserved_bytes < 50_000
+
+    assert parser.feed(stream[-1:]) == [
+        [b"-ERR string of 500000 bytes: at most 100000 may be sent\r\n"]
+    ]
+    assert parser.error is None
+
+
+def test_who_declares_more_than_anybody_waits_for_is_disconnected() -> None:
+    parser = CommandParser()
+    parser.feed(b"*2\r\n$4\r\nECHO\r\n$%d\r\n" % (connection.DROPPED_BYTES_MAX + 1))
+
+    assert parser.error == b"-ERR Protocol error: invalid bulk length\r\n"
+
+
+def test_whether_there_is_memory_is_asked_before_it_is_taken() -> None:
+    asked: list[int] = []
+
+    def admit(more: int) -> bytes:
+        asked.append(more)
+        return b"-OOM\r\n" if sum(asked) > 3 << 20 else b""
+
+    parser = CommandParser(admit)
+    value = b"v" * (2 << 20)
+    streams = [
+        encode_command([b"SET", b"a", value]),
+        encode_command([b"MSET", b"a", value, b"b", value]),
+    ]
+    commands = [
+        command
+        for stream in streams
+        for at in range(0, len(stream), 100_000)
+        for command in parser.feed(stream[at : at + 100_000])
+    ]
+
+    assert commands == [[b"SET", b"a", value], [b"-OOM\r\n"]]
+    assert parser.took_large
+    assert parser.pending_bytes == 0
 
 
 def test_the_quick_reader_is_used_for_what_most_clients_send() -> None:

@@ -1,0 +1,95 @@
+"""Large commands are executed one after the other, in all zones of an agent.
+
+A turn writes, encodes and sends all that its commands wrote.  For one value of 64 MiB that takes
+long enough; several in one turn, here and on the agents that hold the other copies, would stop
+heartbeats for longer than a lease.  So a connection whose large command is complete waits until
+those before it are acknowledged, the other agents have taken what they were sent, and none of them
+is sending a large one itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from quorate_agent.client import ClientConnection, Slot
+
+LARGE_BYTES = 1024 * 1024
+"""A command of so many bytes waits for its turn."""
+
+TOGETHER_BYTES = 4 * 1024 * 1024
+"""Commands that have no more than this between them are executed together."""
+
+PATIENCE_MS = 10_000
+"""What is not acknowledged by then, or not taken by another agent, holds up others no more."""
+
+
+class _Large(NamedTuple):
+    args: list[bytes]
+    size: int
+    since_ms: int
+
+
+class LargeCommands:
+    """Who waits with a large command, and whose are executed.  `is_clear`: whether hardly
+    anything large is on its way between agents."""
+
+    def __init__(self, is_clear: Callable[[], bool] = lambda: True) -> None:
+        self._is_clear = is_clear
+        self._waiting: dict[ClientConnection, _Large] = {}
+        self._running: dict[ClientConnection, _Large] = {}
+        self._admitted_ms = -PATIENCE_MS
+
+    def __bool__(self) -> bool:
+        """Whether time, or an acknowledgement, may let somebody go on."""
+        return bool(self._waiting or self._running)
+
+    def wait(self, client: ClientConnection, args: list[bytes], size: int, now_ms: int) -> None:
+        """The connection's backlog has a large command: block it until it is its turn."""
+        running = self._running.get(client)
+        if client in self._waiting or (running is not None and _is_in_backlog(client, running)):
+            return  # it goes with the one before it, which this must not hold up
+        client.blocked += 1
+        self._waiting[client] = _Large(args, size, now_ms)
+        self.look(now_ms)
+
+    def look(self, now_ms: int) -> None:
+        """Let those go on whose turn has come."""
+        for client, large in list(self._running.items()):
+            if _is_done(client, large) or now_ms - large.since_ms >= PATIENCE_MS:
+                del self._running[client]
+        while self._waiting:
+            client, large = next(iter(self._waiting.items()))
+            if self._running:
+                taken = sum(each.size for each in self._running.values())
+                if client in self._running or taken + large.size > TOGETHER_BYTES:
+                    return
+            if not self._is_clear() and now_ms - self._admitted_ms < PATIENCE_MS:
+                return
+            del self._waiting[client]
+            self._running[client] = large._replace(since_ms=now_ms)
+            self._admitted_ms = now_ms
+            client.blocked -= 1
+            client.endpoint.go_on(client)
+
+    def client_gone(self, client: ClientConnection, now_ms: int) -> None:
+        """A client went away."""
+        self._running.pop(client, None)
+        if self._waiting.pop(client, None) is not None:
+            client.blocked -= 1
+        self.look(now_ms)
+
+
+def _is_in_backlog(client: ClientConnection, large: _Large) -> bool:
+    return any(command is large.args for _, command in client.backlog)
+
+
+def _is_done(client: ClientConnection, large: _Large) -> bool:
+    """Whether the command was executed and waits for no acknowledgement; one that is parked waits
+    for something else."""
+    return not _is_in_backlog(client, large) and not any(
+        isinstance(place, Slot)
+        and place.args is large.args
+        and not (place.done or place.deadline_ms)
+        for place in client.queue
+    )

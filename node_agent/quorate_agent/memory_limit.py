@@ -1,0 +1,63 @@
+"""How much memory this process may take: the least of its cgroups' limits, else the machine's.
+
+Read once at the start.  Source: the kernel's admin guide, "Control Group v2" (`memory.max`) and
+"Memory Resource Controller" of version 1 (`memory.limit_in_bytes`).
+"""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+_V1_UNLIMITED = 1 << 60
+"""Version 1 writes a number near 2**63 where there is no limit."""
+
+
+class MemoryLimit(NamedTuple):
+    """Bytes, and where the number comes from, for people."""
+
+    bytes: int
+    source: str
+
+
+def memory_limit(root: Path = Path("/")) -> MemoryLimit:
+    """The limit of this process; `root`: where `proc` and `sys` are."""
+    limits = [
+        MemoryLimit(size, f"/{file.relative_to(root)}")
+        for file in _limit_files(root)
+        if (size := _limit_of(file)) is not None
+    ]
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([*limits, MemoryLimit(physical, "the machine's memory")])
+
+
+def _limit_files(root: Path) -> list[Path]:
+    """Of each cgroup of this process up to the topmost that is mounted here."""
+    files: list[Path] = []
+    mounted = root / "sys/fs/cgroup"
+    for line in _lines(root / "proc/self/cgroup"):
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if not controllers:
+            top, name = mounted, "memory.max"
+        elif "memory" in controllers.split(","):
+            top, name = mounted / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        # A container may see the path that its host uses, of which nothing is mounted: the top is
+        # its own cgroup then.
+        group = top / path.strip("/")
+        files += [each / name for each in (group, *group.parents) if each.is_relative_to(top)]
+    return files
+
+
+def _limit_of(file: Path) -> int | None:
+    """The number in a limit's file; None: there is none."""
+    text = "".join(_lines(file)).strip()
+    return int(text) if text.isdecimal() and int(text) < _V1_UNLIMITED else None
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text().splitlines()
+    except (OSError, ValueError):
+        return []

@@ -1,0 +1,245 @@
+"""What clients make an agent hold is counted, and bounded for all of them together."""
+
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from quorate_agent.client_memory import GIVEN_BACK_BYTES, WATCHED_BYTES, ClientMemory, budget
+from quorate_agent.resp import connection
+from quorate_differential.kept_client import KeptClient
+from quorate_differential.raw_replies import encode_command
+from quorate_lone_agent.agent import Agent
+
+MIB = 1 << 20
+CHUNK = 128 * 1024
+
+
+def _agent(budget_bytes: int) -> Agent:
+    agent = Agent(64 * MIB)
+    agent.endpoint.memory = budget(0.5, 2 * budget_bytes, "a test")
+    return agent
+
+
+def _send(client: KeptClient, data: bytes) -> None:
+    """As it comes from a socket: in pieces."""
+    for at in range(0, len(data), CHUNK):
+        client.connection.data_received(data[at : at + CHUNK])
+        client.connection.endpoint.settle()  # type: ignore[attr-defined]
+
+
+def _half(size: int) -> bytes:
+    """The first half of a SET."""
+    whole = encode_command([b"SET", b"k", bytes(size)])
+    return whole[: len(whole) // 2]
+
+
+def _told(client: KeptClient) -> list[str]:
+    return [str(each) for each in client.told()]
+
+
+def test_a_large_command_above_the_budget_is_refused_by_name_and_its_connection_goes_on() -> None:
+    agent = _agent(5 * MIB)
+    memory = agent.endpoint.memory
+    first, second = agent.writer(), agent.writer()
+    _send(first, _half(4 * MIB))
+    assert 4 * MIB <= memory.held < 5 * MIB
+
+    _send(second, encode_command([b"SET", b"other", bytes(2 * MIB)]) + encode_command([b"PING"]))
+    agent.turn()
+
+    refused, pong = _told(second)
+    assert refused == (
+        "OOM clients hold 4 MiB of this agent's memory, a command of 2 MiB exceeds"
+        " 5 MiB (--client-memory-share 0.5 of 10 MiB: a test): try again later"
+    )
+    assert pong == str(b"PONG")
+    assert second.ask(b"EXISTS", b"other") == [0]
+    assert memory.refused == 1
+
+
+@pytest.mark.parametrize("ends", ["leaves", "finishes"])
+def test_what_a_client_holds_is_free_again_when_it_is_answered_or_gone(ends: str) -> None:
+    agent = _agent(5 * MIB)
+    first, second = agent.writer(), agent.writer()
+    whole = encode_command([b"SET", b"k", bytes(4 * MIB)])
+    _send(first, whole[: 3 * MIB])
+    if ends == "leaves":
+        first.leave()
+    else:
+        _send(first, whole[3 * MIB :])
+        agent.turn()
+        assert first.told() == [b"OK"]
+
+    _send(second, encode_command([b"SET", b"other", bytes(4 * MIB)]))
+    agent.turn()
+
+    assert second.told() == [b"OK"]
+    agent.endpoint.memory.keep()
+    assert agent.endpoint.memory.held == 0
+    assert agent.endpoint.memory.refused == 0
+
+
+def test_many_small_words_of_one_command_count_too() -> None:
+    agent = _agent(2 * MIB)
+    client = agent.writer()
+
+    _send(
+        client,
+        encode_command([b"MSET", *[b"{k}%d" % n if n % 2 else bytes(9000) for n in range(1, 601)]]),
+    )
+    agent.turn()
+
+    assert [each[:4] for each in _told(client)] == ["OOM "]
+    assert client.ask(b"DBSIZE") == [0]
+
+
+def test_a_command_that_is_refused_ends_a_transaction_as_any_other_error() -> None:
+    agent = _agent(1 * MIB)
+    client = agent.writer()
+    client.ask(b"MULTI")
+
+    _send(client, encode_command([b"SET", b"k", bytes(2 * MIB)]))
+    agent.turn()
+
+    assert [each[:4] for each in _told(client)] == ["OOM "]
+    assert str(client.ask(b"EXEC")[0]).startswith("EXECABORT")
+
+
+def test_what_a_transaction_has_queued_counts() -> None:
+    agent = _agent(5 * MIB)
+    client = agent.writer()
+    client.ask(b"MULTI")
+
+    for _ in range(3):
+        _send(client, encode_command([b"SET", b"k", bytes(MIB)]))
+        agent.turn()
+
+    agent.endpoint.memory.keep()
+    assert 3 * MIB <= agent.endpoint.memory.held < 4 * MIB
+
+
+class _Unread:
+    """A transport from which its client reads nothing."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.aborted = False
+
+    def get_write_buffer_size(self) -> int:
+        return self.size
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def test_the_connections_that_hold_the_most_are_closed_until_the_budget_is_kept() -> None:
+    agent = _agent(10 * MIB)
+    memory = agent.endpoint.memory
+    transports: list[Any] = []
+    for size in (1, 6, 4, 5):
+        client = agent.writer().connection
+        transports.append(_Unread(size * MIB))
+        client.transport = transports[-1]
+        memory.watch(client)
+
+    memory.keep()
+
+    assert [each.aborted for each in transports] == [False, True, False, False]
+    assert memory.held == 10 * MIB
+    assert memory.closed == 1
+
+
+def test_who_holds_little_is_not_counted() -> None:
+    agent = _agent(MIB)
+    client = agent.writer()
+
+    client.connection.data_received(_half(WATCHED_BYTES // 2))
+    agent.endpoint.memory.keep()
+
+    assert agent.endpoint.memory.held == 0
+
+
+def test_memory_is_given_back_once_much_of_it_was_let_go() -> None:
+    memory = ClientMemory()
+    agent = Agent()
+    agent.endpoint.memory = memory
+    client = agent.writer().connection
+    transport: Any = _Unread(GIVEN_BACK_BYTES + MIB)
+    client.transport = transport
+    memory.watch(client)
+    assert not memory.has_to_give_back()
+    transport.size = 0
+    memory.keep()
+
+    assert memory.has_to_give_back()
+    assert not memory.has_to_give_back()
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (
+            [b"SET", b"k", bytes(1_000_001)],
+            "ERR string of 1000001 bytes: at most 1000000 may be sent",
+        ),
+        (
+            [b"MSET", b"a", bytes(900_000), b"b", bytes(900_000)],
+            "ERR command of more than 1500000 bytes",
+        ),
+    ],
+    ids=["value", "command"],
+)
+def test_a_command_that_is_too_large_is_answered_behind_its_last_byte(
+    monkeypatch: pytest.MonkeyPatch, words: list[bytes], error: str
+) -> None:
+    monkeypatch.setattr(connection, "BULK_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(connection, "QUERY_BYTES_MAX", 1_500_000)
+    agent = Agent(64 * MIB)
+    client = agent.writer()
+    stream = encode_command([b"PING"]) + encode_command(words)
+
+    _send(client, stream[:-1])
+    assert _told(client) == [str(b"PONG")]
+    assert client.connection.parser.reserved_bytes < CHUNK
+    _send(client, stream[-1:] + encode_command([b"PING"]))
+
+    assert _told(client) == [error, str(b"PONG")]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[b"MGET", *[b"k"] * 5000], [b"HMGET", b"h", *[b"f"] * 5000]],
+    ids=["strings", "fields"],
+)
+def test_a_value_named_thousands_of_times_is_not_answered_so_often(words: list[bytes]) -> None:
+    agent = Agent(64 * MIB)
+    agent.write(b"SET", b"k", bytes(100_000))
+    agent.write(b"HSET", b"h", b"f", bytes(100_000))
+    client = agent.writer()
+    tracemalloc.start()
+    try:
+        _send(client, encode_command(words))
+        agent.turn()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 400 * MIB
+    (said,) = _told(client)
+    assert said == "ERR the reply would take more than 256 MiB: ask for fewer values at a time"
+
+
+def test_a_transaction_stops_where_its_answers_are_too_long() -> None:
+    agent = Agent(64 * MIB)
+    agent.write(b"SET", b"k", bytes(MIB))
+    client = agent.writer()
+    tracemalloc.start()
+    try:
+        said = agent.execute(client, *[(b"GET", b"k")] * 100)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert str(said).startswith("ERR transaction of more than")
+    assert peak < 85 * MIB

@@ -1,0 +1,117 @@
+"""Large commands are executed one after the other; what clients send otherwise passes them."""
+
+import pytest
+
+from quorate_agent import endpoint as endpoint_module
+from quorate_agent.large_commands import LARGE_BYTES, PATIENCE_MS, TOGETHER_BYTES, LargeCommands
+from quorate_differential.kept_client import KeptClient
+from quorate_differential.raw_replies import encode_command
+from quorate_lone_agent.agent import Agent
+
+CHUNK = 128 * 1024
+LARGE = bytes(TOGETHER_BYTES)
+
+
+def _agent(large: LargeCommands | None = None) -> Agent:
+    agent = Agent(256 << 20)
+    if large is not None:
+        agent.endpoint._large = large
+    return agent
+
+
+def _send(agent: Agent, client: KeptClient, *words: bytes) -> None:
+    """A command in pieces, with the end of a turn behind each that is not made durable."""
+    data = encode_command(list(words))
+    for at in range(0, len(data), CHUNK):
+        client.connection.data_received(data[at : at + CHUNK])
+        agent.written()
+
+
+def test_the_second_is_executed_when_the_first_is_acknowledged() -> None:
+    agent = _agent()
+    first, second, small = agent.writer(), agent.writer(), agent.writer()
+    _send(agent, first, b"SET", b"a", LARGE)
+    _send(agent, second, b"SET", b"b", LARGE)
+    assert agent.writer().ask(b"EXISTS", b"b") == [0]
+    assert small.ask(b"EXISTS", b"c") == [0]  # others pass
+
+    agent.synced()
+    assert first.told() == [b"OK"]
+    assert second.told() == []
+    agent.turn()
+
+    assert second.told() == [b"OK"]
+    assert not agent.endpoint._large
+
+
+def test_what_its_connection_sends_behind_it_keeps_its_order() -> None:
+    agent = _agent()
+    first, second = agent.writer(), agent.writer()
+    _send(agent, first, b"SET", b"a", LARGE)
+    _send(agent, second, b"SET", b"a", LARGE)
+    _send(agent, second, b"APPEND", b"a", b"x")
+    _send(agent, second, b"STRLEN", b"a")
+    assert second.told() == []
+
+    agent.turn()
+    agent.turn()
+
+    assert second.told() == [b"OK", len(LARGE) + 1, len(LARGE) + 1]
+
+
+def test_a_pipeline_of_large_ones_comes_to_its_end() -> None:
+    agent = _agent()
+    client = agent.writer()
+
+    for name in (b"a", b"b", b"c"):
+        _send(agent, client, b"SET", name, LARGE)
+    for _ in range(4):
+        agent.turn()
+
+    assert client.told() == [b"OK"] * 3
+    assert client.connection.blocked == 0
+
+
+def test_small_enough_ones_go_together() -> None:
+    agent = _agent()
+    clients = [agent.writer() for _ in range(4)]
+    for number, client in enumerate(clients):
+        _send(agent, client, b"SET", b"%d" % number, bytes(LARGE_BYTES - 100))
+
+    agent.synced()
+
+    assert [client.told() for client in clients] == [[b"OK"]] * 4
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+def test_a_client_that_leaves_holds_up_nobody(gone: int) -> None:
+    agent = _agent()
+    clients = [agent.writer() for _ in range(3)]
+    for number, client in enumerate(clients):
+        _send(agent, client, b"SET", b"%d" % number, LARGE)
+
+    clients[gone].leave()
+    for _ in range(3):
+        agent.turn()
+
+    assert clients[2].told() == [b"OK"]
+    assert not agent.endpoint._large
+
+
+def test_it_waits_for_other_agents_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead_ms = 0
+    real_ms = endpoint_module.boot_ms
+    monkeypatch.setattr(endpoint_module, "boot_ms", lambda: real_ms() + ahead_ms)
+    agent = _agent(LargeCommands(lambda: False))
+    first, second = agent.writer(), agent.writer()
+    _send(agent, first, b"SET", b"a", LARGE)
+    _send(agent, second, b"SET", b"b", LARGE)
+    agent.turn()
+    assert (first.told(), second.told()) == ([b"OK"], [])
+    assert agent.endpoint.has_waiting  # so that time passes for it
+
+    ahead_ms = PATIENCE_MS
+    agent.turn()
+    agent.turn()
+
+    assert second.told() == [b"OK"]
