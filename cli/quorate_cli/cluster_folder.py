@@ -203,6 +203,15 @@ class ClusterFolder:
             return process
         return lock_holder(self.lock(name), str(self.path))
 
+    def set_aside(self, name: str) -> list[str]:
+        """What an agent keeps of earlier stores: one sentence each, where and why."""
+        kept = sorted(self.data(name).glob("set-aside-*/reason.txt"))
+        return [
+            f"{name}: what an earlier store of it held is kept in {file.parent}:"
+            f" {file.read_text(errors='replace').strip()}"
+            for file in kept
+        ]
+
     def agent_address(self, name: str) -> AgentAddress | None:
         """Where the running agent listens; None when it does not (yet)."""
         process = self.process(name)

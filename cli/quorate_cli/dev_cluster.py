@@ -39,6 +39,7 @@ from quorate_cli.process import (
     wait_until_gone,
 )
 from quorate_cli.process_states import last_words_of, stop_reason
+from quorate_cli.set_aside import check_can_be_filled, set_aside
 
 STOP_S = 20.0
 """Until a process must have stopped by itself; then it is killed, and the command says so."""
@@ -145,6 +146,22 @@ class DevCluster:
                 self._start_operator()
                 return
             self._start_agent(entry, name)
+
+    def set_aside(self, name: str) -> None:
+        """Keep an agent's data elsewhere in its folder: its next start is over a new store, which
+        the others fill.  Problem where they could not, as far as the operator can tell."""
+        with self.folder.locked():
+            entry = self.check_known(name)
+            agent = next((agent for agent in entry.agents if agent.name == name), None)
+            if agent is None:
+                raise Problem(f"{name} has no copies: name an agent")
+            if self.folder.process(name) is not None:
+                raise Problem(f"{name} is running: stop it first, with `quorate dev stop {name}`")
+            zones = map(resources.zone, resources.fetch_all(self.api(), resources.ZONE))
+            check_can_be_filled(name, self.state(), list(zones))
+            reason = f"`quorate dev start {name} --set-aside`; before that: {self.last_words(name)}"
+            where = set_aside(self._agent_command(entry, agent), reason)
+            self._say(f"{name}: what it held is kept in {where}; the others fill a new store")
 
     def stop(self, name: str) -> None:
         """SIGTERM: an agent hands its primaries over before it ends."""

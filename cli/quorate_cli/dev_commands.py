@@ -120,9 +120,23 @@ def stop(name: NameArgument, folder: FolderOption = DEFAULT_FOLDER) -> None:
 
 
 @app.command()
-def start(name: NameArgument, folder: FolderOption = DEFAULT_FOLDER) -> None:
+def start(
+    name: NameArgument,
+    folder: FolderOption = DEFAULT_FOLDER,
+    set_aside: Annotated[
+        bool,
+        typer.Option(
+            "--set-aside",
+            help="Of an agent: keep its damaged data aside, start over a new store that the other"
+            " agents fill; refused where they could not.",
+        ),
+    ] = False,
+) -> None:
     """Start one process that is not running."""
-    dev_cluster(folder).start(name)
+    cluster = dev_cluster(folder)
+    if set_aside:
+        cluster.set_aside(name)
+    cluster.start(name)
 
 
 @app.command()
@@ -242,3 +256,6 @@ def _print_states(cluster: DevCluster, to: Console) -> None:
     for state in states:
         if state.reason:
             to.print(Text(f"{state.name}: {state.reason}", "red"), soft_wrap=True)
+    for agent in cluster.folder.read().agents:
+        for kept in cluster.folder.set_aside(agent.name):
+            to.print(Text(kept, "yellow"), soft_wrap=True)

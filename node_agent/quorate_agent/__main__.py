@@ -22,7 +22,7 @@ import uvloop
 from quorate.facts.errors import QuorateError
 from quorate.protocol.settings import ProtocolSettings
 from quorate_agent.client_memory import SETTING
-from quorate_agent.data_folder import DataFolder, FolderRefused
+from quorate_agent.data_folder import DataFolder, FolderRefused, set_folder_aside
 from quorate_agent.server import Agent
 from quorate_agent.settings import CLIENT_MEMORY_SHARE, AgentSettings
 from quorate_agent.storage import DatabaseRefused, StorageBroken
@@ -67,7 +67,7 @@ def _share(text: str) -> float:
     return share
 
 
-def _settings(arguments: list[str] | None) -> AgentSettings:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="quorate-agent", description=__doc__)
     parser.add_argument("--name", required=True, help="unique among the cluster's agents")
     parser.add_argument("--data", required=True, type=Path, help="the data folder")
@@ -90,7 +90,17 @@ def _settings(arguments: list[str] | None) -> AgentSettings:
         " sent and replies that they have not read: above it large commands are refused with -OOM,"
         " then the connections that hold the most are closed (default: %(default)s)",
     )
-    given = parser.parse_args(arguments)
+    parser.add_argument(
+        "--set-aside",
+        default="",
+        metavar="REASON",
+        help="keep what the data folder holds under set-aside-N in it, and end: the next start is"
+        " over a new store, which the other owners fill",
+    )
+    return parser
+
+
+def _settings(given: argparse.Namespace) -> AgentSettings:
     return AgentSettings(
         name=given.name,
         data=given.data,
@@ -133,10 +143,14 @@ async def _run(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run until told to stop."""
-    settings = _settings(arguments)
+    given = _parser().parse_args(arguments)
+    settings = _settings(given)
     handler = logging.StreamHandler()
     handler.setFormatter(_JsonFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    if given.set_aside:
+        _set_aside(settings, given.set_aside)
+        return
     try:
         folder = DataFolder.open(settings.data, cluster=settings.cluster, node=settings.name)
         stored = open_stored_zones(folder)
@@ -154,6 +168,16 @@ def main(arguments: list[str] | None = None) -> None:
         os.execv(sys.executable, [sys.executable, "-m", "quorate_agent", *sys.argv[1:]])
     if agent.failure:
         _end(EXIT_FAILED, agent.failure)
+
+
+def _set_aside(settings: AgentSettings, reason: str) -> None:
+    try:
+        aside = set_folder_aside(
+            settings.data, cluster=settings.cluster, node=settings.name, reason=reason
+        )
+    except FolderRefused as refused:
+        _end(EXIT_REFUSED, str(refused))
+    sys.stdout.write(f"{aside}\n")
 
 
 def _end(code: int, why: str) -> NoReturn:

@@ -19,7 +19,8 @@ import shutil
 import threading
 import uuid
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -31,6 +32,11 @@ from quorate_agent.durable_file import sync_folder, write_durably
 FORMAT_VERSION: Final = 2
 _WITHOUT_SYNCED: Final = 1
 """The format before folders recorded what was synced; read, and written anew as the present one."""
+START_ANEW: Final = (
+    "set the agent's whole data folder aside (not one zone alone: what the node promised would be"
+    " forgotten unnoticed) and start it over a new store, which the other owners fill:"
+    " `quorate dev start AGENT --set-aside`, or elsewhere `quorate-agent … --set-aside REASON` once"
+)
 _IDENTITY: Final = "folder.json"
 _LOCK: Final = "lock"
 _ZONES: Final = "zones"
@@ -200,18 +206,12 @@ class DataFolder:
 
         Close every storage first.  The master term is kept: it is the cluster's, not the store's.
         """
-        number = 1
-        while (self.path / f"set-aside-{number}").exists():
-            number += 1
-        old = self._identity
-        moving = _Moving(number, reason, old.cluster, old.node, make_store_id(), old.master_term)
-        write_durably(self.path / _MOVING, msgspec.json.encode(moving).decode() + "\n")
-        _finish_setting_aside(self.path)
+        aside = _move_aside(self.path, self._identity, make_store_id(), reason)
         identity = _read_identity(self.path / _IDENTITY)
         assert identity is not None
         self._identity = identity
         self._write(incarnation=1)
-        return self.path / f"set-aside-{number}"
+        return aside
 
     def close(self) -> None:
         """Let another agent have the folder."""
@@ -251,6 +251,45 @@ class DataFolder:
                 shutil.rmtree(path)
 
 
+@contextmanager
+def unused_folder(path: Path) -> Iterator[None]:
+    """The folder while no agent lives over it.  FolderRefused: one does, or it cannot be written.
+
+    A setting aside that was cut off is finished first.
+    """
+    try:
+        lock = _take_lock(path)
+        try:
+            _finish_setting_aside(path)
+            yield
+        finally:
+            os.close(lock)
+    except OSError as error:
+        raise FolderRefused(
+            f"{error.filename or path}: {error.strerror}. Way out: make room or mend permissions"
+        ) from error
+
+
+def set_folder_aside(path: Path, *, cluster: str, node: str, reason: str) -> Path:
+    """Set aside the folder of agent `node` that no process uses, also one that cannot be opened.
+
+    Where it is kept.  FolderRefused: it is in use, another's, or holds nothing.
+    """
+    with unused_folder(path):
+        try:
+            identity = _read_identity(path / _IDENTITY)
+        except FolderRefused:
+            identity = None  # it is the reason; the cluster's master says its term anew
+        if identity is not None:
+            _check_owner(path, identity, cluster, node)
+        elif not any((path / name).exists() for name in (_IDENTITY, _ZONES)):
+            raise FolderRefused(
+                f"{path}: holds no data to set aside. Way out: name the agent's data folder"
+            )
+        whose = identity or _new_identity(cluster, node, "", 0)
+        return _move_aside(path, whose, new_store_id(), reason)
+
+
 def _take_lock(path: Path) -> int:
     file = path / _LOCK
     lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
@@ -273,10 +312,7 @@ def _read_identity(file: Path) -> _Identity | None:
         data = file.read_bytes()
     except FileNotFoundError:
         return None
-    way_out = (
-        "Way out: move the whole data folder away and start with an empty one;"
-        " the other owners refill it"
-    )
+    way_out = f"Way out: {START_ANEW}"
     try:
         found = json.loads(data)["format"]
     except (ValueError, KeyError, TypeError):
@@ -284,7 +320,7 @@ def _read_identity(file: Path) -> _Identity | None:
     if found not in (FORMAT_VERSION, _WITHOUT_SYNCED):
         raise FolderRefused(
             f"{file}: format {found!r} found, {FORMAT_VERSION} expected."
-            f" Way out: start the version of the agent that wrote it, or {way_out[9:]}"
+            f" Way out: start the version of the agent that wrote it, or {START_ANEW}"
         )
     try:
         identity = msgspec.json.decode(data, type=_Identity)
@@ -317,12 +353,11 @@ def _check_nothing_left(path: Path) -> None:
     if zones.exists() and any(zones.iterdir()):
         raise FolderRefused(
             f"{path / _IDENTITY}: missing, but {zones} holds data."
-            f" Way out: put the file back from where the folder was copied,"
-            f" or move {zones} away to start as a new store"
+            f" Way out: put the file back from where the folder was copied, or {START_ANEW}"
         )
 
 
-def _check_identity(path: Path, identity: _Identity, cluster: str, node: str) -> None:
+def _check_owner(path: Path, identity: _Identity, cluster: str, node: str) -> None:
     file = path / _IDENTITY
     for field, found, wanted in (
         ("cluster", identity.cluster, cluster),
@@ -334,13 +369,28 @@ def _check_identity(path: Path, identity: _Identity, cluster: str, node: str) ->
                 f" Way out: start with --{'name' if field == 'node' else field} {found},"
                 f" or give this agent a folder of its own"
             )
+
+
+def _check_identity(path: Path, identity: _Identity, cluster: str, node: str) -> None:
+    _check_owner(path, identity, cluster, node)
+    file = path / _IDENTITY
     for uid in identity.zones:
         if not (path / _ZONES / _safe(uid)).is_dir():
             raise FolderRefused(
                 f"{path / _ZONES / _safe(uid)}: missing, but {file} lists the zone."
-                f" Way out: put the zone's folder back, or move the whole data folder away"
-                f" and start with an empty one; the other owners refill it"
+                f" Way out: put the zone's folder back, or {START_ANEW}"
             )
+
+
+def _move_aside(path: Path, old: _Identity, store: str, reason: str) -> Path:
+    """Set aside what the folder holds, whose identity is `old`; it is the empty `store` then."""
+    number = 1
+    while (path / f"set-aside-{number}").exists():
+        number += 1
+    moving = _Moving(number, reason, old.cluster, old.node, store, old.master_term)
+    write_durably(path / _MOVING, msgspec.json.encode(moving).decode() + "\n")
+    _finish_setting_aside(path)
+    return path / f"set-aside-{number}"
 
 
 def _finish_setting_aside(path: Path) -> None:
@@ -358,8 +408,7 @@ def _finish_setting_aside(path: Path) -> None:
         ) from None
     aside = path / f"set-aside-{moving.number}"
     aside.mkdir(exist_ok=True)
-    old = _read_identity(path / _IDENTITY)
-    if old is None or old.store != moving.store:
+    if _store_of(path) != moving.store:
         for name in (_ZONES, _IDENTITY):
             if (path / name).exists():
                 (path / name).rename(aside / name)
@@ -369,6 +418,14 @@ def _finish_setting_aside(path: Path) -> None:
         _write_identity(path, identity)
     file.unlink()
     sync_folder(path)
+
+
+def _store_of(path: Path) -> str:
+    try:
+        identity = _read_identity(path / _IDENTITY)
+    except FolderRefused:
+        return ""
+    return identity.store if identity is not None else ""
 
 
 def _safe(uid: str) -> str:

@@ -35,8 +35,10 @@ from rocksdict import (
 )
 
 from quorate.protocol.storage import StorageFull
+from quorate_agent.data_folder import START_ANEW
 from quorate_agent.durable_file import write_durably
 from quorate_agent.storage import DatabaseRefused, StorageBroken
+from quorate_agent.storage.log_records import find_foreign_record
 
 FORMAT_VERSION: Final = 1
 RESERVE_BYTES: Final = 32 << 20
@@ -49,11 +51,7 @@ STALL_POLL_SECONDS: Final = 0.005
 _STALLED: Final = "Write stall"
 _NO_ROOM: Final = ("No space left", "Disk quota exceeded", "File too large")
 _OPENED_BY: Final = b"i"
-_WAY_OUT: Final = (
-    "Way out: set the agent's whole data folder aside (not this zone alone: what the node promised"
-    " would be forgotten unnoticed) and start it over a new store, which the other owners fill:"
-    " `quorate dev start AGENT --set-aside`, or elsewhere `quorate-agent … --set-aside` once"
-)
+_WAY_OUT: Final = f"Way out: {START_ANEW}"
 
 
 def _at_once() -> WriteOptions:
@@ -149,6 +147,7 @@ class Database:
         self.opened_by: OpenedBy | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._check_format()
+        self._check_logs()
         try:
             self._db = Rdict(str(self._path), _options())
         except Exception as error:
@@ -366,6 +365,15 @@ class Database:
         if not (self._path / "CURRENT").exists():
             raise DatabaseRefused(f"{self._path / 'CURRENT'}: missing. {_WAY_OUT}")
 
+    def _check_logs(self) -> None:
+        for log in sorted(self._path.glob("*.log")):
+            at = find_foreign_record(log)
+            if at is not None:
+                raise DatabaseRefused(
+                    f"{log}: Corruption: at byte {at} begins a record of a kind that is never"
+                    f" written. {_WAY_OUT}"
+                )
+
     def _write_format(self) -> None:
         """Once the database is there: from now on a missing one is damage, not a new zone."""
         file = self._folder / "format.json"
@@ -384,7 +392,7 @@ class Database:
 
     def _broken(self, verb: str, error: Exception) -> StorageBroken:
         self._is_unknown = True
-        return StorageBroken(f"{self._path}: cannot {verb}: {error}. {_WAY_OUT}, if it stays so")
+        return StorageBroken(f"{self._path}: cannot {verb}: {error}. {_WAY_OUT}")
 
 
 def _is_no_room(error: Exception) -> bool:

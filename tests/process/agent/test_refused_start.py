@@ -1,5 +1,6 @@
 """An agent that cannot trust its folder, or may not have it, says so and ends."""
 
+import os
 import subprocess
 from contextlib import suppress
 
@@ -56,12 +57,14 @@ def test_an_agent_whose_database_is_damaged_ends_and_names_the_file(
     damaged[len(damaged) // 2] ^= 0xFF
     log.write_bytes(damaged)
 
-    agent.start()
-    wait_until(lambda: not agent.is_alive(), "the agent's end", 30)
+    with pytest.raises(RuntimeError, match="ended while it started"):
+        agent.start()
 
-    said = agent.log_tail()
+    said = agent.log_tail(1)
+    assert said.startswith("quorate-agent: ")
     assert "rocksdb: cannot be opened (Corruption: " in said
     assert "Way out: set the agent's whole data folder aside" in said
+    assert "Traceback" not in agent.log_tail(400)
 
 
 def test_a_folder_of_another_format_version_is_refused(start_cluster: StartCluster) -> None:
@@ -111,19 +114,36 @@ def test_an_agent_without_data_is_small(start_cluster: StartCluster, measured: M
     assert empty < 60 * 1024 * 1024
 
 
-def test_an_agent_that_reads_a_damaged_table_ends_and_names_it(start_cluster: StartCluster) -> None:
+def test_an_agent_that_meets_a_damaged_table_while_it_runs_ends_and_names_it(
+    start_cluster: StartCluster,
+) -> None:
+    """No client is told that a key is absent, or anything else that is not so."""
     cluster, agent = _with_data(start_cluster)
+    rows = {f"long-{number}": os.urandom(1000) for number in range(300)}
+    client = cluster.client("z")
+    for key, value in rows.items():
+        client.set(key, value)
     agent.terminate()
     for table in agent.data.glob("zones/*/rocksdb/*.sst"):
         damaged = bytearray(table.read_bytes())
-        middle = len(damaged) // 2  # rows stand behind records and updates
-        damaged[middle : middle + 100] = bytes(100)
+        rows_begin = len(damaged) * 6 // 10  # behind records and updates
+        for at in range(rows_begin, len(damaged) * 9 // 10, 1000):
+            damaged[at] ^= 0xFF
         table.write_bytes(damaged)
 
-    agent.start()
+    agent.start()  # only what copies need at once is read before it takes part
+    told = {}
     with suppress(*CLIENT_ERRORS):
-        for number in range(200):
-            cluster.client("z").get(f"key-{number}")
+        client = cluster.client("z")
+        for key in rows:
+            told[key] = client.get(key)
     wait_until(lambda: not agent.is_alive(), "the agent's end", 30)
 
-    assert "rocksdb: cannot read: Corruption: " in agent.log_tail(100)
+    assert told.items() <= rows.items()
+    assert len(told) < len(rows)
+    said = agent.log_tail(1)
+    assert said.startswith("quorate-agent: ")
+    assert "rocksdb: cannot read: Corruption: " in said
+    assert ".sst" in said
+    assert "Way out: set the agent's whole data folder aside" in said
+    assert "Traceback" not in agent.log_tail(400)

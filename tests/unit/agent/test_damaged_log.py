@@ -1,12 +1,19 @@
-"""A crash at every byte of the log, and a bit flipped anywhere in it: a copy comes back as it was
-after some batch, or its folder is refused with a reason.  Never is it silently anything else."""
+"""A crash at every byte of the log, and a bit flipped in every byte of it: a copy comes back as it
+was after some batch, or its folder is refused with a reason.  Never is it silently anything else.
+
+Every byte is tried.  The bytes are dealt out to `SHARES` tests, one after the other: the
+first, which tries some of every record's every part, runs always, the others are deep.
+"""
 
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from deep_tests import most_are_deep
 from quorate.facts.lineage import Entry, Lineage
 from quorate.facts.topology import Holder
 from quorate.protocol.copy import Copy
@@ -15,12 +22,13 @@ from quorate.protocol.totals import row_digest
 from quorate_agent.storage.database import DatabaseRefused
 from quorate_agent.storage.rocks import RocksStorage
 
-STEP_BYTES = 11
-"""Each damage opens a database: not every byte is tried, but some of every record's every part."""
+SHARES = 11
 TERM = 3
 UPDATES = 10
 LATE = 6
 """This update comes last: those behind it are held above a gap for a while."""
+
+MEMORY_DISK = Path("/dev/shm")
 
 State = tuple[object, ...]
 
@@ -34,6 +42,17 @@ def _opened(folder: Path) -> tuple[RocksStorage, Copy]:
     copy = Copy(0, storage)
     copy.recover()
     return storage, copy
+
+
+@pytest.fixture
+def quick_path(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: no power is lost here, and syncs take most of the
+    time."""
+    if not MEMORY_DISK.is_dir():
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="quorate-", dir=MEMORY_DISK) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="module")
@@ -103,14 +122,25 @@ def _damaged(written: tuple[Path, Path, list[State]], to: Path, data: bytes) -> 
     return folder
 
 
+def _bytes_of(share: int, size: int) -> range:
+    return range(share, size, SHARES)
+
+
+def test_the_shares_are_every_byte_once() -> None:
+    dealt = sorted(at for share in range(SHARES) for at in _bytes_of(share, 1000))
+
+    assert dealt == list(range(1000))
+
+
+@pytest.mark.parametrize("share", [*most_are_deep(range(SHARES), SHARES)])
 def test_a_log_cut_off_at_any_byte_is_some_batches_whole(
-    written: tuple[Path, Path, list[State]], tmp_path: Path
+    written: tuple[Path, Path, list[State]], quick_path: Path, share: int
 ) -> None:
     image, log, states = written
     whole = (image / log).read_bytes()
     seen = []
-    for size in [*range(0, len(whole), STEP_BYTES), len(whole)]:
-        found = _check(_damaged(written, tmp_path, whole[:size]), states)
+    for size in [*_bytes_of(share, len(whole)), len(whole)]:
+        found = _check(_damaged(written, quick_path, whole[:size]), states)
         assert found is not None, f"cut at {size} of {len(whole)}"
         seen.append(found)
 
@@ -118,16 +148,17 @@ def test_a_log_cut_off_at_any_byte_is_some_batches_whole(
     assert set(seen) == set(range(len(states)))
 
 
-def test_a_bit_flipped_anywhere_is_refused_or_leaves_batches_whole(
-    written: tuple[Path, Path, list[State]], tmp_path: Path
+@pytest.mark.parametrize("share", [*most_are_deep(range(SHARES), SHARES)])
+def test_a_bit_flipped_in_any_byte_is_refused_or_leaves_batches_whole(
+    written: tuple[Path, Path, list[State]], quick_path: Path, share: int
 ) -> None:
     image, log, states = written
     whole = (image / log).read_bytes()
     refused = 0
-    tried = range(0, len(whole), STEP_BYTES)
+    tried = _bytes_of(share, len(whole))
     for at in tried:
         data = bytearray(whole)
         data[at] ^= 1 << at % 8
-        refused += _check(_damaged(written, tmp_path, bytes(data)), states) is None
+        refused += _check(_damaged(written, quick_path, bytes(data)), states) is None
 
     assert refused > len(tried) * 0.8

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from quorate_agent import data_folder
-from quorate_agent.data_folder import DataFolder, FolderRefused
+from quorate_agent.data_folder import DataFolder, FolderRefused, set_folder_aside
 
 
 def open_folder(path: Path, cluster: str = "demo", node: str = "agent-1") -> DataFolder:
@@ -264,3 +264,66 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         open_folder(tmp_path / "file")
     with pytest.raises(FolderRefused, match="Not a directory"):
         open_folder(tmp_path / "file" / "below")
+
+
+# --- set aside by hand
+
+
+def by_hand(path: Path, reason: str = "damaged", node: str = "agent-1") -> Path:
+    return set_folder_aside(path, cluster="demo", node=node, reason=reason)
+
+
+def test_a_folder_is_set_aside_by_hand_and_the_next_start_is_over_a_new_store(path: Path) -> None:
+    folder = open_folder(path)
+    (folder.zone_path("a") / "file").write_text("data")
+    folder.raise_master_term(5)
+    folder.close()
+
+    aside = by_hand(path, "its tables are damaged")
+
+    assert (aside / "zones/a/file").read_text() == "data"
+    assert (aside / "reason.txt").read_text() == "its tables are damaged\n"
+    now = open_folder(path)
+    assert now.store != folder.store
+    assert (now.incarnation, now.master_term, now.zone_uids()) == (1, 5, [])
+    now.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: (path / "folder.json").write_text("garbage"),
+        lambda path: (path / "folder.json").unlink(),
+        lambda path: (path / "zones/a").rename(path / "hidden"),
+    ],
+)
+def test_a_folder_that_cannot_be_opened_is_set_aside_all_the_same(path: Path, damage) -> None:
+    folder = open_folder(path)
+    (folder.zone_path("a") / "file").write_text("data")
+    folder.close()
+    damage(path)
+    with pytest.raises(FolderRefused, match="quorate dev start AGENT --set-aside"):
+        open_folder(path)
+
+    aside = by_hand(path)
+
+    assert aside == path / "set-aside-1"
+    now = open_folder(path)
+    assert (now.store != folder.store, now.incarnation, now.zone_uids()) == (True, 1, [])
+    now.close()
+
+
+def test_a_folder_is_not_set_aside_while_it_is_used_is_anothers_or_empty(path: Path) -> None:
+    folder = open_folder(path)
+    with pytest.raises(FolderRefused, match=f"process {os.getpid()} is using this folder"):
+        by_hand(path)
+    folder.close()
+    with pytest.raises(FolderRefused, match="node 'agent-1' found, 'agent-2' expected"):
+        by_hand(path, node="agent-2")
+    (path.parent / "empty").mkdir()
+    with pytest.raises(FolderRefused, match=r"empty: holds no data to set aside\. Way out"):
+        by_hand(path.parent / "empty")
+    with pytest.raises(FolderRefused, match=r"nowhere.*No such file.*Way out"):
+        by_hand(path.parent / "nowhere")
+
+    assert open_folder(path).store == folder.store

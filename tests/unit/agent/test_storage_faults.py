@@ -341,6 +341,22 @@ def test_damage_inside_the_log_is_refused_with_the_way_out(filled: Path) -> None
         RocksStorage(filled)
 
 
+@pytest.mark.parametrize("kind", [5, 6, 7, 8, 11, 131])
+def test_a_record_of_a_kind_that_the_engine_never_gets_past_is_refused(
+    filled: Path, kind: int
+) -> None:
+    """Of 5 the opening never ended."""
+    log = max(filled.glob("rocksdb/*.log"))
+    data = bytearray(log.read_bytes())
+    second = 7 + int.from_bytes(data[4:6], "little")
+    assert data[second + 6] == 1
+    data[second + 6] = kind
+    log.write_bytes(data)
+
+    with pytest.raises(DatabaseRefused, match=rf"{log}: .*at byte {second} begins.*Way out"):
+        RocksStorage(filled)
+
+
 def test_damage_in_a_table_stops_reading_instead_of_leaving_rows_out(filled: Path) -> None:
     table = min(filled.glob("rocksdb/*.sst"))
     damage(table, 500)

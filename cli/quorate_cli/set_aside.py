@@ -1,0 +1,59 @@
+"""Sets an agent's data folder aside, once the other agents are sure to have what it held."""
+
+import subprocess
+from collections.abc import Sequence
+
+from quorate.facts.partition_row import quorum
+from quorate.facts.zone import StorageKind
+from quorate.protocol.status import ZoneStatus
+from quorate.wire.zone import Zone
+from quorate_cli.cluster_state import ClusterState
+from quorate_cli.problem import Problem
+
+SECONDS = 60.0
+"""Until it must be done: folders are renamed, nothing is copied."""
+
+
+def check_can_be_filled(name: str, state: ClusterState, zones: Sequence[Zone]) -> None:
+    """Problem unless, as far as the operator can tell, the others have all that `name` may hold.
+
+    A partition can do without this voter when of its other copies so many own that they are a
+    quorum without its store: together they have everything that was answered.
+    """
+    node = state.node(name)
+    if node is not None and node.online:
+        raise Problem(f"{name} takes part: stop it first, with `quorate dev stop {name}`")
+    for zone in zones:
+        if zone.spec.storage is not StorageKind.PERSISTENT:
+            continue
+        status = state.zone(zone.metadata.name)
+        if status is None:
+            raise Problem(
+                f"{name} is not set aside: the operator says nothing of zone"
+                f" {zone.metadata.name} yet; try again soon"
+            )
+        _check_zone(name, status, zone.spec.replicas)
+
+
+def _check_zone(name: str, status: ZoneStatus, replicas: int) -> None:
+    owners = replicas - max(status.missing_copies, default=0)
+    needed = quorum(replicas, 1)
+    if owners >= needed:
+        return
+    fewest = "no other agent has a copy" if owners <= 0 else f"only {owners} other agents have one"
+    raise Problem(
+        f"{name} is not set aside: of some partition of zone {status.name} {fewest}, and"
+        f" {needed} must be there to fill a new store without losing what was answered: start the"
+        " other agents (`quorate dev up`), or keep the folder and mend the file"
+    )
+
+
+def set_aside(command: Sequence[str], reason: str) -> str:
+    """Have the agent, by its own command line, set its folder aside; where that is kept now."""
+    done = subprocess.run(
+        [*command, "--set-aside", reason], capture_output=True, text=True, timeout=SECONDS
+    )
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or ["it said nothing"]
+        raise Problem(said[-1])
+    return done.stdout.strip()
