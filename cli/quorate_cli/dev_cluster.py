@@ -39,7 +39,13 @@ from quorate_cli.process import (
     wait_until_gone,
 )
 from quorate_cli.process_states import last_words_of, stop_reason
-from quorate_cli.set_aside import check_can_be_filled, set_aside
+from quorate_cli.set_aside import (
+    check_all_is_lost,
+    check_can_be_filled,
+    newest_set_aside,
+    put_back,
+    set_aside,
+)
 
 STOP_S = 20.0
 """Until a process must have stopped by itself; then it is killed, and the command says so."""
@@ -162,6 +168,28 @@ class DevCluster:
             reason = f"`quorate dev start {name} --set-aside`; before that: {self.last_words(name)}"
             where = set_aside(self._agent_command(entry, agent), reason)
             self._say(f"{name}: what it held is kept in {where}; the others fill a new store")
+
+    def put_back(self) -> None:
+        """Give all agents back what they set aside last, where no partition has a store left."""
+        with self.folder.locked():
+            entry = self.folder.read()
+            zones = map(resources.zone, resources.fetch_all(self.api(), resources.ZONE))
+            check_all_is_lost(self.state(), list(zones))
+            found = {
+                agent: number
+                for agent in entry.agents
+                if (number := newest_set_aside(self.folder.data(agent.name)))
+            }
+            if not found:
+                raise Problem("nothing is put back: no agent has set anything aside")
+            self._stop([agent.name for agent in found])
+            for agent, number in found.items():
+                put_back(self._agent_command(entry, agent), number)
+                self._say(f"{agent.name}: set-aside-{number} was put back")
+            names = [agent.name for agent in entry.agents]
+            self._start_agents(entry, names)
+            self._membership.declare(self.folder.read())
+            self._membership.wait_for(names)
 
     def stop(self, name: str) -> None:
         """SIGTERM: an agent hands its primaries over before it ends."""

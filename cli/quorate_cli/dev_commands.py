@@ -139,6 +139,15 @@ def start(
     cluster.start(name)
 
 
+@app.command("put-back")
+def put_back(folder: FolderOption = DEFAULT_FOLDER) -> None:
+    """Put back what the agents set aside last, when every partition is LOST without it.
+
+    What was answered since those folders were as they are is missing; nothing else brings any back.
+    """
+    dev_cluster(folder).put_back()
+
+
 @app.command()
 def restart(name: NameArgument, folder: FolderOption = DEFAULT_FOLDER) -> None:
     """Stop one process and start it again."""

@@ -22,12 +22,17 @@ import uvloop
 from quorate.facts.errors import QuorateError
 from quorate.protocol.settings import ProtocolSettings
 from quorate_agent.client_memory import SETTING
-from quorate_agent.data_folder import DataFolder, FolderRefused, set_folder_aside
+from quorate_agent.data_folder import (
+    DataFolder,
+    FolderRefused,
+    put_folder_back,
+    set_folder_aside,
+)
 from quorate_agent.server import Agent
 from quorate_agent.settings import CLIENT_MEMORY_SHARE, AgentSettings
 from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.rocks import RocksStorage
-from quorate_agent.stored_zones import open_stored_zones
+from quorate_agent.stored_zones import last_start, open_stored_zones
 
 _log = logging.getLogger("quorate.agent")
 
@@ -97,6 +102,14 @@ def _parser() -> argparse.ArgumentParser:
         help="keep what the data folder holds under set-aside-N in it, and end: the next start is"
         " over a new store, which the other owners fill",
     )
+    parser.add_argument(
+        "--put-back",
+        type=int,
+        default=0,
+        metavar="N",
+        help="put set-aside-N of the data folder back, and end: for when every store of a"
+        " partition is gone for good; what was answered since, or was lost before, is missing",
+    )
     return parser
 
 
@@ -151,6 +164,9 @@ def main(arguments: list[str] | None = None) -> None:
     if given.set_aside:
         _set_aside(settings, given.set_aside)
         return
+    if given.put_back:
+        _put_back(settings, given.put_back)
+        return
     try:
         folder = DataFolder.open(settings.data, cluster=settings.cluster, node=settings.name)
         stored = open_stored_zones(folder)
@@ -178,6 +194,19 @@ def _set_aside(settings: AgentSettings, reason: str) -> None:
     except FolderRefused as refused:
         _end(EXIT_REFUSED, str(refused))
     sys.stdout.write(f"{aside}\n")
+
+
+def _put_back(settings: AgentSettings, number: int) -> None:
+    try:
+        put_folder_back(
+            settings.data,
+            cluster=settings.cluster,
+            node=settings.name,
+            number=number,
+            incarnation=last_start(settings.data / f"set-aside-{number}" / "zones"),
+        )
+    except (FolderRefused, DatabaseRefused, StorageBroken) as refused:
+        _end(EXIT_REFUSED, str(refused))
 
 
 def _end(code: int, why: str) -> NoReturn:

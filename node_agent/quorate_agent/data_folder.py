@@ -290,6 +290,41 @@ def set_folder_aside(path: Path, *, cluster: str, node: str, reason: str) -> Pat
         return _move_aside(path, whose, new_store_id(), reason)
 
 
+def put_folder_back(
+    path: Path, *, cluster: str, node: str, number: int, incarnation: int = 0
+) -> None:
+    """Put set-aside-<number> in the place of what is there, which is set aside in its turn.
+
+    It is the store of before again, started at least `incarnation` times; what it lacks of what it
+    had synced is no longer asked: only a person can decide that.  What was cut off is finished when
+    it is asked for again.  FolderRefused: the folder is in use, or there is no such set-aside.
+    """
+    aside = path / f"set-aside-{number}"
+    with unused_folder(path):
+        old = _read_identity(aside / _IDENTITY)
+        if old is None:
+            raise FolderRefused(
+                f"{aside}: has no {_IDENTITY}, so it is not there or was put back already."
+                f" Way out: name another"
+            )
+        _check_owner(aside, old, cluster, node)
+        if _store_of(path) != old.store:
+            present = _read_identity(path / _IDENTITY) or _new_identity(cluster, node, "", 0)
+            _move_aside(path, present, new_store_id(), f"{aside.name} was put back in its place")
+            old = msgspec.structs.replace(
+                old,
+                incarnation=max(old.incarnation, incarnation),
+                master_term=max(old.master_term, present.master_term),
+                synced={},
+            )
+            _write_identity(path, old)
+        if (aside / _ZONES).exists():
+            (aside / _ZONES).rename(path / _ZONES)
+        (aside / _IDENTITY).rename(aside / f"{_IDENTITY}.put-back")
+        sync_folder(aside)
+        sync_folder(path)
+
+
 def _take_lock(path: Path) -> int:
     file = path / _LOCK
     lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)

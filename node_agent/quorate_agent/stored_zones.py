@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from quorate.facts.errors import QuorateError
 from quorate.protocol.storage import Storage, StorageFull
@@ -62,6 +63,22 @@ def open_zone(folder: DataFolder, uid: str) -> RocksStorage:
         storage.close()
         raise
     return storage
+
+
+def last_start(zones: Path) -> int:
+    """The last start of an agent that opened one of the databases below `zones`; 0: none did.
+
+    DatabaseRefused, StorageBroken: one cannot be read.
+    """
+    starts = [0]
+    for path in sorted(zones.iterdir()) if zones.exists() else []:
+        storage = RocksStorage(path)
+        try:
+            opened_by = storage.database.read_opened_by()
+            starts.append(opened_by.incarnation if opened_by is not None else 0)
+        finally:
+            storage.close()
+    return max(starts)
 
 
 def what_is_synced(engines: Mapping[str, Storage]) -> dict[str, Synced]:

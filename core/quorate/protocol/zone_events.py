@@ -13,7 +13,7 @@ from quorate.facts.partition_row import Migration, PartitionRow, is_committed
 from quorate.protocol.events import Reason
 from quorate.protocol.migration_commit import Part
 from quorate.protocol.rebalance import Rebalance
-from quorate.protocol.zone_status import Moved
+from quorate.protocol.zone_status import Moved, way_out_of_loss
 
 if TYPE_CHECKING:
     from quorate.protocol.master import Master
@@ -95,8 +95,8 @@ class ZoneEvents:
             self._tell(
                 partition,
                 Reason.PARTITION_LOST,
-                f"the stores of all its voters ({voters}) are gone for good; delete the zone and "
-                "create it again",
+                f"the stores of all its voters ({voters}) are gone for good; "
+                f"{way_out_of_loss(self._master.zones[self._uid].record)}",
                 "Warning",
             )
         self._lost = lost

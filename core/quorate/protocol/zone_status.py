@@ -59,6 +59,17 @@ class Moved:
             self.migrations_done += 1
 
 
+def way_out_of_loss(record: ZoneRecord) -> str:
+    """What a person can do about partitions that are LOST."""
+    if not record.persistent:
+        return "delete the zone and create it again"
+    return (
+        "what agents set aside lies in set-aside-N of their data folders (their logs and `quorate"
+        " dev status` say where and why): put it back (`quorate dev put-back`, or `quorate-agent"
+        " --put-back N` over each), or delete the zone and create it again"
+    )
+
+
 def zone_status(
     record: ZoneRecord,
     parts: Mapping[int, Part],
@@ -94,7 +105,7 @@ def zone_status(
             more = ", …" if len(lost) > LOST_SHOWN_MAX else ""
             sentence += (
                 f"; {len(lost)} of them are LOST (partitions {named}{more}): every store that held"
-                " them is gone for good; delete the zone and create it again"
+                f" them is gone for good; {way_out_of_loss(record)}"
             )
     elif migrations:
         phase, sentence = "Rebalancing", f"{len(migrations)} migrations are under way"

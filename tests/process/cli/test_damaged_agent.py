@@ -1,6 +1,7 @@
 """An agent whose files are damaged: what `quorate` says, and one command that mends it."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -128,3 +129,36 @@ def test_the_only_copy_is_never_set_aside(folder: Path, quorate: Quorate) -> Non
     client = _client(cluster)
     wait_until(lambda: client.get(KEYS[0]) == KEYS[0].encode(), "data", 30)
     assert "operator has no copies" in quorate("dev", "start", "operator", "--set-aside", code=1)
+
+
+def test_older_copies_of_all_zones_are_set_aside_and_one_command_puts_them_back(
+    folder: Path, quorate: Quorate
+) -> None:
+    cluster = _with_data(folder, quorate, 3, 3)
+    agents = [agent.name for agent in cluster.folder.read().agents]
+    quorate("dev", "down")
+    for agent in agents:
+        data = cluster.folder.data(agent)
+        shutil.copytree(data / "zones", data.with_name("older"))
+    quorate("dev", "up")
+    wait_until(lambda: _whole(cluster), "all copies", 60)
+    assert "not all partitions are LOST (0 of 8)" in quorate("dev", "put-back", code=1)
+    quorate("dev", "down")
+    for agent in agents:
+        data = cluster.folder.data(agent)
+        shutil.rmtree(data / "zones")
+        data.with_name("older").rename(data / "zones")
+
+    quorate("dev", "up")
+    wait_until(lambda: "8 of them are LOST" in quorate("status"), "the loss", 60)
+
+    assert "put it back (`quorate dev put-back`" in quorate("status")
+    said = quorate("dev", "status")
+    for agent in agents:
+        assert f"kept in {cluster.folder.data(agent)}/set-aside-1: data folder" in said
+    assert "so it is an older copy" in said
+    said = quorate("dev", "put-back")
+    assert all(f"{agent}: set-aside-1 was put back" in said for agent in agents)
+    wait_until(lambda: _whole(cluster), "all copies", 60)
+    client = _client(cluster)
+    assert [client.get(key) for key in KEYS] == [key.encode() for key in KEYS]

@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from quorate_agent import data_folder
-from quorate_agent.data_folder import DataFolder, FolderRefused, set_folder_aside
+from quorate_agent.data_folder import (
+    DataFolder,
+    FolderRefused,
+    put_folder_back,
+    set_folder_aside,
+)
 
 
 def open_folder(path: Path, cluster: str = "demo", node: str = "agent-1") -> DataFolder:
@@ -327,3 +332,84 @@ def test_a_folder_is_not_set_aside_while_it_is_used_is_anothers_or_empty(path: P
         by_hand(path.parent / "nowhere")
 
     assert open_folder(path).store == folder.store
+
+
+# --- put back
+
+
+def put_back(path: Path, number: int = 1, node: str = "agent-1") -> None:
+    put_folder_back(path, cluster="demo", node=node, number=number, incarnation=7)
+
+
+def set_aside_and_started_anew(path: Path) -> tuple[str, str]:
+    """A folder with a set-aside, in which the new store has data as well; both stores."""
+    folder = open_folder(path)
+    (folder.zone_path("a") / "file").write_text("old")
+    old = folder.store
+    folder.set_aside("reason")
+    (folder.zone_path("b") / "file").write_text("new")
+    folder.raise_master_term(9)
+    folder.close()
+    return old, folder.store
+
+
+def test_what_was_set_aside_is_put_back_and_what_was_there_is_set_aside(path: Path) -> None:
+    old, new = set_aside_and_started_anew(path)
+
+    put_back(path)
+
+    folder = open_folder(path)
+    assert folder.store == old
+    assert folder.zone_uids() == ["a"]
+    assert (folder.zone_path("a") / "file").read_text() == "old"
+    assert (folder.incarnation, folder.master_term) == (8, 9)
+    assert (path / "set-aside-2/zones/b/file").read_text() == "new"
+    assert "set-aside-1 was put back" in (path / "set-aside-2/reason.txt").read_text()
+    folder.close()
+    with pytest.raises(FolderRefused, match=r"set-aside-1: has no folder\.json.*Way out"):
+        put_back(path)
+    put_back(path, 2)
+    assert open_folder(path).store == new
+
+
+def test_putting_back_is_refused_while_the_folder_is_used_or_anothers(path: Path) -> None:
+    set_aside_and_started_anew(path)
+    folder = open_folder(path)
+    with pytest.raises(FolderRefused, match="is using this folder"):
+        put_back(path)
+    folder.close()
+    with pytest.raises(FolderRefused, match="this is another's folder"):
+        put_back(path, node="agent-2")
+    with pytest.raises(FolderRefused, match="set-aside-3: has no folder"):
+        put_back(path, 3)
+
+
+def test_putting_back_can_be_interrupted_at_any_write(path: Path, monkeypatch) -> None:
+    """No data is lost on the way; asked for again, it is finished."""
+    steps = 0
+    for crash_at in range(1, 100):
+        here = path / str(crash_at)
+        old, _ = set_aside_and_started_anew(here)
+        left = iter(range(crash_at))
+        for name in ("write_durably", "sync_folder"):
+            monkeypatch.setattr(data_folder, name, crashing(getattr(data_folder, name), left))
+        monkeypatch.setattr(Path, "rename", crashing(Path.rename, left))
+        try:
+            put_back(here)
+        except Crashed:
+            steps += 1
+            finished = False
+        else:
+            finished = True
+        monkeypatch.undo()
+
+        if not finished and (here / "set-aside-1/folder.json").exists():
+            put_back(here)
+        folder = open_folder(here)
+        assert folder.store == old
+        assert (folder.zone_path("a") / "file").read_text() == "old"
+        assert [f.read_text() for f in here.glob("set-aside-*/zones/b/file")] == ["new"]
+        folder.close()
+        if finished:
+            break
+    assert steps >= 10

@@ -1,5 +1,7 @@
 """When an agent's data may be set aside: only where the others have all that was answered."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -7,7 +9,7 @@ from quorate.protocol.status import NodeStatus, ZoneStatus
 from quorate.wire.zone import Zone
 from quorate_cli.cluster_state import ClusterState
 from quorate_cli.problem import Problem
-from quorate_cli.set_aside import check_can_be_filled
+from quorate_cli.set_aside import check_all_is_lost, check_can_be_filled, newest_set_aside
 
 NODE = NodeStatus("agent-1", "s1", 3, False, "Offline", "127.0.0.1:1", "", 0, 0)
 
@@ -67,3 +69,29 @@ def test_a_zone_that_the_operator_does_not_lead_yet_is_waited_for() -> None:
 
     with pytest.raises(Problem, match="says nothing of zone z yet"):
         check_can_be_filled("agent-1", nothing, [_zone(3)])
+
+
+def _lost(lost: int, partitions: int) -> ClusterState:
+    (zone,) = _state({}).zones
+    changed = msgspec.structs.replace(zone, lost=lost, partitions=partitions)
+    return msgspec.structs.replace(_state({}), zones=(changed,))
+
+
+def test_folders_are_put_back_only_when_every_partition_is_lost() -> None:
+    check_all_is_lost(_lost(8, 8), [_zone(3), _zone(1, "InMemory")])
+
+    with pytest.raises(Problem, match=r"zone z not all partitions are LOST \(7 of 8\)"):
+        check_all_is_lost(_lost(7, 8), [_zone(3)])
+    with pytest.raises(Problem, match=r"not all partitions are LOST \(unknown\)"):
+        check_all_is_lost(msgspec.structs.replace(_lost(8, 8), zones=()), [_zone(3)])
+    with pytest.raises(Problem, match="no Persistent zone is declared"):
+        check_all_is_lost(_lost(8, 8), [_zone(3, "InMemory")])
+
+
+def test_the_newest_set_aside_that_was_not_put_back_is_found(tmp_path: Path) -> None:
+    assert newest_set_aside(tmp_path) == 0
+    for number, file in ((2, "folder.json"), (10, "folder.json"), (11, "folder.json.put-back")):
+        (tmp_path / f"set-aside-{number}").mkdir()
+        (tmp_path / f"set-aside-{number}" / file).write_text("{}")
+
+    assert newest_set_aside(tmp_path) == 10
