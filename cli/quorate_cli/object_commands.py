@@ -238,6 +238,9 @@ def validate(
 ) -> None:
     """Do all copies of a zone agree?  Ends with 0 agree, 1 differ, 2 could not tell."""
     try:
+        # Elsewhere the agents are asked until the time is over.
+        if server is None and (stopped := not_running(ClusterFolder(folder))):
+            raise Problem("; ".join(stopped))
         command = zone_validation(_api(server, folder), zone, level.value, folder, report)
         if as_json:
             command.append("--json")

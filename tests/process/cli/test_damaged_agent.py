@@ -96,6 +96,9 @@ def test_a_damaged_agent_is_named_and_set_aside_by_one_command(
     said = quorate("dev", "up", code=1)
     assert f"{where}: cannot be opened (Corruption: " in said
     assert "quorate dev start AGENT --set-aside" in said
+    said = quorate("validate", "books", "--level", "counters", code=2)
+    assert "agent-2 is not running" in said
+    assert f"{where}: cannot be opened (Corruption: " in said
 
     said = quorate("dev", "start", "agent-2", "--set-aside")
     aside = cluster.folder.data("agent-2") / "set-aside-1"
@@ -156,7 +159,7 @@ def test_older_copies_of_all_zones_are_set_aside_and_one_command_puts_them_back(
     said = quorate("dev", "status")
     for agent in agents:
         assert f"kept in {cluster.folder.data(agent)}/set-aside-1: data folder" in said
-    assert "so it is an older copy" in said
+    assert "so data that was synced is lost" in said
     said = quorate("dev", "put-back")
     assert all(f"{agent}: set-aside-1 was put back" in said for agent in agents)
     wait_until(lambda: _whole(cluster), "all copies", 60)

@@ -1,0 +1,127 @@
+"""What was synced is recorded beside the event loop, by one write at a time; none ends the agent."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from quorate.protocol.storage import Row
+from quorate_agent import data_folder
+from quorate_agent.data_folder import DataFolder
+from quorate_agent.storage.rocks import RocksStorage
+from quorate_agent.stored_zones import open_zone
+from quorate_agent.sync_record import SyncRecord
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[DataFolder]:
+    folder = DataFolder.open(tmp_path, cluster="demo", node="agent-1")
+    yield folder
+    folder.close()
+
+
+@pytest.fixture
+def storage(folder: DataFolder) -> Iterator[RocksStorage]:
+    storage = open_zone(folder, "z")
+    yield storage
+    storage.close()
+
+
+def _write_synced(storage: RocksStorage, key: bytes) -> int:
+    storage.space(0, 0).put(key, Row(1, 1, 0, b"value"))
+    storage.commit()
+    storage.sync()
+    return storage.database.synced_sequence
+
+
+def _recorded(folder: DataFolder) -> int:
+    said = json.loads((folder.path / "folder.json").read_text())
+    return int(said["synced"].get("z", [0])[0])
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if is_so():
+            return
+        await asyncio.sleep(0.01)
+    raise TimeoutError
+
+
+def test_one_write_at_a_time_and_the_loop_goes_on_meanwhile(
+    folder: DataFolder, storage: RocksStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end, threads = threading.Event(), []
+    real = data_folder.write_durably
+
+    def slow(file: Path, text: str) -> None:
+        threads.append(threading.current_thread())
+        assert may_end.wait(30)
+        real(file, text)
+
+    async def story() -> None:
+        record = SyncRecord(folder, {"z": storage})
+        monkeypatch.setattr(data_folder, "write_durably", slow)
+        first = _write_synced(storage, b"1")
+        record.note()
+        second = _write_synced(storage, b"2")
+        record.note()
+        assert _recorded(folder) == 0, "nothing is waited for"
+        may_end.set()
+        await _until(lambda: _recorded(folder) >= first)
+        while _recorded(folder) < second:
+            record.note()
+            await asyncio.sleep(0.01)
+        count = len(threads)
+        record.note()
+        await asyncio.sleep(0.05)
+        assert len(threads) == count == 2
+        assert threading.main_thread() not in threads
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+def test_a_disk_without_room_is_told_once_and_recorded_when_there_is_some(
+    folder: DataFolder,
+    storage: RocksStorage,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tried = []
+
+    def full(file: Path, text: str) -> None:
+        tried.append(text)
+        raise OSError(28, "No space left on device")
+
+    async def story() -> None:
+        record = SyncRecord(folder, {"z": storage})
+        sequence = _write_synced(storage, b"1")
+        with monkeypatch.context() as patch:
+            patch.setattr(data_folder, "write_durably", full)
+            while len(tried) < 3:
+                record.note()
+                await asyncio.sleep(0.01)
+            record.save_last()
+            assert len(caplog.records) == 1
+            assert f"data folder {folder.path}: what was synced cannot" in caplog.text
+            assert "No space left" in caplog.text
+        while _recorded(folder) < sequence:
+            record.note()
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+def test_nothing_is_written_into_a_folder_that_was_released(
+    folder: DataFolder, storage: RocksStorage
+) -> None:
+    """Another process may have it by now."""
+    _write_synced(storage, b"1")
+    folder.close()
+    before = (folder.path / "folder.json").read_text()
+
+    SyncRecord(folder, {"z": storage}).save_last()
+
+    assert (folder.path / "folder.json").read_text() == before
