@@ -1,4 +1,4 @@
-"""What was synced is recorded beside the event loop, by one write at a time; none ends the agent."""
+"""What was synced is recorded beside the event loop, by one write at a time; none ends an agent."""
 
 import asyncio
 import json
