@@ -187,8 +187,10 @@ class DevCluster:
                 put_back(self._agent_command(entry, agent), number)
                 self._say(f"{agent.name}: set-aside-{number} was put back")
             names = [agent.name for agent in entry.agents]
-            self._start_agents(entry, names)
+            refused = self._start_agents(entry, names)
             self._membership.declare(self.folder.read())
+            if refused:
+                raise Problem("; ".join(refused.values()))
             self._membership.wait_for(names)
 
     def stop(self, name: str) -> None:

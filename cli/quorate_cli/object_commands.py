@@ -238,9 +238,8 @@ def validate(
 ) -> None:
     """Do all copies of a zone agree?  Ends with 0 agree, 1 differ, 2 could not tell."""
     try:
-        # Elsewhere the agents are asked until the time is over.
-        if server is None and (stopped := not_running(ClusterFolder(folder))):
-            raise Problem("; ".join(stopped))
+        if server is None:  # elsewhere the agents are asked until the time is over
+            _check_all_run(ClusterFolder(folder))
         command = zone_validation(_api(server, folder), zone, level.value, folder, report)
         if as_json:
             command.append("--json")
@@ -277,6 +276,13 @@ def damage(
 
 
 COMMANDS: tuple[Callable[..., None], ...] = (apply, get, describe, delete, status, validate)
+
+
+def _check_all_run(folder: ClusterFolder) -> None:
+    """Problem where a process does not run: what the copies of an agent hold is unknown then."""
+    stopped = not_running(folder)
+    if stopped:
+        raise Problem("; ".join(stopped))
 
 
 def zone_validation(

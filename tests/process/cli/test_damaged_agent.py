@@ -152,7 +152,7 @@ def test_older_copies_of_all_zones_are_set_aside_and_one_command_puts_them_back(
         shutil.rmtree(data / "zones")
         data.with_name("older").rename(data / "zones")
 
-    quorate("dev", "up")
+    quorate("dev", "up", "--wait", "0")
     wait_until(lambda: "8 of them are LOST" in quorate("status"), "the loss", 60)
 
     assert "put it back (`quorate dev put-back`" in quorate("status")
