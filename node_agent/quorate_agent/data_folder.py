@@ -1,6 +1,6 @@
 """Who an agent is, as its data folder says: its store, how often it started, what it must remember.
 
-    folder.json      format, cluster, node, store, incarnation, master term, zones, what of each
+    folder.json      format, cluster, node, store, incarnation, mastership, zones, what of each
                      zone was synced, checksum
     lock             locked while an agent lives over the folder; its process id inside
     zones/<uid>/     one database per Persistent zone
@@ -66,12 +66,17 @@ class _Identity(msgspec.Struct, frozen=True):
     master_term: int
     zones: tuple[str, ...]
     check: int = 0
+    master_word: str = ""
     synced: dict[str, Synced] | msgspec.UnsetType = msgspec.UNSET
 
     def checked(self) -> "_Identity":
         """The same with the checksum that belongs to it."""
-        plain = msgspec.structs.replace(self, check=0)
-        return msgspec.structs.replace(plain, check=zlib.crc32(msgspec.json.encode(plain)))
+        plain = msgspec.structs.asdict(msgspec.structs.replace(self, check=0))
+        if not self.master_word:
+            del plain["master_word"]  # an agent of before wrote none
+        if self.synced is msgspec.UNSET:
+            del plain["synced"]
+        return msgspec.structs.replace(self, check=zlib.crc32(msgspec.json.encode(plain)))
 
 
 class _Moving(msgspec.Struct, frozen=True):
@@ -83,6 +88,7 @@ class _Moving(msgspec.Struct, frozen=True):
     node: str
     store: str
     master_term: int
+    master_word: str = ""
 
 
 def new_store_id() -> str:
@@ -154,10 +160,15 @@ class DataFolder:
         """The highest master term seen; lower ones are refused."""
         return self._identity.master_term
 
-    def raise_master_term(self, term: int) -> None:
-        """Remember `term`, if it is higher; durable when this returns."""
-        if term > self._identity.master_term:
-            self._write(master_term=term)
+    @property
+    def master_word(self) -> str:
+        """The word of that mastership; empty when it is not known."""
+        return self._identity.master_word
+
+    def raise_master_term(self, term: int, word: str) -> None:
+        """Remember the mastership, if it is no lower; durable when this returns."""
+        if term >= self._identity.master_term:
+            self._write(master_term=term, master_word=word)
 
     def zone_path(self, uid: str) -> Path:
         """The folder of a zone, made if it is not there."""
@@ -225,6 +236,7 @@ class DataFolder:
         *,
         incarnation: int | None = None,
         master_term: int | None = None,
+        master_word: str | None = None,
         zones: tuple[str, ...] | None = None,
     ) -> None:
         old = self._identity
@@ -233,6 +245,7 @@ class DataFolder:
             old,
             incarnation=old.incarnation if incarnation is None else incarnation,
             master_term=old.master_term if master_term is None else master_term,
+            master_word=old.master_word if master_word is None else master_word,
             zones=kept,
             synced={uid: synced for uid, synced in _synced(old).items() if uid in kept},
         )
@@ -311,10 +324,12 @@ def put_folder_back(
         if _store_of(path) != old.store:
             present = _read_identity(path / _IDENTITY) or _new_identity(cluster, node, "", 0)
             _move_aside(path, present, new_store_id(), f"{aside.name} was put back in its place")
+            obeyed = max(present, old, key=lambda identity: identity.master_term)
             old = msgspec.structs.replace(
                 old,
                 incarnation=max(old.incarnation, incarnation),
-                master_term=max(old.master_term, present.master_term),
+                master_term=obeyed.master_term,
+                master_word=obeyed.master_word,
                 synced={},
             )
             _write_identity(path, old)
@@ -422,7 +437,7 @@ def _move_aside(path: Path, old: _Identity, store: str, reason: str) -> Path:
     number = 1
     while (path / f"set-aside-{number}").exists():
         number += 1
-    moving = _Moving(number, reason, old.cluster, old.node, store, old.master_term)
+    moving = _Moving(number, reason, old.cluster, old.node, store, old.master_term, old.master_word)
     write_durably(path / _MOVING, msgspec.json.encode(moving).decode() + "\n")
     _finish_setting_aside(path)
     return path / f"set-aside-{number}"
@@ -449,7 +464,10 @@ def _finish_setting_aside(path: Path) -> None:
                 (path / name).rename(aside / name)
         write_durably(aside / "reason.txt", moving.reason + "\n")
         sync_folder(path)
-        identity = _new_identity(moving.cluster, moving.node, moving.store, moving.master_term)
+        identity = msgspec.structs.replace(
+            _new_identity(moving.cluster, moving.node, moving.store, moving.master_term),
+            master_word=moving.master_word,
+        )
         _write_identity(path, identity)
     file.unlink()
     sync_folder(path)

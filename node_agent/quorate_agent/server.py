@@ -16,6 +16,7 @@ from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent import AgentCore, FromMaster, MembersChanged, ZoneClosed, ZoneOpened
 from quorate.protocol.client_messages import Forward, Forwarded
+from quorate.protocol.masterships import why_not_obeyed
 from quorate.protocol.membership import is_namesake
 from quorate.protocol.messages import (
     FORMAT_VERSION,
@@ -128,8 +129,8 @@ class Agent(BaseHandler):
         """Listen; take part when a master has registered us."""
         settings = self.settings
         self._loop.set_exception_handler(self._unhandled)
-        self.peer_port = await self.links.listen(settings.peer_host, settings.peer_port)
         self.core = AgentCore(self._hello(), self, self._protocol, now())
+        self.peer_port = await self.links.listen(settings.peer_host, settings.peer_port)
         self._admin = await start_admin(
             settings.admin_host, settings.admin_port, self.metrics.registry, self._ready
         )
@@ -237,9 +238,9 @@ class Agent(BaseHandler):
         if uid in self.folder.zone_uids():
             self.folder.remove_zone(uid)
 
-    def raise_master_term(self, term: int) -> None:
-        """Remember the highest master term obeyed."""
-        self.folder.raise_master_term(term)
+    def raise_master_term(self, term: int, word: str) -> None:
+        """Remember the highest mastership obeyed."""
+        self.folder.raise_master_term(term, word)
 
     # --- links -----------------------------------------------------------------------------------
 
@@ -259,16 +260,14 @@ class Agent(BaseHandler):
             failure_domain=settings.failure_domain,
             weight=settings.weight,
             process=self._process,
+            master_word=self.folder.master_word,
         )
 
     def _accept(self, hello: Hello) -> Refused | None:
-        if hello.role == "master" and hello.master_term < self.folder.master_term:
-            return Refused(
-                f"agent {self.settings.name}: master term {hello.master_term} is over, "
-                f"{self.folder.master_term} was seen",
-                RefusalCode.STALE_MASTER,
-            )
-        return None
+        core, why = self.core, ""
+        if hello.role == "master":
+            why = why_not_obeyed(core.master_term, core.master_word, hello)
+        return Refused(f"agent {core.node}: {why}", RefusalCode.STALE_MASTER) if why else None
 
     def on_up(self, link: Link, hello: Hello) -> None:
         if hello.role == "agent":

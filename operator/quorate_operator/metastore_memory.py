@@ -1,5 +1,6 @@
 """The metastore in a dict: for simulation and for tests of what stands on a metastore."""
 
+from quorate.protocol.masterships import WORDS_MAX
 from quorate.protocol.metastore import Conflict, Key, Revision, Stored, Value
 
 
@@ -10,16 +11,23 @@ class MemoryMetastore:
         self._stored: dict[Key, Stored] = {}
         self._revision = 0
         self._master_term = 0
+        self._words: dict[int, str] = {}
 
     @property
     def stored(self) -> dict[Key, Stored]:
         """What it holds now."""
         return self._stored
 
-    async def acquire_master_term(self) -> int:
+    async def acquire_master_term(self, word: str) -> int:
         """See Metastore."""
         self._master_term += 1
+        self._words[self._master_term] = word
+        self._words.pop(self._master_term - WORDS_MAX, None)
         return self._master_term
+
+    async def master_words(self) -> dict[int, str]:
+        """See Metastore."""
+        return dict(self._words)
 
     async def load(self) -> dict[Key, Stored]:
         """See Metastore."""

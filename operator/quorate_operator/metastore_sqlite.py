@@ -2,12 +2,14 @@
 
 import sqlite3
 from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.masterships import WORDS_MAX
 from quorate.protocol.metastore import (
     Conflict,
     Key,
@@ -23,7 +25,7 @@ from quorate.protocol.metastore import (
 from quorate_operator.embedded_store import EmbeddedStore
 
 _Place = tuple[str, str, int]
-_Reading = Callable[[sqlite3.Connection], dict[Key, Stored]]
+T = TypeVar("T")
 _rows = msgspec.json.Decoder(tuple[PartitionRow, ...])
 _node = msgspec.json.Decoder(NodeRecord)
 _zone = msgspec.json.Decoder(ZoneRecord)
@@ -36,12 +38,30 @@ class SqliteMetastore:
         self._store = store
         self._cluster = cluster
 
-    async def acquire_master_term(self) -> int:
+    async def acquire_master_term(self, word: str) -> int:
         """See Metastore."""
-        try:
-            return await self._store.run(lambda at: _count(at, f"masterTerm {self._cluster}"))
-        except OutcomeUnknown as error:
-            raise Unavailable(str(error)) from error
+
+        def job(at: sqlite3.Connection) -> int:
+            term = _count(at, f"masterTerm {self._cluster}")
+            at.execute("INSERT INTO masterships VALUES (?, ?, ?)", (self._cluster, term, word))
+            at.execute(
+                "DELETE FROM masterships WHERE cluster = ? AND term <= ?",
+                (self._cluster, term - WORDS_MAX),
+            )
+            return term
+
+        return await self._reading(job)
+
+    async def master_words(self) -> dict[int, str]:
+        """See Metastore."""
+
+        def job(at: sqlite3.Connection) -> dict[int, str]:
+            found = at.execute(
+                "SELECT term, word FROM masterships WHERE cluster = ?", (self._cluster,)
+            )
+            return {int(term): str(word) for term, word in found}
+
+        return await self._reading(job)
 
     async def load(self) -> dict[Key, Stored]:
         """See Metastore."""
@@ -103,7 +123,7 @@ class SqliteMetastore:
         ).fetchone()
         return None if row is None else (str(row[0]), row[1])
 
-    async def _reading(self, job: _Reading) -> dict[Key, Stored]:
+    async def _reading(self, job: Callable[[sqlite3.Connection], T]) -> T:
         try:
             return await self._store.run(job)
         except OutcomeUnknown as error:

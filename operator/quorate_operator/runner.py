@@ -13,6 +13,7 @@ be half of a step, and a mandate that it kept would hold off the next one.
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Concatenate, ParamSpec
@@ -51,11 +52,13 @@ from quorate_operator.event_log import EventLog, states
 from quorate_operator.mandate import Mandate
 from quorate_operator.metrics import Metrics
 from quorate_operator.registrations import Registrations
+from quorate_operator.second_look import pauses_s
 from quorate_operator.writer import RETRY_MAX_S, RETRY_S, Writer
 
 _log = logging.getLogger("quorate.runner")
 _P = ParamSpec("_P")
 
+WAY_OUT = "put its newest state back, or end this master if another one leads"
 TELL_AGENTS_MS = 100
 LOOK_AT_DIALED_MS = 500
 
@@ -92,11 +95,15 @@ class Runner(BaseHandler):
         metrics: Metrics,
         on_event: Callable[[Event], None] = lambda event: None,
         on_failed: Callable[[str], None] = lambda why: None,
+        way_out: Callable[[], str] = lambda: WAY_OUT,
     ) -> None:
+        """`way_out`: what a user can do when the metastore is older than the agents."""
         self.cluster = cluster
         self.problem = "starting"
         """Why the cluster is not led, as a sentence; empty while it is."""
         self.events = EventLog()
+        self._word = secrets.token_hex(8)
+        self._way_out = way_out
         self._untold: list[ToldEvent] = []  # to agents
         self._told_agents_ms = -(1 << 40)
         self._mandate = mandate
@@ -119,6 +126,7 @@ class Runner(BaseHandler):
         self._writes: set[asyncio.Task[None]] = set()
         self._registrations = Registrations(self._registration)
         self._starting: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pump_scheduled = False
         self._stopped = False
@@ -225,7 +233,7 @@ class Runner(BaseHandler):
         delay = RETRY_S
         while True:
             try:
-                term, stored = await self._writer.load()
+                term, words, stored = await self._writer.load(self._word)
                 break
             except InvariantError as error:
                 self.stop_for(error)
@@ -238,22 +246,32 @@ class Runner(BaseHandler):
         if self._stopped:
             return
         now = self._clock.now()
-        master = Master(term, self._settings, now)
+        master = Master(term, self._settings, now, words)
         master.load(stored, now)
         self._master = master
         self.events.begin(term)
         self.problem = ""
-        _log.info("cluster %s: master in term %d", self.cluster, term)
+        _log.info("cluster %s: master in term %d (%s)", self.cluster, term, self._word)
         self._endpoint = Endpoint(self._hello, self)
         self.set_addresses(self._addresses)
         for record in list(self._zones.values()):
             self.set_zone(record)
         self._step(lambda master: master.tick(self._clock.now()))
-        await self._writer.keep_looking()
+        for pause in pauses_s():
+            await asyncio.sleep(pause)
+            await self.look_again()
 
     async def look_again(self) -> None:
         """Take what another has stored since it was read."""
-        await self._writer.look_again()
+        stored = await self._writer.look_again()
+        if stored is not None:
+            self._step(lambda master: master.looked_again(stored))
+
+    async def _look_soon(self) -> None:
+        """Agents know newer rows than were read: another may have stored them, or the metastore is
+        older than the agents."""
+        await self.look_again()
+        await asyncio.sleep(RETRY_S)
 
     # --- what the metastore holds (writer.Leader) -------------------------------------------------
 
@@ -269,7 +287,9 @@ class Runner(BaseHandler):
 
     def _hello(self) -> Hello:
         term = self._master.master_term if self._master is not None else 0
-        return Hello(FORMAT_VERSION, "master", self.cluster, master_term=term)
+        return Hello(
+            FORMAT_VERSION, "master", self.cluster, master_term=term, master_word=self._word
+        )
 
     def _end(self, why: str) -> None:
         if self._stopped:
@@ -281,6 +301,14 @@ class Runner(BaseHandler):
         if self._timer is not None:
             self._timer.cancel()
         _log.info("cluster %s: no longer led: %s", self.cluster, why)
+
+    def _end_outdated(self, why: str) -> None:
+        """The agents have obeyed a master, or have rows, that the metastore does not know: what is
+        decided here would contradict what they hold."""
+        if not self._stopped:
+            text = f"the metastore is older than its agents, or not theirs: {why}"
+            self._end(f"{text}; {self._way_out()}")
+            _log.error("cluster %s: %s", self.cluster, self.problem)
 
     def stop_for(self, error: InvariantError) -> None:
         """The metastore holds what must not exist: stop before anything of it is written or sent.
@@ -336,6 +364,14 @@ class Runner(BaseHandler):
             self._writes.add(task)
             task.add_done_callback(self._writes.discard)
             task.add_done_callback(self._task_ended)
+        if self._master.outdated:
+            self._end_outdated(self._master.outdated)
+            return
+        if self._master.told_newer and (self._looking is None or self._looking.done()):
+            self._looking = asyncio.get_running_loop().create_task(self._look_soon())
+            self._writes.add(self._looking)
+            self._looking.add_done_callback(self._writes.discard)
+            self._looking.add_done_callback(self._task_ended)
         self._send(outputs.sends)
         if outputs.events:
             self._tell(outputs.events)
@@ -471,6 +507,7 @@ class Runner(BaseHandler):
         """See Handler."""
         if refused is not None:
             self._note_refusal(link, refused.reason)
+            self._judge_refusal(refused)
         node = link.data
         if node is not None and self._links.get(node) is link:
             del self._links[node]
@@ -489,6 +526,11 @@ class Runner(BaseHandler):
     def on_refused(self, link: Link, refused: Refused) -> None:
         """See Handler."""
         self._note_refusal(link, refused.reason)
+        self._judge_refusal(refused)
+
+    def _judge_refusal(self, refused: Refused) -> None:
+        if refused.code == RefusalCode.STALE_MASTER:
+            self._end_outdated(refused.reason)
 
     def _note_refusal(self, link: Link, reason: str) -> None:
         if link.peer is None:

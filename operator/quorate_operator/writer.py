@@ -27,7 +27,7 @@ from quorate.protocol.metastore import (
     ZoneKey,
 )
 from quorate_operator.metrics import Metrics
-from quorate_operator.second_look import SecondLook, pauses_s
+from quorate_operator.second_look import SecondLook
 
 _log = logging.getLogger("quorate.writer")
 
@@ -66,9 +66,11 @@ class Writer:
         self._slots = asyncio.Semaphore(WRITES_MAX)
         self._second_look = SecondLook()
 
-    async def load(self) -> tuple[int, dict[Key, Value]]:
-        """A new master term, and everything the metastore holds; InvariantError, Unavailable."""
-        term = await self._metastore.acquire_master_term()
+    async def load(self, word: str) -> tuple[int, dict[int, str], dict[Key, Value]]:
+        """A new master term under this word, the words of the latest terms, and everything the
+        metastore holds; InvariantError, Unavailable."""
+        term = await self._metastore.acquire_master_term(word)
+        words = await self._metastore.master_words()
         stored = await self._metastore.load()
         check(stored)
         # Rows whose zone's record is gone are not the master's to overwrite: without a revision,
@@ -78,7 +80,7 @@ class Writer:
             for key, each in stored.items()
             if not isinstance(key, ShardKey) or ZoneKey(key.uid) in stored
         }
-        return term, {key: each.value for key, each in stored.items()}
+        return term, words, {key: each.value for key, each in stored.items()}
 
     async def write(self, key: Key, value: Value | None) -> None:
         """Write until it is known what the metastore holds, and tell the leader.
@@ -131,30 +133,26 @@ class Writer:
         )
         tell(key, value)
 
-    async def keep_looking(self) -> None:
-        """Look again by and by, without end."""
-        for pause in pauses_s():
-            await asyncio.sleep(pause)
-            await self.look_again()
-
-    async def look_again(self) -> None:
-        """Take what another has stored since it was read."""
+    async def look_again(self) -> dict[Key, Value] | None:
+        """Take what another has stored since it was read; everything as it was found, None
+        when it could not be read or nothing may be done any more."""
         self._second_look.begin()
         try:
             stored = await self._metastore.load()
             check(stored)
         except Unavailable:
-            return  # the next look, or the next write, will tell
+            return None  # the next look, or the next write, will tell
         except InvariantError as error:
             self._leader.stop_for(error)
-            return
+            return None
         if not self._leader.may_act():
-            return
+            return None
         cluster = self._leader.cluster
         for key, each in self._second_look.unread(stored, self._revisions):
             _log.warning("cluster %s: another has written %s", cluster, key)
             self._note(key, each.revision)
             self._leader.reloaded(key, each.value)
+        return {key: each.value for key, each in stored.items()}
 
     def _note(self, key: Key, revision: Revision | None) -> None:
         if revision is None:

@@ -107,7 +107,7 @@ class Disk:
     def remove_zone(self, uid: str) -> None:
         self.zones.pop(uid, None)
 
-    def raise_master_term(self, term: int) -> None:
+    def raise_master_term(self, term: int, word: str) -> None:
         self.master_term = term
 
 

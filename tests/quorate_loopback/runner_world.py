@@ -14,6 +14,7 @@ from quorate.protocol.messages import (
     Activated,
     AgentReport,
     AskInventory,
+    CopyReport,
     Hello,
     Inventory,
     MasterPing,
@@ -45,6 +46,7 @@ class ScriptedAgent(BaseHandler):
             FORMAT_VERSION, "agent", "main", name, store or f"store-of-{name}", 1, 0, "127.0.0.1"
         )
         self.told: list[Message] = []
+        self.copies: tuple[CopyReport, ...] = ()
         self.members: tuple[str, ...] = ()
         self.rows: dict[int, PartitionRow] = {}
         self.refused: Refused | None = None
@@ -59,6 +61,10 @@ class ScriptedAgent(BaseHandler):
 
     async def close(self) -> None:
         await self._endpoint.close()
+
+    @property
+    def links(self) -> list[Link]:
+        return list(self._endpoint.links)
 
     async def die(self) -> None:
         """End as a killed process does: no goodbye, the port refuses."""
@@ -75,6 +81,8 @@ class ScriptedAgent(BaseHandler):
             case Members(nodes=nodes):
                 self.members = tuple(node.name for node in nodes)
             case AskInventory():
+                if self.copies:
+                    link.send(Inventory(ZONE.uid, self.copies, last=False))
                 link.send(Inventory("", ()))
             case MasterPing(sequence=sequence):
                 link.send(AgentReport(sequence))

@@ -24,6 +24,7 @@ from quorate_sim.world import MS
 if TYPE_CHECKING:
     from quorate_sim.clients import Op
     from quorate_sim.cluster import Cluster
+    from quorate_sim.master_process import MasterProcess
 
 Action = Callable[[], None]
 REDIAL_US = 100 * MS
@@ -100,6 +101,7 @@ class AgentProcess:
             host=self.name,
             peer_port=1,
             client_host=self.name,
+            master_word=disk.master_word,
         )
 
     # --- turns -----------------------------------------------------------------------------------
@@ -252,6 +254,8 @@ class AgentProcess:
         hello = link.source.hello()
         if hello.role == "master":
             if not self.core.master_up(hello):
+                if hello.master_term == self.core.master_term:
+                    cast("MasterProcess", link.source).refused(self.label)
                 return False
             if hello.master_term >= self._master_link_term:
                 self.master_link, self._master_link_term = link, hello.master_term
@@ -273,7 +277,7 @@ class AgentProcess:
         if link.source.is_master:
             said: Any = message  # only a master's messages come over its link
             obeyed = self.core.receive_from_master(said, self.now())
-            self.cluster.checks.heard_master(self, message, obeyed)
+            self.cluster.checks.heard_master(self, link.source.hello(), message, obeyed)
             if not obeyed:
                 self.cluster.network.lose(link)
             return

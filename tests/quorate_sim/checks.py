@@ -11,7 +11,7 @@ from quorate.facts.partition_row import PartitionRow, check_row, quorum
 from quorate.facts.topology import NodeRecord, Voter
 from quorate.facts.zone import SyncWrites
 from quorate.protocol.copy import Copy
-from quorate.protocol.messages import FenceAck, Message, PreparedRow
+from quorate.protocol.messages import FenceAck, Hello, Message, PreparedRow
 from quorate.protocol.primary import Primary, Stage
 from quorate.protocol.replicas import Turn
 from quorate_sim.disk import SimStorage
@@ -45,7 +45,7 @@ class Checks:
         self._serving: dict[tuple[Where, int], object] = {}
         self._promises: dict[tuple[str, str, int], int] = {}
         self._present: dict[tuple[str, str, str, int], bool] = {}
-        self._obeyed: dict[str, int] = {}
+        self._obeyed: dict[str, tuple[int, str]] = {}
         self._prepared: dict[tuple[str, int, int], PartitionRow] = {}
         self._oldest_tombstone: dict[tuple[str, str, str, int, int], int] = {}
         self._newest: dict[str, NodeRecord] = {}
@@ -178,14 +178,21 @@ class Checks:
                 if role.stage is Stage.SERVING:
                     self._check_alone(agent, uid, role)
 
-    def heard_master(self, agent: AgentProcess, message: Message, obeyed: bool) -> None:
-        """I-4: who has obeyed a master obeys none before it, also after a restart."""
+    def heard_master(
+        self, agent: AgentProcess, master: Hello, message: Message, obeyed: bool
+    ) -> None:
+        """I-4: who has obeyed a master obeys none before it, and no other of the same number, also
+        after a restart."""
         term = getattr(message, "master_term", 0)
-        highest = self._obeyed.get(agent.disk.store, 0)
+        highest, word = self._obeyed.get(agent.disk.store, (0, ""))
         if obeyed and term < highest:
             raise InvariantError(f"I-4: {agent.label} obeys master {term} after {highest}")
+        if obeyed and term == highest and master.master_word != word:
+            raise InvariantError(
+                f"I-4: {agent.label} obeys masters {word} and {master.master_word} of term {term}"
+            )
         if obeyed:
-            self._obeyed[agent.disk.store] = max(term, highest)
+            self._obeyed[agent.disk.store] = (term, master.master_word)
 
     def sent(self, agent: AgentProcess, message: Message) -> None:
         """What an agent claims must be so for ever: a promise."""

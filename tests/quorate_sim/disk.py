@@ -282,6 +282,7 @@ class Disk:
         self.store = store
         self.incarnation = 0
         self.master_term = 0
+        self.master_word = ""
         self.slow = False
         self.images: dict[str, Image] = {}
 
@@ -306,6 +307,7 @@ class SimAgentStore:
         self.storages.pop(uid, None)
         self.disk.images.pop(uid, None)
 
-    def raise_master_term(self, term: int) -> None:
+    def raise_master_term(self, term: int, word: str) -> None:
         """Durable at once."""
-        self.disk.master_term = max(self.disk.master_term, term)
+        if term >= self.disk.master_term:
+            self.disk.master_term, self.disk.master_word = term, word

@@ -35,7 +35,10 @@ class MasterProcess:
         self.name = name
         self.clock = clock
         self.alive = True
-        self.term = cluster.metastore.acquire_master_term()
+        self.word = f"word-of-{name}"
+        self.term = cluster.metastore.acquire_master_term(self.word)
+        self._words = cluster.metastore.master_words()
+        self._looking_for_newer = False
         self.master: Master | None = None
         self.frozen = False
         self.revisions: dict[Key, Revision] = {}
@@ -52,7 +55,14 @@ class MasterProcess:
 
     def hello(self) -> Hello:
         """How it greets."""
-        return Hello(FORMAT_VERSION, "master", "sim", self.name, master_term=self.term)
+        return Hello(
+            FORMAT_VERSION,
+            "master",
+            "sim",
+            self.name,
+            master_term=self.term,
+            master_word=self.word,
+        )
 
     def _loaded(self, objects: dict[Key, Stored]) -> None:
         if not self.alive:
@@ -60,7 +70,7 @@ class MasterProcess:
         if self.frozen:
             self._backlog.append(lambda: self._loaded(objects))
             return
-        self.master = Master(self.term, self.cluster.swarm.settings, self.now())
+        self.master = Master(self.term, self.cluster.swarm.settings, self.now(), self._words)
         self.revisions = {key: stored.revision for key, stored in objects.items()}
         self.master.load({key: stored.value for key, stored in objects.items()}, self.now())
         for record in self.cluster.declared_zones():
@@ -74,8 +84,12 @@ class MasterProcess:
         self.world.after(int(next(self._pauses_s) * 1000) * MS, lambda: self.run(self._look))
 
     def _look(self) -> None:
+        def seen(stored: dict[Key, Stored]) -> None:
+            self._seen(stored)
+            self._look_later()
+
         self._second_look.begin()
-        self.cluster.metastore.load(self.name, lambda stored: self.run(lambda: self._seen(stored)))
+        self.cluster.metastore.load(self.name, lambda stored: self.run(lambda: seen(stored)))
 
     def _seen(self, stored: dict[Key, Stored]) -> None:
         assert self.master is not None
@@ -83,7 +97,18 @@ class MasterProcess:
             self.world.trace(self.name, f"another has written {key}: {value_text(each.value)}")
             self._note(key, each.revision)
             self.master.reloaded(key, each.value, self.now())
-        self._look_later()
+        self.master.looked_again({key: each.value for key, each in stored.items()})
+
+    def _look_for_newer(self) -> None:
+        """Agents know newer rows than were read: look before the next regular look."""
+        self._looking_for_newer = True
+
+        def seen(stored: dict[Key, Stored]) -> None:
+            self._looking_for_newer = False
+            self._seen(stored)
+
+        self._second_look.begin()
+        self.cluster.metastore.load(self.name, lambda stored: self.run(lambda: seen(stored)))
 
     def declare(self, record: ZoneRecord) -> None:
         """A user declares a zone, or its deletion."""
@@ -149,6 +174,12 @@ class MasterProcess:
                 if self.master is not None:
                     self.master.agent_disconnected(node, gone, self.now())
 
+    def refused(self, agent: str) -> None:
+        """An agent knows this term with another word.  (A master that is followed by another is
+        left to find out by itself: what it writes meanwhile is worth a look.)"""
+        self.world.trace(self.name, f"must not lead: {agent} knows {self.term} by another word")
+        self.die()
+
     def heard(self, link: Link, message: Message) -> None:
         """An agent's greeting, or its message."""
         node = link.target.name
@@ -168,6 +199,12 @@ class MasterProcess:
         assert master is not None
         master.check()
         writes, sends, events = master.take_outputs()
+        if master.outdated:
+            self.world.trace(self.name, f"must not lead: {master.outdated}")
+            self.die()
+            return
+        if master.told_newer and not self._looking_for_newer:
+            self._look_for_newer()
         for key, value in writes:
             self._write(key, value)
         for node, message in sends:

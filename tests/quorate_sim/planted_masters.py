@@ -6,11 +6,10 @@ from contextlib import AbstractContextManager, contextmanager
 import msgspec
 
 from quorate.facts.partition_row import PartitionRow
-from quorate.protocol import ownership
+from quorate.protocol import agent, master, ownership
 from quorate.protocol.agent import AgentCore
-from quorate.protocol.messages import (
-    Trouble,
-)
+from quorate.protocol.master import Master
+from quorate.protocol.messages import Hello, Trouble
 from quorate.protocol.metastore import Key, Revision, Value
 from quorate.protocol.zone_master import ZoneMaster
 from quorate_operator.metastore_memory import MemoryMetastore
@@ -48,7 +47,7 @@ def stale_master_obeyed() -> AbstractContextManager[None]:
 
     def obey(self: AgentCore, master_term: int) -> bool:
         if master_term > self.master_term:
-            self._store.raise_master_term(master_term)
+            self._store.raise_master_term(master_term, "")
             self.master_term = master_term
         return True
 
@@ -65,6 +64,32 @@ def master_term_forgotten() -> AbstractContextManager[None]:
         return True
 
     return changed(AgentCore, "_obey", obey)
+
+
+@contextmanager
+def words_passed_over() -> Iterator[None]:
+    """Agents, and masters, know a mastership by its number alone."""
+
+    def why_not_obeyed(term: int, word: str, hello: Hello) -> str:
+        return "it is over" if hello.master_term < term else ""
+
+    def contradiction(words: object, hello: Hello) -> str:
+        return ""
+
+    with (
+        changed(agent, "why_not_obeyed", why_not_obeyed),
+        changed(master, "contradiction", contradiction),
+    ):
+        yield
+
+
+def newer_rows_passed_over() -> AbstractContextManager[None]:
+    """A master does not look whether agents have newer rows than the metastore."""
+
+    def note_newer(self: Master, node: str, zone: object, copies: object) -> None:
+        return
+
+    return changed(Master, "_note_newer", note_newer)
 
 
 def stale_master_writes() -> AbstractContextManager[None]:

@@ -13,6 +13,7 @@ from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.leases import Leases
+from quorate.protocol.masterships import why_not_obeyed
 from quorate.protocol.messages import (
     AgentReport,
     AskInventory,
@@ -51,8 +52,9 @@ class AgentStore(Protocol):
     def remove_zone(self, uid: str) -> None:
         """Delete the zone's data (its storage is closed); nothing when there is none."""
 
-    def raise_master_term(self, term: int) -> None:
-        """Remember the highest master term obeyed; durable when it returns."""
+    def raise_master_term(self, term: int, word: str) -> None:
+        """Remember the highest mastership obeyed, its number and its word; durable when it
+        returns."""
 
 
 class ZoneOpened(NamedTuple):
@@ -96,6 +98,8 @@ class AgentCore:
         self.incarnation = hello.incarnation
         self.process = hello.process
         self.master_term = hello.master_term
+        self.master_word = hello.master_word
+        self._obeyed = (hello.master_term, hello.master_word)
         self.settings = settings
         self.leases = Leases(settings, hello.incarnation, now.boot_ms)
         self.zones: dict[str, Replicas] = {}
@@ -115,16 +119,29 @@ class AgentCore:
     # --- who is there ----------------------------------------------------------------------------
 
     def master_up(self, hello: Hello) -> bool:
-        """A master greets us; False: it was followed by another, its link is to be closed."""
-        return self._obey(hello.master_term)
+        """A master greets us; False: it is not to be obeyed, its link is to be closed.
+
+        What is remembered durably changes with its first message only: a master learns from our
+        greeting whom we have obeyed before it, and may find that it must not lead.
+        """
+        if why_not_obeyed(self.master_term, self.master_word, hello):
+            return False
+        self._note_master(hello.master_term, hello.master_word or self.master_word)
+        return True
+
+    def _note_master(self, term: int, word: str) -> None:
+        if term > self.master_term:
+            self._members_told = 0
+        self.master_term, self.master_word = term, word
 
     def _obey(self, master_term: int) -> bool:
         if master_term < self.master_term:
             return False
         if master_term > self.master_term:
-            self._store.raise_master_term(master_term)
-            self.master_term = master_term
-            self._members_told = 0
+            self._note_master(master_term, "")
+        if self._obeyed != (self.master_term, self.master_word):
+            self._store.raise_master_term(self.master_term, self.master_word)
+            self._obeyed = (self.master_term, self.master_word)
         return True
 
     def peer_up(self, hello: Hello, now: Now) -> bool:

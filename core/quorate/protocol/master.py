@@ -9,7 +9,7 @@ Source: docs/protocol.md, section 7.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -19,6 +19,7 @@ from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.events import Event, Reason
+from quorate.protocol.masterships import contradiction
 from quorate.protocol.membership import Agent
 from quorate.protocol.messages import (
     Activated,
@@ -27,6 +28,7 @@ from quorate.protocol.messages import (
     AskInventory,
     CaughtUp,
     CopyReady,
+    CopyReport,
     Frozen,
     Hello,
     Inventory,
@@ -64,9 +66,22 @@ class Outputs(NamedTuple):
 class Master:
     """The deciding half of the operator, for one cluster."""
 
-    def __init__(self, master_term: int, settings: ProtocolSettings, now: Now) -> None:
+    def __init__(
+        self,
+        master_term: int,
+        settings: ProtocolSettings,
+        now: Now,
+        words: Mapping[int, str] | None = None,
+    ) -> None:
+        """`words`: of the latest masterships, this one's included, as the metastore holds them."""
         self.master_term = master_term
         self.settings = settings
+        self.outdated = ""
+        """Why this master must not lead: agents know of what the metastore does not hold."""
+        self.told_newer: dict[tuple[str, int], tuple[int, str]] = {}
+        """(zone, partition) -> (version, agent): rows newer than what was read.  The shell reads
+        everything again, and calls `looked_again`."""
+        self._words = words or {}
         self.agents: dict[str, Agent] = {}
         self.zones: dict[str, ZoneMaster] = {}
         self.queue = MigrationQueue(self.zones, settings)
@@ -99,6 +114,7 @@ class Master:
 
     def agent_connected(self, hello: Hello, now: Now) -> None:
         """An agent answered our dial; it is registered before it takes part."""
+        self.outdated = self.outdated or contradiction(self._words, hello)
         self._nodes.connected(hello, now)
         self.decide(now)
 
@@ -158,6 +174,7 @@ class Master:
                 known = agent.inventory.setdefault(message.zone, {})
                 known.update({copy.partition: copy for copy in message.copies})
                 if message.zone in self.zones:
+                    self._note_newer(node, self.zones[message.zone], message.copies)
                     self.zones[message.zone].copies_told(message.copies)
             if message.last:
                 agent.reported.update(self.zones)
@@ -189,6 +206,31 @@ class Master:
             case _:
                 return
         self.decide(now)
+
+    # --- is the metastore the newest one? --------------------------------------------------------
+
+    def _note_newer(self, node: str, zone: ZoneMaster, copies: Iterable[CopyReport]) -> None:
+        """Rows are published when they are written: what an agent has, the metastore must hold."""
+        for copy in copies:
+            part = zone.parts.get(copy.partition)
+            if part is not None and copy.version > part.row.version:
+                self.told_newer[zone.record.uid, copy.partition] = (copy.version, node)
+
+    def looked_again(self, stored: Mapping[Key, Value]) -> None:
+        """`stored`: what the metastore holds, read after agents had told of newer rows."""
+        versions: dict[tuple[str, int], int] = {}
+        for key, rows in stored.items():
+            if isinstance(key, ShardKey) and isinstance(rows, tuple):
+                versions.update({(key.uid, row.partition): row.version for row in rows})
+        for (uid, partition), (version, node) in sorted(self.told_newer.items()):
+            newest = versions.get((uid, partition), 0)
+            if newest < version:
+                name = self.zones[uid].record.name if uid in self.zones else uid
+                self.outdated = self.outdated or (
+                    f"agent {node} has row {version} of partition {partition} of zone {name}, and "
+                    f"the metastore holds {newest}"
+                )
+        self.told_newer.clear()
 
     # --- zones -----------------------------------------------------------------------------------
 
@@ -274,7 +316,12 @@ class Master:
     # --- the shell's side ------------------------------------------------------------------------
 
     def take_outputs(self) -> Outputs:
-        """Writes not yet under way, messages that may leave now, events."""
+        """Writes not yet under way, messages that may leave now, events.  Nothing at all of a
+        master that must not lead."""
+        if self.outdated:
+            self._sends.clear()
+            self._events.clear()
+            return Outputs([], [], [])
         writes: list[tuple[Key, Value | None]] = []
         node_writes = self._nodes.writes
         for node in sorted(node_writes):

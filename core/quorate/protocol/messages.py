@@ -59,7 +59,8 @@ class Update(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """First frame in both directions.  `role`: agent, master or tool; the folder's store.
 
-    `process` is an agent process's own random word (facts/topology.py)."""
+    `process` is an agent process's own random word (facts/topology.py); `master_word` the random
+    word of the mastership `master_term`: a master's own, an agent's of the one it last obeyed."""
 
     format_version: int
     role: str
@@ -74,6 +75,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     failure_domain: str = ""
     weight: int = 1
     process: str = ""
+    master_word: str = ""
 
 
 class RefusalCode(enum.StrEnum):

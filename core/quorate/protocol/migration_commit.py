@@ -50,6 +50,7 @@ class Part(msgspec.Struct, frozen=True):
 
     The flags speak of `row.active` and `row.term`; they start anew with every new row that changes
     either.  `resolved`: the active migration was started, or asked about, by this master.
+    `unheard`: the row was read by a new master that has not heard yet which rows its voters have.
     `progress_ms`: when its destination last had more than before.  `unwanted`: it does not lead to
     the row's target any more.
     """
@@ -71,6 +72,7 @@ class Part(msgspec.Struct, frozen=True):
     ready: tuple[str, ...] = ()
     stuck: str = ""
     unwanted: bool = False
+    unheard: bool = False
 
     @property
     def serves(self) -> bool:

@@ -78,7 +78,9 @@ class ZoneMaster:
         """Rows read from the metastore."""
         for row in rows:
             check_row(row)
-            self.parts[row.partition] = Part(row, now.boot_ms, resolved=row.active is None)
+            self.parts[row.partition] = Part(
+                row, now.boot_ms, resolved=row.active is None, unheard=True
+            )
         self._stored = True
 
     @property
@@ -312,9 +314,21 @@ class ZoneMaster:
         self._decided[partition] = self._rebalance.begin(self.record, partition)
 
     def _is_busy(self, partition: int) -> bool:
-        return partition in self._decided or partition in self._writing.get(
-            partition // SHARD_PARTITIONS, {}
-        )
+        if partition in self._decided:
+            return True
+        if partition in self._writing.get(partition // SHARD_PARTITIONS, {}):
+            return True
+        return self._may_be_outdated(partition)
+
+    def _may_be_outdated(self, partition: int) -> bool:
+        """Whether voters may know a newer row: of a metastore that was put back to an older state
+        a new master learns only from them."""
+        part = self.parts.get(partition)
+        if part is not None and part.unheard:
+            if any(not self.nodes.reported(voter.node) for voter in part.row.voters):
+                return True
+            self.parts[partition] = msgspec.structs.replace(part, unheard=False)
+        return (self.record.uid, partition) in self._master.told_newer
 
     def _decide_part(self, partition: int, now: Now) -> None:
         master = self._master

@@ -84,13 +84,13 @@ sys.stdin.read()
 
 def test_the_master_term_never_goes_back(path: Path) -> None:
     folder = open_folder(path)
-    folder.raise_master_term(7)
-    folder.raise_master_term(3)
+    folder.raise_master_term(7, "first")
+    folder.raise_master_term(3, "late")
     folder.close()
 
     folder = open_folder(path)
 
-    assert folder.master_term == 7
+    assert (folder.master_term, folder.master_word) == (7, "first")
     folder.close()
 
 
@@ -196,7 +196,7 @@ def test_setting_aside_keeps_the_old_data_and_starts_a_new_store(path: Path) -> 
     folder = open_folder(path)
     (folder.zone_path("a") / "file").write_text("data")
     (path / "agent.json").write_text("{}")
-    folder.raise_master_term(5)
+    folder.raise_master_term(5, "word")
     old = folder.store
 
     aside = folder.set_aside("older than registered: incarnation 1, registered 4")

@@ -118,7 +118,7 @@ class Store:
     def remove_zone(self, uid: str) -> None:
         raise AssertionError(uid)
 
-    def raise_master_term(self, term: int) -> None:
+    def raise_master_term(self, term: int, word: str) -> None:
         pass
 
 

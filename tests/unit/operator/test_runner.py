@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.messages import EventsTold, MasterPing, RefusalCode
+from quorate.protocol.messages import CopyReport, EventsTold, MasterPing, RefusalCode
 from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Value, ZoneKey
 from quorate.protocol.settings import DEFAULTS
 from quorate_loopback.runner_world import (
@@ -20,7 +20,7 @@ from quorate_loopback.runner_world import (
     until,
 )
 from quorate_operator.metastore_memory import MemoryMetastore
-from quorate_operator.runner import Runner
+from quorate_operator.runner import WAY_OUT, Runner
 
 
 async def test_a_zone_is_placed_stored_published_and_served(world: World) -> None:
@@ -32,10 +32,12 @@ async def test_a_zone_is_placed_stored_published_and_served(world: World) -> Non
     for agent in world.agents.values():
         assert agent.rows == world.stored_rows()
         assert agent.members == NAMES
-    await until(lambda: len(runner.status().zones[0].ports) == 3, "ports")
-    record = world.stored()[ZoneKey("uid-1")]
-    assert isinstance(record, ZoneRecord)
-    assert record.ports == dict.fromkeys(NAMES, 7000)
+
+    def stored_ports() -> dict[str, int]:
+        record = world.stored()[ZoneKey("uid-1")]
+        return record.ports if isinstance(record, ZoneRecord) else {}
+
+    await until(lambda: stored_ports() == dict.fromkeys(NAMES, 7000), "stored ports")
     assert runner.unreached() == {}
 
 
@@ -232,3 +234,51 @@ async def test_a_deleted_zone_leaves_nothing_in_the_metastore_or_on_agents(world
     await until(
         lambda: not any(isinstance(k, ShardKey | ZoneKey) for k in world.stored()), "erased"
     )
+
+
+async def test_a_master_that_an_agent_shows_to_be_of_an_older_metastore_leads_no_more(
+    world: World,
+) -> None:
+    first = await world.lead()
+    await until(lambda: is_available(first), "available")
+    await first.stop()
+    before = world.stored()
+    for agent in world.agents.values():  # in term 2 they have obeyed another
+        agent.hello = msgspec.structs.replace(agent.hello, master_term=2, master_word="another")
+
+    second = await world.lead()
+    await until(lambda: "metastore is older" in second.problem, "its end")
+    assert not second.is_leading
+
+    assert "obeyed a master in term 2 (another) that this metastore does not" in second.problem
+    assert second.problem.endswith(WAY_OUT)
+    assert world.stored() == before
+
+
+async def test_a_master_that_is_told_of_rows_which_the_metastore_lacks_leads_no_more(
+    world: World,
+) -> None:
+    first = await world.lead()
+    await until(lambda: is_available(first), "available")
+    row = world.stored_rows()[7]
+    copy = CopyReport(7, row.version + 3, None, "", row.term, 0, 0, True)
+    world.agents["agent-2"].copies = (copy,)
+    await first.stop()
+
+    second = await world.lead()
+    await until(lambda: "metastore is older" in second.problem, "its end")
+    assert not second.is_leading
+
+    assert f"agent agent-2 has row {row.version + 3} of partition 7" in second.problem
+
+
+async def test_a_master_that_an_agent_refuses_as_over_leads_no_more(world: World) -> None:
+    runner = await world.lead()
+    await until(lambda: is_available(runner), "available")
+    agent = world.agents["agent-1"]
+
+    for link in agent.links:
+        link.close("agent agent-1: master term 1 is over, 6 was seen", RefusalCode.STALE_MASTER)
+
+    await until(lambda: not runner.is_leading, "its end")
+    assert "master term 1 is over, 6 was seen" in runner.problem
