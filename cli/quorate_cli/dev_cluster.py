@@ -193,6 +193,14 @@ class DevCluster:
                 raise Problem("; ".join(refused.values()))
             self._membership.wait_for(names)
 
+    def start_agent(self, name: str) -> None:
+        """Start one agent, whether or not there is an operator that could count it; Problem with
+        its reason if it refuses."""
+        with self.folder.locked():
+            refused = self._start_agents(self.check_known(name), [name])
+            if refused:
+                raise Problem(refused[name])
+
     def stop(self, name: str) -> None:
         """SIGTERM: an agent hands its primaries over before it ends."""
         with self.folder.locked():

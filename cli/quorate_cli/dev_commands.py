@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from quorate_cli import recover_command
 from quorate_cli.cluster_folder import DEFAULT_FOLDER, OPERATOR, ClusterFolder
 from quorate_cli.dev_cluster import DevCluster, check_count
 from quorate_cli.json_output import dev_status_json
@@ -104,6 +105,13 @@ def status(folder: FolderOption = DEFAULT_FOLDER, as_json: JsonOption = False) -
         typer.echo(dev_status_json(cluster.folder))
     else:
         _print_states(cluster, console)
+
+
+@app.command()
+def recover(folder: FolderOption = DEFAULT_FOLDER) -> None:
+    """Rebuild the operator's file, lost, damaged or too old, from what the agents store."""
+    for sentence in recover_command.recover(dev_cluster(folder)):
+        console.print(sentence)
 
 
 @app.command()

@@ -4,6 +4,7 @@
                      zone was synced, checksum
     lock             locked while an agent lives over the folder; its process id inside
     zones/<uid>/     one database per Persistent zone
+    zone-<uid>.json  what that zone was declared to be, should the metastore be lost
     set-aside-<n>/   what an earlier store of this node held, with the reason; never read again
 
 A store is what promises are bound to.  Whatever loses a part of the folder must not go unnoticed
@@ -20,13 +21,14 @@ import threading
 import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 import msgspec
 
 from quorate.facts.errors import QuorateError
+from quorate.facts.zone import ZoneRecord
 from quorate_agent.durable_file import sync_folder, write_durably
 
 FORMAT_VERSION: Final = 2
@@ -181,6 +183,22 @@ class DataFolder:
             self._write(zones=tuple(sorted({*self._identity.zones, uid})))
         return path
 
+    def keep_zone(self, record: ZoneRecord) -> None:
+        """Remember what a zone that has a folder is; durable when this returns."""
+        if record.uid in self._identity.zones:
+            write_durably(self._record(record.uid), msgspec.json.encode(record).decode() + "\n")
+
+    def kept_zones(self) -> list[ZoneRecord]:
+        """What the zones that have a folder are, but for those of which nothing was kept."""
+        kept: list[ZoneRecord] = []
+        for uid in self._identity.zones:
+            with suppress(FileNotFoundError, msgspec.DecodeError):
+                kept.append(msgspec.json.decode(self._record(uid).read_bytes(), type=ZoneRecord))
+        return kept
+
+    def _record(self, uid: str) -> Path:
+        return self.path / f"zone-{_safe(uid)}.json"
+
     def zone_uids(self) -> list[str]:
         """Zones that have a folder, in order."""
         return list(self._identity.zones)
@@ -191,6 +209,7 @@ class DataFolder:
             return
         self._write(zones=tuple(zone for zone in self._identity.zones if zone != uid))
         shutil.rmtree(self.path / _ZONES / _safe(uid), ignore_errors=True)
+        self._record(uid).unlink(missing_ok=True)
 
     def synced(self, uid: str) -> Synced | None:
         """What is recorded of a zone's database; None: nothing yet."""

@@ -220,6 +220,14 @@ class Agent(BaseHandler):
         self._engines[record.uid] = engine
         return engine
 
+    def keep_zone(self, record: ZoneRecord) -> None:
+        """Remember the zone as it was told."""
+        self.folder.keep_zone(record)
+
+    def kept_zones(self) -> list[ZoneRecord]:
+        """The zones whose data is here."""
+        return self.folder.kept_zones()
+
     def remove_zone(self, uid: str) -> None:
         """Delete a zone's data; its clients are ended first."""
         self._uninformed.discard(uid)

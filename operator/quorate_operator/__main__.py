@@ -24,6 +24,7 @@ from quorate_operator.election import ElectionSettings, scaled
 from quorate_operator.embedded import Embedded
 from quorate_operator.embedded_store import EmbeddedStore
 from quorate_operator.logs import start_logging
+from quorate_operator.recover import recover
 from quorate_operator.stopping import Stopping
 
 _log = logging.getLogger("quorate.operator")
@@ -37,6 +38,9 @@ def main() -> int:
     try:
         if arguments.mode == "kubernetes":
             code = uvloop.run(_run_kubernetes(arguments))
+        elif arguments.mode == "recover":
+            said = uvloop.run(recover(arguments.data, arguments.cluster, arguments.agents))
+            print("\n".join(said))
         else:
             uvloop.run(_run_embedded(arguments.data, *arguments.api))
     except (QuorateError, OSError) as error:
@@ -61,6 +65,14 @@ def _parse() -> argparse.Namespace:
     embedded.add_argument("--data", type=Path, required=True, help="folder of the metastore")
     embedded.add_argument(
         "--api", type=_loopback_address, default=("127.0.0.1", 0), help="HOST:PORT, 0: any free"
+    )
+    recovery = modes.add_parser(
+        "recover", help="rebuild a lost metastore from what agents store; the operator is stopped"
+    )
+    recovery.add_argument("--data", type=Path, required=True, help="folder of the metastore")
+    recovery.add_argument("--cluster", required=True, help="the StorageCluster's name")
+    recovery.add_argument(
+        "--agents", required=True, type=lambda text: text.split(","), help="HOST:PORT,…"
     )
     kubernetes = modes.add_parser("kubernetes", help="leads the clusters of one namespace")
     kubernetes.add_argument("--namespace", help="default: the one of the kubeconfig or the pod")

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import socket
+import sqlite3
 from collections.abc import Collection
 
 import msgspec
@@ -18,15 +19,16 @@ from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
 from quorate.wire.resource import Condition
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
-from quorate.wire.zone import Zone, ZoneStatus
+from quorate.wire.zone import Zone, ZoneStatus, manifest_of
 from quorate_operator.acceptance import Acceptance, accept
 from quorate_operator.embedded_store import EmbeddedStore
 from quorate_operator.mandate import Always, CannotLead
-from quorate_operator.metastore_sqlite import SqliteMetastore
+from quorate_operator.metastore_sqlite import SqliteMetastore, recovering_clusters
 from quorate_operator.metrics import Metrics
 from quorate_operator.object_status import cluster_status, zone_status
 from quorate_operator.object_store import Object, ObjectStore, rfc3339
 from quorate_operator.runner import Runner
+from quorate_operator.store_backups import EVERY_S, FIRST_S, way_out
 
 _log = logging.getLogger("quorate.embedded")
 
@@ -48,6 +50,8 @@ class Embedded:
         self._runners: dict[str, Runner] = {}
         self._conditions: dict[str, list[Condition]] = {}
         self._observed_at = 0.0
+        self._backing_up: asyncio.Task[None] | None = None
+        self._recovering: frozenset[str] = frozenset()
         self._loop_task: asyncio.Task[None] | None = None
         self._failed: asyncio.Future[None] | None = None
         self._wake = asyncio.Event()
@@ -55,9 +59,11 @@ class Embedded:
     async def start(self) -> None:
         """Read what was declared and lead it."""
         await self.objects.load()
+        self._recovering = await recovering_clusters(self._store)
         self.metrics.is_master.set(1)
         self._failed = asyncio.get_running_loop().create_future()
         self._loop_task = asyncio.get_running_loop().create_task(self._keep_reconciling())
+        self._backing_up = asyncio.get_running_loop().create_task(self._keep_backing_up())
 
     async def wait_failed(self) -> None:
         """Ends only with the error by which reconciling, or a master, has ended: then this process
@@ -73,10 +79,14 @@ class Embedded:
 
     async def close(self) -> None:
         """Stop leading; nothing declared is lost."""
-        if self._loop_task is not None:
-            self._loop_task.cancel()
-            await asyncio.gather(self._loop_task, return_exceptions=True)
+        is_led = not self.not_ready()
+        tasks = [task for task in (self._loop_task, self._backing_up) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(runner.stop() for runner in self._runners.values()))
+        if is_led:
+            await self._back_up()
         await self._store.close()
 
     def stop_telling(self) -> None:
@@ -120,6 +130,21 @@ class Embedded:
             except TimeoutError:
                 pass
 
+    async def _keep_backing_up(self) -> None:
+        """Soon after the start, then each hour; `close` makes the last one."""
+        await asyncio.sleep(FIRST_S)
+        while True:
+            # One by which a cluster cannot be led may be older than the last backup.
+            if not self.not_ready():
+                await self._back_up()
+            await asyncio.sleep(EVERY_S)
+
+    async def _back_up(self) -> None:
+        try:
+            _log.info("backup of the metastore: %s", await self._store.back_up())
+        except (OSError, sqlite3.Error) as error:
+            _log.warning("no backup of the metastore: %s", error)
+
     async def reconcile(self) -> None:
         """Make what is led equal to what is declared."""
         clusters = {made["metadata"]["name"]: made for made in self.objects.list(CLUSTERS)}
@@ -133,6 +158,9 @@ class Embedded:
             runner.set_addresses(StorageCluster.parse(made).spec.addresses)
         for made in self.objects.list(ZONES):
             await self._reconcile_zone(Zone.parse(made))
+        for name, runner in self._runners.items():
+            if runner.is_recovering:
+                await self._declare_recovered(name, runner)
         self._delete_undeclared()
         self._observe()
 
@@ -144,7 +172,25 @@ class Embedded:
             settings=self._settings,
             metrics=self.metrics,
             on_failed=self._runner_failed,
+            way_out=lambda: way_out(self._store.folder),
+            recovering=cluster in self._recovering,
         )
+
+    async def _declare_recovered(self, cluster: str, runner: Runner) -> None:
+        """Zones that agents have told are declared again; when there is nothing more to be told,
+        zones are again those that users declare."""
+        declared = {made["metadata"]["uid"] for made in self.objects.list(ZONES)}
+        for uid, record in runner.known_zones().items():
+            if uid not in declared:
+                name = record.name
+                if self.objects.get(ZONES, name) is not None:
+                    name = f"{record.name}-{uid[:8]}"  # declared anew before this one was told
+                await self.objects.restore(ZONES, name, manifest_of(record, cluster), uid)
+                _log.info("zone %s (%s) is declared again: agents have it", name, uid)
+        if runner.has_recovered:
+            await SqliteMetastore(self._store, cluster).end_recovery()
+            runner.end_recovery()
+            _log.info("cluster %s: every agent has told what it has, all of it is led", cluster)
 
     async def _reconcile_zone(self, zone: Zone) -> None:
         uid, cluster = zone.metadata.uid, zone.spec.cluster_ref.name
@@ -167,6 +213,8 @@ class Embedded:
         """A zone that nobody declares any more can only be one whose deletion was interrupted."""
         declared = {made["metadata"]["uid"] for made in self.objects.list(ZONES)}
         for runner in self._runners.values():
+            if runner.is_recovering:
+                continue
             for uid, record in runner.known_zones().items():
                 if uid not in declared and not record.deleting:
                     runner.set_zone(msgspec.structs.replace(record, deleting=True))

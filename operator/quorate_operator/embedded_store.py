@@ -12,16 +12,18 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 from quorate.facts.errors import QuorateError
 from quorate.protocol.metastore import OutcomeUnknown
+from quorate_operator.store_backups import DATABASE, back_up, way_out
 
 FORMAT_VERSION = 1
-DATABASE = "metastore.sqlite"
 LOCK = "operator.lock"
+USED = "operator.json"
+"""Written by each operator once it listens (__main__.py)."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS records (
@@ -50,6 +52,7 @@ class EmbeddedStore:
 
     def __init__(self, folder: Path, lock: int, connection: sqlite3.Connection) -> None:
         self.path = folder / DATABASE
+        self.folder = folder
         self._lock = lock
         self._connection = connection
         self._jobs: queue.SimpleQueue[tuple[Job, asyncio.Future[Any]] | None] = queue.SimpleQueue()
@@ -59,11 +62,15 @@ class EmbeddedStore:
         self._thread.start()
 
     @classmethod
-    def open(cls, folder: Path) -> "EmbeddedStore":
-        """Lock the folder, check the file, or make both.  Raises StoreRefused."""
+    def open(cls, folder: Path, *, is_new: bool = False) -> "EmbeddedStore":
+        """Lock the folder, check the file, or make both.  Raises StoreRefused, also where an
+        operator has run before and its file is gone: agents have data that it knew of.  `is_new`:
+        it is meant to be gone."""
         folder.mkdir(parents=True, exist_ok=True)
         lock = _take_lock(folder / LOCK)
         try:
+            if not is_new:
+                _check_not_lost(folder)
             connection = _connect(folder / DATABASE)
         except BaseException:
             os.close(lock)
@@ -81,6 +88,10 @@ class EmbeddedStore:
         self._jobs.put((job, done))
         # A caller that is cancelled must not cancel the future that the thread will fill.
         return await asyncio.shield(done)
+
+    async def back_up(self) -> Path:
+        """Copy the file beside what it does; where to.  Raises OSError, sqlite3.Error."""
+        return await asyncio.to_thread(back_up, self.folder)
 
     async def close(self) -> None:
         """Finish what is queued, close the file, release the folder."""
@@ -139,6 +150,17 @@ def _settle(outcomes: list[tuple[asyncio.Future[Any], Any, BaseException | None]
             done.set_exception(error)
 
 
+@contextlib.contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Keep operators off the folder for a while; StoreRefused while one has it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = _take_lock(folder / LOCK)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
 def _take_lock(path: Path) -> int:
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -155,16 +177,18 @@ def _take_lock(path: Path) -> int:
     return lock
 
 
+def _check_not_lost(folder: Path) -> None:
+    if (folder / USED).exists() and not (folder / DATABASE).exists():
+        raise StoreRefused(f"{folder / DATABASE} is missing: {way_out(folder)}")
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         _prepare(connection)
     except (sqlite3.Error, StoreRefused) as error:
         connection.close()
-        raise StoreRefused(
-            f"{path} cannot be used: {error}: restore it from a backup, "
-            "or give --data another folder"
-        ) from error
+        raise StoreRefused(f"{path} cannot be used: {error}: {way_out(path.parent)}") from error
     return connection
 
 

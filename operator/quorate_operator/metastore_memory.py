@@ -18,6 +18,10 @@ class MemoryMetastore:
         """What it holds now."""
         return self._stored
 
+    def skip_master_terms(self, upto: int) -> None:
+        """Masterships are numbered above this from now on."""
+        self._master_term = max(self._master_term, upto)
+
     async def acquire_master_term(self, word: str) -> int:
         """See Metastore."""
         self._master_term += 1

@@ -26,6 +26,7 @@ from quorate_operator.embedded_store import EmbeddedStore
 
 _Place = tuple[str, str, int]
 T = TypeVar("T")
+_RECOVERING = "recovering "
 _rows = msgspec.json.Decoder(tuple[PartitionRow, ...])
 _node = msgspec.json.Decoder(NodeRecord)
 _zone = msgspec.json.Decoder(ZoneRecord)
@@ -62,6 +63,14 @@ class SqliteMetastore:
             return {int(term): str(word) for term, word in found}
 
         return await self._reading(job)
+
+    async def end_recovery(self) -> None:
+        """Agents have told everything."""
+
+        def job(at: sqlite3.Connection) -> None:
+            at.execute("DELETE FROM facts WHERE name = ?", (_RECOVERING + self._cluster,))
+
+        await self._store.run(job)
 
     async def load(self) -> dict[Key, Stored]:
         """See Metastore."""
@@ -128,6 +137,24 @@ class SqliteMetastore:
             return await self._store.run(job)
         except OutcomeUnknown as error:
             raise Unavailable(str(error)) from error
+
+
+async def recovering_clusters(store: EmbeddedStore) -> frozenset[str]:
+    """Clusters whose zones and rows are still to be told by agents."""
+
+    def job(at: sqlite3.Connection) -> frozenset[str]:
+        found = at.execute(
+            "SELECT name FROM facts WHERE substr(name, 1, ?) = ?", (len(_RECOVERING), _RECOVERING)
+        )
+        return frozenset([str(name).removeprefix(_RECOVERING) for (name,) in found])
+
+    return await store.run(job)
+
+
+def mark_recovering(at: sqlite3.Connection, cluster: str, master_term: int) -> None:
+    """In a new file: masterships go on above this one, and agents tell what there is."""
+    facts = [(f"masterTerm {cluster}", master_term), (_RECOVERING + cluster, 1)]
+    at.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
 
 
 def _count(at: sqlite3.Connection, name: str) -> int:

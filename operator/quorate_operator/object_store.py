@@ -99,6 +99,15 @@ class ObjectStore:
                 made["metadata"][field] = dumped["metadata"][field]
         return made, present is None
 
+    async def restore(
+        self, plural: str, name: str, manifest: Mapping[str, Any], uid: str
+    ) -> Object:
+        """An object that was declared before under this uid, as far as it is still known."""
+        made, _ = await self.put(plural, name, {**manifest, "metadata": {"name": name}})
+        made = {**made, "metadata": {**made["metadata"], "uid": uid}}
+        await self._save(plural, name, made)
+        return made
+
     async def mark_deleted(self, plural: str, name: str) -> Object | None:
         """Ask for a Zone's end; it stays until `remove`.  None when there is none."""
         present = self.get(plural, name)

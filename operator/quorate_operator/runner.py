@@ -96,14 +96,17 @@ class Runner(BaseHandler):
         on_event: Callable[[Event], None] = lambda event: None,
         on_failed: Callable[[str], None] = lambda why: None,
         way_out: Callable[[], str] = lambda: WAY_OUT,
+        recovering: bool = False,
     ) -> None:
-        """`way_out`: what a user can do when the metastore is older than the agents."""
+        """`way_out`: what a user can do when the metastore is older than the agents.
+        `recovering`: it was lost, agents are to tell zones and rows."""
         self.cluster = cluster
         self.problem = "starting"
         """Why the cluster is not led, as a sentence; empty while it is."""
         self.events = EventLog()
         self._word = secrets.token_hex(8)
         self._way_out = way_out
+        self._recovering = recovering
         self._untold: list[ToldEvent] = []  # to agents
         self._told_agents_ms = -(1 << 40)
         self._mandate = mandate
@@ -215,6 +218,21 @@ class Runner(BaseHandler):
         return states(self.status().zones, self.events.last, self._clock.now().wall_ms)
 
     @property
+    def is_recovering(self) -> bool:
+        """Whether zones and rows are still to be told by agents."""
+        return self._recovering
+
+    @property
+    def has_recovered(self) -> bool:
+        """Whether all are here and have told all they have, and every partition has its row."""
+        return self._master is not None and not self.unreached() and self._master.has_recovered
+
+    def end_recovery(self) -> None:
+        """From now on zones are those that are declared."""
+        self._recovering = False
+        self._step(lambda master: master.end_recovery())
+
+    @property
     def is_leading(self) -> bool:
         """Whether it decides."""
         return self._master is not None and not self._stopped
@@ -246,7 +264,7 @@ class Runner(BaseHandler):
         if self._stopped:
             return
         now = self._clock.now()
-        master = Master(term, self._settings, now, words)
+        master = Master(term, self._settings, now, words, self._recovering)
         master.load(stored, now)
         self._master = master
         self.events.begin(term)

@@ -26,7 +26,9 @@ from quorate.protocol.messages import (
     Message,
     Prepared,
     PreparedRow,
+    RowsStored,
     TransferProgress,
+    ZoneTable,
 )
 from quorate.protocol.metastore import Key, Value
 from quorate.protocol.settings import DEFAULTS, ProtocolSettings
@@ -167,6 +169,9 @@ class LoneMaster:
         said: Message
         if isinstance(message, AskInventory):
             self.report(node, self.sizes)
+        if isinstance(message, ZoneTable):
+            stored = tuple((row.partition, row.version) for row in message.rows)
+            self.master.receive(node, RowsStored(message.zone.uid, stored), self.now)
         if self.mute(node):
             return
         if isinstance(message, PreparedRow):

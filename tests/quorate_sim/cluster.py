@@ -128,10 +128,10 @@ class Cluster:
         self.world.trace(name, "loses its disk")
         self.disks[name] = self._new_disk()
 
-    def add_master(self) -> MasterProcess:
-        """One more holder of the mastership."""
+    def add_master(self, recovering: bool = False) -> MasterProcess:
+        """One more holder of the mastership; `recovering`: over a metastore that was lost."""
         self._master_count += 1
-        master = MasterProcess(self, f"m{self._master_count}", self._new_clock())
+        master = MasterProcess(self, f"m{self._master_count}", self._new_clock(), recovering)
         self.masters.append(master)
         return master
 

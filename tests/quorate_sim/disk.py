@@ -285,6 +285,7 @@ class Disk:
         self.master_word = ""
         self.slow = False
         self.images: dict[str, Image] = {}
+        self.kept: dict[str, ZoneRecord] = {}
 
 
 class SimAgentStore:
@@ -302,8 +303,18 @@ class SimAgentStore:
         storage = self.storages[record.uid] = SimStorage(image)
         return storage
 
+    def keep_zone(self, record: ZoneRecord) -> None:
+        """Durable at once."""
+        if record.persistent:
+            self.disk.kept[record.uid] = record
+
+    def kept_zones(self) -> list[ZoneRecord]:
+        """Of zones in memory nothing is left."""
+        return [self.disk.kept[uid] for uid in sorted(self.disk.kept)]
+
     def remove_zone(self, uid: str) -> None:
         """Delete the zone's data."""
+        self.disk.kept.pop(uid, None)
         self.storages.pop(uid, None)
         self.disk.images.pop(uid, None)
 

@@ -29,7 +29,8 @@ class MasterProcess:
 
     is_master = True
 
-    def __init__(self, cluster: Cluster, name: str, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster, name: str, clock: Clock, recovering: bool = False) -> None:
+        self.recovering = recovering
         self.cluster = cluster
         self.world = cluster.world
         self.name = name
@@ -70,7 +71,9 @@ class MasterProcess:
         if self.frozen:
             self._backlog.append(lambda: self._loaded(objects))
             return
-        self.master = Master(self.term, self.cluster.swarm.settings, self.now(), self._words)
+        self.master = Master(
+            self.term, self.cluster.swarm.settings, self.now(), self._words, self.recovering
+        )
         self.revisions = {key: stored.revision for key, stored in objects.items()}
         self.master.load({key: stored.value for key, stored in objects.items()}, self.now())
         for record in self.cluster.declared_zones():
@@ -149,9 +152,18 @@ class MasterProcess:
     def _tick_now(self) -> None:
         assert self.master is not None
         self.master.tick(self.now())
+        if self.master.recovering and self._greeted.issuperset(self.cluster.addresses()):
+            self._end_recovery(self.master)
         for node in self.cluster.addresses():
             if node not in self.links:
                 self._dial(node)
+
+    def _end_recovery(self, master: Master) -> None:
+        """As the product's operator does, once every agent is here and all is rebuilt."""
+        if master.has_recovered:
+            master.end_recovery()
+            for record in self.cluster.declared_zones():
+                master.set_zone(record, self.now())
 
     # --- links -----------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 import msgspec
 
 from quorate.facts.partition_row import PartitionRow
-from quorate.protocol import agent, master, ownership
+from quorate.protocol import agent, master, migration_commit, ownership, recover_rows
 from quorate.protocol.agent import AgentCore
 from quorate.protocol.master import Master
 from quorate.protocol.messages import Hello, Trouble
@@ -90,6 +90,24 @@ def newer_rows_passed_over() -> AbstractContextManager[None]:
         return
 
     return changed(Master, "_note_newer", note_newer)
+
+
+def changes_of_voters_unheard_of() -> AbstractContextManager[None]:
+    """A change of the voters is committed before a quorum of them has its row."""
+
+    def is_known(part: object, nodes: object) -> bool:
+        return True
+
+    return changed(migration_commit, "is_known", is_known)
+
+
+def rebuilt_without_a_quorum() -> AbstractContextManager[None]:
+    """A row is rebuilt from what anybody tells."""
+
+    def quorum(voters: int, dead: int) -> int:
+        return 1
+
+    return changed(recover_rows, "quorum", quorum)
 
 
 def stale_master_writes() -> AbstractContextManager[None]:

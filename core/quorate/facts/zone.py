@@ -31,6 +31,7 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
 
     `port` is the client port every agent listens on for this zone (0: agent's own choice, one
     port per agent: `ports` maps node name to port).  `max_memory_bytes` 0 means no limit.
+    `recovering`: the metastore was lost; partitions without a row have one at the agents.
     """
 
     uid: str
@@ -43,6 +44,7 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     ports: dict[str, int] = {}
     deleting: bool = False
     planner: Planner = Planner.MINIMAL
+    recovering: bool = False
 
     @property
     def persistent(self) -> bool:

@@ -8,6 +8,8 @@ each turn of its event loop, makes each zone's batch durable where it must be, a
 
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from quorate.facts.errors import InvariantError
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
@@ -48,6 +50,12 @@ class AgentStore(Protocol):
 
     def open_zone(self, record: ZoneRecord) -> Storage:
         """The storage of one zone; what was stored there before is in it."""
+
+    def keep_zone(self, record: ZoneRecord) -> None:
+        """Remember the zone as it was told; durable when it returns."""
+
+    def kept_zones(self) -> list[ZoneRecord]:
+        """The zones that are remembered and whose data is here."""
 
     def remove_zone(self, uid: str) -> None:
         """Delete the zone's data (its storage is closed); nothing when there is none."""
@@ -115,6 +123,7 @@ class AgentCore:
         self._heartbeat_ms = -(1 << 40)
         self._inventory_due: list[str] | None = None
         self._started_ms = now.boot_ms
+        self._kept = {record.uid: record for record in store.kept_zones()}
 
     # --- who is there ----------------------------------------------------------------------------
 
@@ -188,8 +197,8 @@ class AgentCore:
                 self._take_table(message, now)
             case ZoneGone():
                 self._remove_zone(message.zone)
-            case AskInventory():
-                self._report_inventory()
+            case AskInventory(rows=rows):
+                self._report_inventory(rows, now)
             case EventsTold():
                 self._events.append(message)
             case PreparedRow() | Freeze():
@@ -251,21 +260,34 @@ class AgentCore:
         record = message.zone
         if record.deleting or message.members > self._members_told:
             return  # rows may name stores that are not known here yet: they are told again
-        zone = self.zones.get(record.uid)
-        if zone is None:
-            storage = self._store.open_zone(record)
-            me = self.members[self.node].holder(record.persistent)
-            zone = Replicas(record, me, storage, self.leases, self.settings, now)
-            zone.set_members(self.members.values())
-            self.zones[record.uid] = zone
-            self._events.append(ZoneOpened(record))
+        zone = self.zones.get(record.uid) or self._open_zone(record, now)
         zone.zone = record
+        self._keep_zone(record)
         zone.set_rows(message.rows, now)
         ready = self._ports.get(record.uid)
         if ready is not None and record.ports.get(self.node, 0) != ready.port:
             self._sends.append((MASTER, ready))  # what we said before was lost
 
+    def _open_zone(self, record: ZoneRecord, now: Now) -> Replicas:
+        storage = self._store.open_zone(record)
+        me = self.members[self.node].holder(record.persistent)
+        zone = Replicas(record, me, storage, self.leases, self.settings, now)
+        zone.set_members(self.members.values())
+        self.zones[record.uid] = zone
+        self._events.append(ZoneOpened(record))
+        return zone
+
+    def _keep_zone(self, record: ZoneRecord) -> None:
+        """For the day on which the metastore is lost.  Of the ports our own one: each agent keeps
+        its own, and is not to write on account of another's."""
+        ports = {name: port for name, port in record.ports.items() if name == self.node}
+        kept = msgspec.structs.replace(record, ports=ports, recovering=False)
+        if self._kept.get(record.uid) != kept:
+            self._store.keep_zone(kept)
+            self._kept[record.uid] = kept
+
     def _remove_zone(self, uid: str) -> None:
+        self._kept.pop(uid, None)
         zone = self.zones.pop(uid, None)
         if zone is not None:
             zone.close()
@@ -275,11 +297,16 @@ class AgentCore:
         self._store.remove_zone(uid)
         self._sends.append((MASTER, RowsStored(uid, ())))
 
-    def _report_inventory(self) -> None:
+    def _report_inventory(self, rows: bool, now: Now) -> None:
         """Zone by zone, each once what it says is durable; then the end."""
+        if rows:
+            for record in self._store.kept_zones():
+                if record.uid not in self.zones:
+                    self._open_zone(record, now)
         self._inventory_due = list(self.zones)
         for uid, zone in self.zones.items():
-            zone.out.send_durable(MASTER, Inventory(uid, zone.inventory(), last=False))
+            inventory = Inventory(uid, zone.inventory(rows), False, zone.zone if rows else None)
+            zone.out.send_durable(MASTER, inventory)
         self._inventory_sent("")
 
     def _inventory_sent(self, uid: str) -> None:

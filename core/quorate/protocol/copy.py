@@ -60,6 +60,7 @@ class Copy(UpdateCounter):
     __slots__ = (
         "bare",
         "durable_lwm",
+        "evicted_by",
         "expiring",
         "generation",
         "get",
@@ -93,6 +94,7 @@ class Copy(UpdateCounter):
         self.version = 0
         self.generation = 0
         self.lease_until = 0
+        self.evicted_by: PartitionRow | None = None
         self.state = State.ABSENT
         self._reset()
 
@@ -131,6 +133,7 @@ class Copy(UpdateCounter):
         else:
             self.promise_term, self.promise_holder = kept.term, kept.holder
             self.version, self.generation = kept.version, kept.generation
+            self.evicted_by = kept.row
         tombstones, expiring = self.tombstones, self.expiring
         self._reset()
         record = read_copy(self.storage, self.partition)
@@ -184,7 +187,7 @@ class Copy(UpdateCounter):
     def save_promise(self) -> None:
         """Put the promise's record into the batch."""
         record = PromiseRecord(
-            self.promise_term, self.promise_holder, self.version, self.generation
+            self.promise_term, self.promise_holder, self.version, self.generation, self.evicted_by
         )
         write_promise(self.storage, self.partition, record)
 
@@ -232,6 +235,7 @@ class Copy(UpdateCounter):
         self.storage.log_cut(self.partition, 1 << 62)
         drop_copy(self.storage, self.partition)
         self.version = max(self.version, row.version)
+        self.evicted_by = row
         if row.term > self.promise_term:
             self.promise_term, self.promise_holder = row.term, row.primary
         self.generation += 1

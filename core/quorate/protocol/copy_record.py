@@ -26,12 +26,14 @@ class CopyRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PromiseRecord(msgspec.Struct, frozen=True, array_like=True):
-    """What outlives the copy as long as the store lives: promise, row version, generation."""
+    """What outlives the copy as long as the store lives: promise, row version, generation; of a
+    copy that was evicted also the row that says so, where it was kept."""
 
     term: int
     holder: Holder | None
     version: int
     generation: int
+    row: PartitionRow | None = None
 
 
 _decode_copy = msgspec.msgpack.Decoder(CopyRecord).decode

@@ -1,13 +1,14 @@
 """What a copy tells of itself: to the master, and to tools that compare copies."""
 
+from quorate.facts.partition_row import PartitionRow
 from quorate.protocol.copy import Copy
 from quorate.protocol.messages import CopyReport
 from quorate.protocol.tool_messages import CopyDigest, CopyState
 from quorate.protocol.totals import DIGEST_BYTES
 
 
-def report(copy: Copy) -> CopyReport:
-    """For the master."""
+def report(copy: Copy, row: PartitionRow | None = None) -> CopyReport:
+    """For the master; `row`: the newest that is known here, when it wants rows."""
     return CopyReport(
         copy.partition,
         copy.version,
@@ -18,6 +19,8 @@ def report(copy: Copy) -> CopyReport:
         copy.highest_held(),
         copy.adopted,
         copy.space.byte_count(),
+        copy.promise_term,
+        row,
     )
 
 

@@ -72,8 +72,10 @@ class Master:
         settings: ProtocolSettings,
         now: Now,
         words: Mapping[int, str] | None = None,
+        recovering: bool = False,
     ) -> None:
-        """`words`: of the latest masterships, this one's included, as the metastore holds them."""
+        """`words`: of the latest masterships, this one's included, as the metastore holds them.
+        `recovering`: the metastore was lost; zones and rows are what agents tell."""
         self.master_term = master_term
         self.settings = settings
         self.outdated = ""
@@ -82,6 +84,7 @@ class Master:
         """(zone, partition) -> (version, agent): rows newer than what was read.  The shell reads
         everything again, and calls `looked_again`."""
         self._words = words or {}
+        self.recovering = recovering
         self.agents: dict[str, Agent] = {}
         self.zones: dict[str, ZoneMaster] = {}
         self.queue = MigrationQueue(self.zones, settings)
@@ -173,6 +176,8 @@ class Master:
             if message.zone:
                 known = agent.inventory.setdefault(message.zone, {})
                 known.update({copy.partition: copy for copy in message.copies})
+                if self.recovering and message.record is not None:
+                    self._recover_zone(message.record)
                 if message.zone in self.zones:
                     self._note_newer(node, self.zones[message.zone], message.copies)
                     self.zones[message.zone].copies_told(message.copies)
@@ -207,6 +212,40 @@ class Master:
                 return
         self.decide(now)
 
+    # --- the metastore was lost ------------------------------------------------------------------
+
+    @property
+    def wants_rows(self) -> bool:
+        """Whether agents are to tell the rows that they know."""
+        return self.recovering or any(zone.record.recovering for zone in self.zones.values())
+
+    @property
+    def has_recovered(self) -> bool:
+        """Whether every agent that is here has told all it has, and every partition its row."""
+        here = [agent for agent in self.agents.values() if agent.connected]
+        told = all(agent.told_all for agent in here)
+        return (
+            bool(here) and told and not any(zone.record.recovering for zone in self.zones.values())
+        )
+
+    def end_recovery(self) -> None:
+        """Zones that agents tell from now on are none to be led."""
+        self.recovering = False
+
+    def _recover_zone(self, told: ZoneRecord) -> None:
+        zone = self.zones.get(told.uid)
+        if zone is not None:
+            zone.take_ports(told.ports)
+            return
+        record = msgspec.structs.replace(told, recovering=True, deleting=False)
+        self.zones[record.uid] = ZoneMaster(self, record)
+        self._zone_writes[record.uid] = record
+        for agent in self.agents.values():
+            if agent.told_all:
+                agent.reported.add(record.uid)
+        about = f"zone {record.name} is rebuilt from what agents have"
+        self.event(record.uid, None, Reason.ZONE_CREATED, about)
+
     # --- is the metastore the newest one? --------------------------------------------------------
 
     def _note_newer(self, node: str, zone: ZoneMaster, copies: Iterable[CopyReport]) -> None:
@@ -238,8 +277,8 @@ class Master:
         """A zone was declared or changed; `deleting` removes it and its data."""
         zone = self.zones.get(record.uid)
         if zone is None:
-            if record.deleting:
-                return
+            if record.deleting or self.recovering:
+                return  # agents may have data of it: they are heard first, and it is declared again
             zone = self.zones[record.uid] = ZoneMaster(self, record)
             for agent in self.agents.values():
                 if agent.told_all:
@@ -252,7 +291,9 @@ class Master:
                 f"{record.partitions} partitions of {record.replicas} copies",
             )
         else:
-            wanted = msgspec.structs.replace(record, ports=zone.record.ports)
+            wanted = msgspec.structs.replace(
+                record, ports=zone.record.ports, recovering=zone.record.recovering
+            )
             if wanted == zone.record:
                 return
             zone.record = wanted
@@ -290,7 +331,7 @@ class Master:
         """Copies are to be moved: how large are they?  Not more often than sizes change much."""
         if now.boot_ms - self._asked_ms >= ASK_SIZES_MS:
             self._asked_ms = now.boot_ms
-            self.publish(sorted(self.agents), AskInventory(self.master_term))
+            self.publish(sorted(self.agents), AskInventory(self.master_term, self.wants_rows))
 
     def send(self, node: str, message: Message) -> None:
         """Send to one agent, registered or about to be told why it is not."""

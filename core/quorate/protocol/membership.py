@@ -10,7 +10,7 @@ import msgspec
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
-from quorate.facts.topology import Holder, NodeRecord
+from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.protocol.messages import CopyReport, Hello, RefusalCode, Refused
 
 
@@ -190,12 +190,13 @@ class ZoneNodes:
 
     def dead_voters(self, row: PartitionRow) -> tuple[str, ...]:
         """Voters of the row whose store is gone for good: their node is registered with another."""
-        return tuple(v.node for v in row.voters if self._is_dead(v.node, v.store))
+        return tuple(voter.node for voter in row.voters if self.is_dead(voter))
 
-    def _is_dead(self, node: str, store: str) -> bool:
-        agent = self._agents.get(node)
+    def is_dead(self, voter: Voter) -> bool:
+        """Whether its store is gone for good: its node is registered with another."""
+        agent = self._agents.get(voter.node)
         record = agent.record if agent is not None else None
-        return record is not None and record.zone_store(self._persistent) != store
+        return record is not None and record.zone_store(self._persistent) != voter.store
 
     def reported(self, node: str) -> bool:
         """Whether `node` told its inventory of this zone, or has left."""

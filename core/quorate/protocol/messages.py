@@ -168,9 +168,13 @@ class Freeze(msgspec.Struct, frozen=True, array_like=True, tag=15):
 
 
 class AskInventory(msgspec.Struct, frozen=True, array_like=True, tag=16):
-    """Report every copy of every zone (a new master asks; so does a re-registration)."""
+    """Report every copy of every zone (a new master asks; so does a re-registration).
+
+    `rows`: the metastore is lost.  Report the rows as well, those of partitions without a copy here
+    included, and zones of which no row was told to this process."""
 
     master_term: int
+    rows: bool = False
 
 
 class EventsTold(msgspec.Struct, frozen=True, array_like=True, tag=17):
@@ -187,7 +191,8 @@ class EventsTold(msgspec.Struct, frozen=True, array_like=True, tag=17):
 
 class CopyReport(msgspec.Struct, frozen=True, array_like=True):
     """One copy as its agent has it: committed row version, prepared row, position, and `size`, the
-    bytes of its keys and values."""
+    bytes of its keys and values.  `promised`: the term it has promised; `row`, where it was asked
+    for: the newest committed row known here, of a partition that has no copy here too."""
 
     partition: int
     version: int
@@ -198,14 +203,18 @@ class CopyReport(msgspec.Struct, frozen=True, array_like=True):
     hwm: int
     adopted: bool
     size: int = 0
+    promised: int = 0
+    row: PartitionRow | None = None
 
 
 class Inventory(msgspec.Struct, frozen=True, array_like=True, tag=20):
-    """All copies of one zone on the sending agent."""
+    """All copies of one zone on the sending agent; `record`, where rows were asked for: the zone as
+    it was last told to it."""
 
     zone: str
     copies: tuple[CopyReport, ...]
     last: bool = True
+    record: ZoneRecord | None = None
 
 
 class ZoneReady(msgspec.Struct, frozen=True, array_like=True, tag=21):

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from quorate.facts.partition_row import PartitionRow, committed_row, quorum
-from quorate.facts.topology import Holder
+from quorate.facts.topology import Holder, Voter
 from quorate.protocol import ownership
 from quorate.protocol.messages import CopyReport, Freeze, Message, PreparedRow, TroubleKind
 from quorate.protocol.settings import ProtocolSettings
@@ -50,6 +50,7 @@ class Part(msgspec.Struct, frozen=True):
 
     The flags speak of `row.active` and `row.term`; they start anew with every new row that changes
     either.  `resolved`: the active migration was started, or asked about, by this master.
+    `stored`: voters that have said that they have this very row, or a newer one, durably.
     `unheard`: the row was read by a new master that has not heard yet which rows its voters have.
     `progress_ms`: when its destination last had more than before.  `unwanted`: it does not lead to
     the row's target any more.
@@ -73,6 +74,7 @@ class Part(msgspec.Struct, frozen=True):
     stuck: str = ""
     unwanted: bool = False
     unheard: bool = False
+    stored: tuple[Voter, ...] = ()
 
     @property
     def serves(self) -> bool:
@@ -104,7 +106,11 @@ def adopt_row(part: Part, row: PartitionRow, now_ms: int) -> Part:
     if row.term != before.term:
         return Part(row, now_ms, tried=part.tried, resolved=row.active is None)
     kept = msgspec.structs.replace(
-        part, row=row, ready=tuple(n for n in part.ready if n not in row.replicas), stuck=""
+        part,
+        row=row,
+        ready=tuple(n for n in part.ready if n not in row.replicas),
+        stuck="",
+        stored=(),
     )
     if same_migration:
         return kept
@@ -298,6 +304,8 @@ def _decide_migration(
         if part.activated and still_ms > settings.migration_stall_ms:
             return _give_up(row, part, f"no progress for {still_ms // 1000} s")
         return NOTHING
+    if not is_known(part, nodes):
+        return NOTHING
     if changes_primary and not part.frozen:
         if part.freeze_sent_ms >= 0 and now_ms - part.freeze_sent_ms < settings.retry_ms:
             return NOTHING
@@ -319,6 +327,21 @@ def _decide_migration(
     )
     prepared = PreparedRow(master_term, zone, migration.migration_id, committed_row(row))
     return Decision(part=noted, sends=((destination.node, prepared),))
+
+
+def is_known(part: Part, nodes: Nodes) -> bool:
+    """Whether a quorum of the voters has the row of this migration durably, or it changes no voter.
+
+    Only then is it committed: so whoever hears a quorum of the voters of any row hears of every
+    change of the voters that was committed after it, also when the metastore is lost.
+    """
+    row, active = part.row, part.row.active
+    assert active is not None
+    if set(active.voters) == set(row.voters):
+        return True
+    dead = nodes.dead_voters(row)
+    count = sum(voter.node not in dead for voter in part.stored)
+    return count >= quorum(len(row.voters), len(dead))
 
 
 def _give_up(row: PartitionRow, part: Part, why: str) -> Decision:

@@ -443,15 +443,28 @@ class Replicas:
 
     # --- reports ---------------------------------------------------------------------------------
 
-    def inventory(self) -> tuple[CopyReport, ...]:
-        """Every copy, for the master; what it was told before is told again."""
+    def inventory(self, rows: bool = False) -> tuple[CopyReport, ...]:
+        """Every copy, for the master; what it was told before is told again.  `rows`: and every
+        row, for one that has lost them."""
         for role in self.roles.values():
             role.asked.clear()
+        if not rows:
+            copies = [self.copies[partition] for partition in sorted(self.copies)]
+            return tuple([report(copy) for copy in copies if copy.present])
+        known = {row.partition for row in self.table if row is not None} | self.copies.keys()
         return tuple(
-            report(self.copies[partition])
-            for partition in sorted(self.copies)
-            if self.copies[partition].present
+            [
+                report(self.copy_of(partition), self._newest_row(partition))
+                for partition in sorted(known)
+            ]
         )
+
+    def _newest_row(self, partition: int) -> PartitionRow | None:
+        copy = self.copies[partition]
+        rows = [
+            row for row in (self.table[partition], copy.row, copy.evicted_by) if row is not None
+        ]
+        return max(rows, key=lambda row: row.version, default=None)
 
     def troubles(self, now: Now) -> tuple[Trouble, ...]:
         """Roles that are stuck, and rows that name us primary though no role can serve them."""

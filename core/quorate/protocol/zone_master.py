@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -38,6 +38,7 @@ from quorate.protocol.metastore import SHARD_PARTITIONS, Key, ShardKey, Value
 from quorate.protocol.migration_commit import NO_LONGER_WANTED, Part, adopt_row, decide
 from quorate.protocol.publish_rows import RowPublisher
 from quorate.protocol.rebalance import Rebalance
+from quorate.protocol.rebuild_zone import rebuild
 from quorate.protocol.status import ZoneStatus
 from quorate.protocol.zone_deletion import ZoneDeletion
 from quorate.protocol.zone_events import ZoneEvents
@@ -210,8 +211,18 @@ class ZoneMaster:
         """The agent has these rows durably (for a deleted zone: its data is gone)."""
         if self.record.deleting:
             self._deletion.confirmed(node, message)
-        else:
-            self._publisher.stored(node, message)
+            return
+        self._publisher.stored(node, message)
+        for partition, version in message.versions:
+            part = self.parts.get(partition)
+            if part is None or part.row.active is None or version < part.row.version:
+                continue
+            voter = next((v for v in part.row.voters if v.node == node), None)
+            holder = self.nodes.holder(node)
+            if voter is None or holder is None or holder.store != voter.store:
+                continue  # only a voter's store keeps it
+            if voter not in part.stored:
+                self._note(partition, stored=(*part.stored, voter))
 
     def ready(self, node: str, message: ZoneReady) -> None:
         """The agent listens for the zone's clients."""
@@ -240,15 +251,17 @@ class ZoneMaster:
             return
         if not self._stored:
             return
-        if not self._all_placed:
+        if not self._all_placed and not self.record.recovering:
             self._place_first(now)
-        if not self.parts:
+        if not self.parts and not self.record.recovering:
             return
         self._publisher.resend(self.record, self.parts, now)
         whole = now.boot_ms - self._pass_ms >= FULL_PASS_MS
         if whole:
             self._pass_ms = now.boot_ms
             self._dirty.clear()
+            if self.record.recovering:
+                self._recover()
             is_whole = len(self.parts) == self.record.partitions
             if is_whole and self._rebalance.refresh(self.record, now):
                 self._master.ask_inventories(now)
@@ -374,6 +387,29 @@ class ZoneMaster:
         self._rebalance.target = target
         # Rows become parts only when written; until then nobody may decide on them.
         self.sentence = "placing partitions"
+
+    # --- the metastore was lost ------------------------------------------------------------------
+
+    def take_ports(self, ports: Mapping[str, int]) -> None:
+        """An agent says where it listened for the zone's clients."""
+        merged = {**ports, **self.record.ports}
+        if merged != self.record.ports:
+            self.record = msgspec.structs.replace(self.record, ports=merged)
+            self._master.write_zone(self.record)
+
+    def _recover(self) -> None:
+        if len(self.parts) == self.record.partitions:
+            self.sentence = ""
+            self.record = msgspec.structs.replace(self.record, recovering=False)
+            self._master.write_zone(self.record)
+            return
+        lacking = [
+            p for p in range(self.record.partitions) if p not in self.parts and not self._is_busy(p)
+        ]
+        rows, self.sentence = rebuild(self._master.agents, self.nodes, self.record.uid, lacking)
+        self._decided.update(
+            {row.partition: (row, "rebuilt from what agents have") for row in rows}
+        )
 
     # --- writes ----------------------------------------------------------------------------------
 

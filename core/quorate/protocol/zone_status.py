@@ -77,9 +77,11 @@ def zone_status(
     moved: Moved,
     sentence: str,
 ) -> ZoneStatus:
-    """The zone as users see it.  `sentence`: what its first placement waits for."""
+    """The zone as users see it.  `sentence`: what its first placement, or rebuilding, waits for."""
     available = degraded = 0
     unavailable: list[int] = []
+    if record.recovering:
+        unavailable = [p for p in range(record.partitions) if p not in parts]
     missing: dict[int, int] = {}
     for partition in sorted(parts):
         part = parts[partition]
@@ -93,13 +95,16 @@ def zone_status(
         else:
             available += 1
     migrations = _migrations(parts, moved)
-    lost = [p for p in unavailable if rebalance.is_lost(parts[p].row)]
+    lost = [p for p in unavailable if p in parts and rebalance.is_lost(parts[p].row)]
+    unavailable.sort()
     if record.deleting:
         phase, sentence = "Deleting", "removing rows and data"
-    elif not parts:
+    elif not parts and not record.recovering:
         phase = "Pending"
     elif unavailable:
+        waited_for = f"; {sentence}" if record.recovering and sentence else ""
         phase, sentence = "Unavailable", f"{len(unavailable)} partitions have no serving primary"
+        sentence += waited_for
         if lost:
             named = ", ".join(map(str, lost[:LOST_SHOWN_MAX]))
             more = ", …" if len(lost) > LOST_SHOWN_MAX else ""

@@ -10,6 +10,7 @@ from quorate.facts.keyspace import SLOT_COUNT, is_partition_count
 from quorate.facts.partition_row import REPLICAS_MAX
 from quorate.facts.zone import Planner, StorageKind, SyncWrites, ZoneRecord
 from quorate.wire.resource import (
+    API_VERSION,
     Condition,
     Integer,
     Part,
@@ -253,6 +254,27 @@ def to_record(zone: Zone, ports: dict[str, int] | None = None) -> ZoneRecord:
         deleting=zone.metadata.deletion_timestamp is not None,
         planner=spec.planner,
     )
+
+
+def manifest_of(record: ZoneRecord, cluster: str) -> dict[str, object]:
+    """The manifest from which `to_record` would make this record, but for its uid."""
+    spec: dict[str, object] = {
+        "clusterRef": {"name": cluster},
+        "partitions": record.partitions,
+        "replicas": record.replicas,
+        "storage": record.storage.value,
+        "planner": record.planner.value,
+    }
+    if record.sync_writes is not SyncWrites.ALWAYS:
+        spec["syncWrites"] = record.sync_writes.value
+    if record.max_memory_bytes:
+        spec["maxMemory"] = record.max_memory_bytes
+    return {
+        "apiVersion": API_VERSION,
+        "kind": Zone.kind_name(),
+        "metadata": {"name": record.name},
+        "spec": spec,
+    }
 
 
 def unsupported(zone: Zone) -> str:

@@ -418,3 +418,31 @@ def test_a_removal_whose_operator_is_killed_is_taken_back_by_the_next_up(
         cluster.remove("agent-4", 60, lambda first, left: kill(running))
     assert "agent-4: is no longer being drained" in quorate("dev", "up")
     _wait_until_online(cluster, "agent-4")
+
+
+def test_an_operator_whose_file_is_lost_says_so_and_is_rebuilt_from_the_agents(
+    quorate: Quorate, cluster: DevCluster, folder: Path
+) -> None:
+    quorate("dev", "up")
+    quorate("apply", "-f", str(EXAMPLE), "--wait", "60")
+    client = _client(cluster)
+    client.set("greeting", "hello")
+    client.close()
+    quorate("dev", "down")
+    for file in (folder / OPERATOR).glob("metastore.sqlite*"):
+        file.unlink()
+
+    said = " ".join(quorate("dev", "up", code=1).split())
+    assert "metastore.sqlite is missing" in said
+    assert "`quorate dev recover`" in said
+    said = " ".join(quorate("dev", "recover").split())
+    assert "zone library: " in said
+    assert "no serving primary" not in said
+
+    client = _client(cluster)
+    assert client.get("greeting") == "hello"
+    client.set("greeting", "again")
+    client.close()
+    assert "already up" in quorate("dev", "up")
+    assert "library" in quorate("get", "zones")
+    assert "unchanged" in quorate("apply", "-f", str(EXAMPLE))

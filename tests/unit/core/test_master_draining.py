@@ -17,7 +17,9 @@ from quorate.protocol.messages import (
     Message,
     Prepared,
     PreparedRow,
+    RowsStored,
     ZoneReady,
+    ZoneTable,
 )
 from quorate.protocol.metastore import Key, NodeKey, Value, ZoneKey
 from quorate.protocol.settings import DEFAULTS
@@ -90,6 +92,8 @@ class World:
             )
         elif isinstance(message, Freeze):
             said = Frozen(ZONE.uid, message.partition, message.migration_id, message.term, 0)
+        elif isinstance(message, ZoneTable):
+            said = RowsStored(ZONE.uid, tuple((row.partition, row.version) for row in message.rows))
         else:
             return
         self.master.receive(node, said, self.now)

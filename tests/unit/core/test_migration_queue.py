@@ -138,7 +138,7 @@ def test_a_loss_pauses_moves_for_balance_until_it_is_repaired() -> None:
 
 
 def test_a_repair_that_keeps_failing_does_not_pause_moves_for_ever() -> None:
-    world = LoneMaster(BOOKS, nodes=("a", "b", "c"))
+    world = LoneMaster(ZoneRecord("uid-1", "books", 32, 3), nodes=("a", "b", "c", "f"))
     world.refuses = lambda node: node == "d"
     world.fills = lambda zone, partition, node: False
     world.connect("d")
@@ -149,12 +149,12 @@ def test_a_repair_that_keeps_failing_does_not_pause_moves_for_ever() -> None:
     world.pass_time(20_000)
 
     moved = [row.active for _, row in world.started if row.active and _copies(row)]
-    assert [m for m in moved if m.source in ("b", "c") and _named(m) == ["e"]]
+    assert [m for m in moved if m.source in ("b", "c", "f") and _named(m) == ["e"]]
 
 
 def test_what_failed_waits_longer_each_time_and_per_destination() -> None:
-    zone = ZoneRecord("uid-1", "books", 1, 2)
-    world = LoneMaster(zone, nodes=("a", "b"))
+    zone = ZoneRecord("uid-1", "books", 1, 3)
+    world = LoneMaster(zone, nodes=("a", "b", "e"))
     world.refuses = lambda node: node == "c"
     world.connect("c")
     world.kill("b")

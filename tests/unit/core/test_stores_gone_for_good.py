@@ -115,6 +115,12 @@ class Store:
     def open_zone(self, record: ZoneRecord) -> SimStorage:
         return SimStorage(Image())
 
+    def keep_zone(self, record: ZoneRecord) -> None:
+        pass
+
+    def kept_zones(self) -> list[ZoneRecord]:
+        return []
+
     def remove_zone(self, uid: str) -> None:
         raise AssertionError(uid)
 

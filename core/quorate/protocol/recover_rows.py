@@ -1,0 +1,111 @@
+"""Which row a partition gets when the metastore is lost, from what agents durably know of it.
+
+Pure: everything that was told goes in, one row comes out, or what is missing for it.  The row is
+safe, because
+
+1. a change of the voters is committed only when a quorum of the voters before it has the row of
+   that migration durably (`migration_commit.is_known`).  So of a quorum of the voters of the newest
+   row that was told, nobody knows such a change: there was none, but for that row's own migration;
+2. the voters of the new row are those of the newest one, before and after its migration.  Every
+   quorum of them has one of each quorum that can have acknowledged a write, promised a term or
+   granted a lease: its activation finds every acknowledged write, and ends every other primary;
+3. its version and term are above all that was told by more than anybody can have missed.
+
+Source: docs/protocol.md, section 7.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from quorate.facts.partition_row import PartitionRow, quorum
+from quorate.facts.topology import Holder, Voter
+from quorate.protocol import ownership
+from quorate.protocol.messages import CopyReport
+
+RECOVERY_GAP = 1 << 20
+"""How far above everything that was told versions, terms and masterships go on.  An agent that is
+away may know more than was told: so many changes of one partition it cannot have seen alone."""
+
+
+class Told(NamedTuple):
+    """One agent that has told all it has; `report` of the partition, None when it knows nothing."""
+
+    holder: Holder
+    report: CopyReport | None
+
+
+class Waiting(NamedTuple):
+    """Why there is no row yet, and the agents that can help when they come; perhaps none can."""
+
+    nodes: tuple[str, ...]
+    why: str
+
+
+def recovered_row(
+    partition: int, told: Mapping[str, Told], dead: Sequence[Voter]
+) -> PartitionRow | Waiting:
+    """The row from which the partition goes on.
+
+    `told`: agents that are online, by name; `dead`: voters whose stores are known to be gone for
+    good, because their node greeted with another one.
+    """
+    reports = [each.report for each in told.values() if each.report is not None]
+    rows = [report.row for report in reports if report.row is not None]
+    if not rows:
+        return Waiting((), "no agent that is here knows its row")
+    newest = max(rows, key=lambda row: row.version)
+    for node, each in sorted(told.items()):
+        known = each.report
+        if known is not None and known.version > newest.version:
+            return Waiting(
+                (), f"{node} knows that there is row {known.version}, which no agent here has"
+            )
+    sets = [newest.voters] + ([newest.active.voters] if newest.active is not None else [])
+    missing: set[str] = set()
+    for voters in sets:
+        heard = [voter for voter in voters if _has_told(voter, told)]
+        lost = [voter for voter in voters if voter in dead]
+        if len(heard) < quorum(len(voters), len(lost)):
+            away = {v.node for v in voters if v not in heard and v not in lost}
+            if not away:
+                gone = ", ".join(sorted(voter.node for voter in lost))
+                return Waiting(
+                    (), f"the stores of {gone} are gone for good, which leaves no quorum"
+                )
+            missing |= away
+    if missing:
+        nodes = tuple(sorted(missing))
+        return Waiting(nodes, f"{', '.join(nodes)} must tell first what is newest")
+    voters = tuple(dict.fromkeys(voter for each in sets for voter in each))
+    return _above_all(newest, voters, told, reports)
+
+
+def _has_told(voter: Voter, told: Mapping[str, Told]) -> bool:
+    agent = told.get(voter.node)
+    return agent is not None and agent.holder.store == voter.store
+
+
+def _above_all(
+    newest: PartitionRow,
+    voters: tuple[Voter, ...],
+    told: Mapping[str, Told],
+    reports: Sequence[CopyReport],
+) -> PartitionRow:
+    versions = [newest.version, newest.term]
+    for report in reports:
+        prepared = report.prepared.version if report.prepared is not None else 0
+        versions += [report.version, report.promised, report.last_term, prepared]
+    here = [told[voter.node] for voter in voters if _has_told(voter, told)]
+    left = frozenset(set(newest.owners) - {each.holder.node for each in here})
+
+    def rank(each: Told) -> tuple[bool, int, int, str]:
+        report = each.report
+        last, lwm = (report.last_term, report.lwm) if report is not None else (0, 0)
+        return each.holder != newest.primary, -last, -lwm, each.holder.node
+
+    before = msgspec.structs.replace(
+        newest, version=max(versions) + RECOVERY_GAP, voters=voters, active=None
+    )
+    return ownership.activated(before, min(here, key=rank).holder, left)

@@ -1,0 +1,94 @@
+"""`quorate-operator recover`: a new metastore in the place of one that is lost, damaged or too old.
+
+What was there is set aside.  The new one has a mastership above all that agents know, and the mark
+by which the operator, started next, asks the agents for zones and rows (core: recover_rows.py).
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from quorate.facts.errors import QuorateError
+from quorate.protocol.messages import FORMAT_VERSION, Hello
+from quorate.protocol.recover_rows import RECOVERY_GAP
+from quorate.wire.resource import API_VERSION
+from quorate.wire.storage_cluster import StorageCluster, split_address
+from quorate_link import BaseHandler, Endpoint, Link
+from quorate_operator.embedded_store import EmbeddedStore, lock_folder
+from quorate_operator.metastore_sqlite import mark_recovering
+from quorate_operator.object_store import ObjectStore
+from quorate_operator.store_backups import set_aside
+
+ANSWER_S = 5.0
+"""Agents that run answer at once; one that is away is heard later, by the operator."""
+
+
+class NotRecovered(QuorateError):
+    """Nothing was changed: why, and what to do."""
+
+
+async def recover(folder: Path, cluster: str, addresses: Sequence[str]) -> list[str]:
+    """Make the new metastore; sentences on what was done.  Raises NotRecovered, StoreRefused."""
+    with lock_folder(folder):
+        known = await _ask_masterships(cluster, addresses)
+        if not known:
+            raise NotRecovered(
+                f"no agent of cluster {cluster} answers at {', '.join(addresses)}: "
+                "start the agents first; nothing was changed"
+            )
+        aside = set_aside(folder)
+    store = EmbeddedStore.open(folder, is_new=True)
+    highest = max(known.values())
+
+    def job(at: sqlite3.Connection) -> None:
+        mark_recovering(at, cluster, highest + RECOVERY_GAP)
+
+    try:
+        await store.run(job)
+        objects = ObjectStore(store)
+        spec = {"agents": "external", "addresses": [*addresses]}
+        about = {"apiVersion": API_VERSION, "kind": StorageCluster.kind_name()}
+        declared = {**about, "metadata": {"name": cluster}, "spec": spec}
+        await objects.put(StorageCluster.plural, cluster, declared)
+    finally:
+        await store.close()
+    said = [f"masterships go on above {highest + RECOVERY_GAP}; agents knew {highest}"]
+    if aside is not None:
+        said.append(f"what was there is kept in {aside}")
+    silent = sorted({*addresses} - known.keys())
+    if silent:
+        said.append(f"no answer from {', '.join(silent)}: it is heard when it is back")
+    return said
+
+
+class _Asking(BaseHandler):
+    """Collects what agents greet with."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, int] = {}
+        self.changed = asyncio.Event()
+
+    def on_up(self, link: Link, hello: Hello) -> None:
+        if link.peer is not None and hello.role == "agent":
+            host, port = link.peer.address
+            self.known[f"[{host}]:{port}" if ":" in host else f"{host}:{port}"] = hello.master_term
+            self.changed.set()
+
+
+async def _ask_masterships(cluster: str, addresses: Sequence[str]) -> dict[str, int]:
+    """The highest mastership that each agent has obeyed, of those that answer in time."""
+    asking = _Asking()
+    endpoint = Endpoint(lambda: Hello(FORMAT_VERSION, "tool", cluster), asking)
+    for address in addresses:
+        endpoint.dial(*split_address(address))
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            while len(asking.known) < len({*addresses}):
+                asking.changed.clear()
+                await asking.changed.wait()
+    except TimeoutError:
+        pass
+    finally:
+        await endpoint.close()
+    return asking.known

@@ -1,0 +1,82 @@
+"""Copies of the embedded operator's file: made by itself, the oldest removed.
+
+    backups/metastore-20260131T235959Z.sqlite    the newest 24; the time is UTC
+
+One is made a minute after each start, then one an hour, and one at an orderly end.
+
+A copy is put back by stopping the operator and copying it over `metastore.sqlite` (and removing
+`metastore.sqlite-wal` and `-shm`).  One that is older than what agents know by then is noticed, and
+does no harm (docs/protocol.md, section 7); `quorate dev recover` needs none.
+"""
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+DATABASE = "metastore.sqlite"
+BACKUPS = "backups"
+KEPT_MAX = 24
+FIRST_S = 60.0
+EVERY_S = 3600.0
+
+
+def back_up(folder: Path) -> Path:
+    """Copy the file as it is now, durably; remove the oldest copies.  Blocks: use a thread."""
+    backups = folder / BACKUPS
+    backups.mkdir(exist_ok=True)
+    made = backups / f"metastore-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.sqlite"
+    fresh = made.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    with (
+        closing(sqlite3.connect(folder / DATABASE)) as source,
+        closing(sqlite3.connect(fresh)) as target,
+    ):
+        source.backup(target)
+    descriptor = os.open(fresh, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    fresh.replace(made)
+    for old in _copies(folder)[:-KEPT_MAX]:
+        old.unlink(missing_ok=True)
+    return made
+
+
+def newest_backup(folder: Path) -> Path | None:
+    """The newest copy; None when there is none."""
+    copies = _copies(folder)
+    return copies[-1] if copies else None
+
+
+def way_out(folder: Path) -> str:
+    """What a user can do about a file that is lost, damaged or too old."""
+    backup = newest_backup(folder)
+    back = f"put its newest backup back ({backup}), or " if backup else "there is no backup of it: "
+    return (
+        f"{back}rebuild it from what the agents store: `quorate dev recover` (for another "
+        f"folder than a development cluster's: `quorate-operator recover --data {folder} --cluster "
+        "NAME --agents HOST:PORT,…`)"
+    )
+
+
+def set_aside(folder: Path) -> Path | None:
+    """Move the present file away, whatever is in it; where it is now, None when there was none."""
+    files = [folder / f"{DATABASE}{end}" for end in ("", "-wal", "-shm")]
+    if not any(file.exists() for file in files):
+        return None
+    number = 1
+    while (folder / f"set-aside-{number}").exists():
+        number += 1
+    aside = folder / f"set-aside-{number}"
+    aside.mkdir()
+    for file in files:
+        with suppress(FileNotFoundError):
+            file.rename(aside / file.name)
+    return aside
+
+
+def _copies(folder: Path) -> list[Path]:
+    return sorted((folder / BACKUPS).glob("metastore-*.sqlite"))

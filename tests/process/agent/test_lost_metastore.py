@@ -1,0 +1,186 @@
+"""The operator's file is deleted, damaged or put back to an older copy: said, and rebuilt."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from quorate_cluster.client_errors import CLIENT_ERRORS
+from quorate_cluster.cluster import Cluster
+from quorate_cluster.fixtures import StartCluster
+from quorate_cluster.operator_api import ApiError
+from quorate_cluster.processes import environment, python
+from quorate_cluster.waiting import wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+
+KEYS = [f"key-{number}" for number in range(200)]
+
+
+def _file(cluster: Cluster) -> Path:
+    return cluster.operator.data / "metastore.sqlite"
+
+
+def _write(cluster: Cluster, value: str) -> None:
+    client = cluster.client("z")
+    for key in KEYS:
+        wait_until(lambda key=key: _is_set(client, key, value), f"written {key}")
+
+
+def _is_set(client: object, key: str, value: str) -> bool:
+    try:
+        return bool(client.set(key, value))  # type: ignore[attr-defined]
+    except CLIENT_ERRORS:
+        return False
+
+
+def _read(cluster: Cluster) -> list[bytes | None]:
+    client = cluster.client("z")
+    return [client.get(key) for key in KEYS]
+
+
+def _recover(cluster: Cluster) -> str:
+    """As `quorate dev recover` does once the operator is stopped."""
+    addresses = ",".join(agent.peer_address for agent in cluster.agents.values())
+    where = ("--data", str(cluster.operator.data), "--cluster", cluster.name)
+    done = subprocess.run(
+        python("quorate_operator", "recover", *where, "--agents", addresses),
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _start_recovered(cluster: Cluster, *zones: str) -> None:
+    """The operator starts, and what agents have is declared again."""
+    cluster.operator.start()
+    for zone in zones:
+        wait_until(lambda zone=zone: _is_declared(cluster, zone), f"zone {zone} declared again")
+
+
+def _is_declared(cluster: Cluster, zone: str) -> bool:
+    try:
+        return bool(cluster.zone(zone))
+    except ApiError:
+        return False
+
+
+def _problem(cluster: Cluster) -> str:
+    """What the StorageCluster says of not being ready."""
+    status = cluster.api.get("storageclusters", cluster.name).get("status", {})
+    ready = [each for each in status.get("conditions", []) if each["type"] == "Ready"]
+    return str(ready[0]["message"]) if ready and ready[0]["status"] == "False" else ""
+
+
+def _delete(cluster: Cluster) -> str:
+    for file in _file(cluster).parent.glob("metastore.sqlite*"):
+        file.unlink()
+    return "is missing"
+
+
+def _damage(cluster: Cluster) -> str:
+    data = bytearray(_file(cluster).read_bytes())
+    data[100:4000] = b"\xff" * 3900
+    _file(cluster).write_bytes(bytes(data))
+    return "cannot be used"
+
+
+@pytest.mark.parametrize("lose", [_delete, _damage])
+def test_a_lost_file_is_said_and_rebuilt_from_the_agents(
+    start_cluster: StartCluster, lose: Callable[[Cluster], str]
+) -> None:
+    cluster = start_cluster(agents=3)
+    before = cluster.apply_zone("z", partitions=16)
+    _write(cluster, "1")
+    cluster.operator.terminate()
+    said = lose(cluster)
+
+    with pytest.raises(RuntimeError, match=said) as refused:
+        cluster.operator.start()
+    assert "quorate dev recover" in str(refused.value)
+    assert "backups/metastore-" in str(refused.value)
+    assert _recover(cluster)
+    _start_recovered(cluster, "z")
+    after = cluster.wait_quiet("z")
+
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["spec"] == before["spec"]
+    assert after["status"]["ports"] == before["status"]["ports"]
+    assert _read(cluster) == [b"1"] * len(KEYS)
+    _write(cluster, "2")
+    assert _read(cluster) == [b"2"] * len(KEYS)
+    cluster.operator.terminate()  # and once more, as after any other stop
+    cluster.operator.start()
+    cluster.wait_quiet("z")
+    cluster.apply_zone("later", partitions=4)
+
+
+def test_an_older_file_is_not_obeyed_and_said_and_rebuilt(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(agents=3)
+    cluster.apply_zone("z", partitions=16)
+    _write(cluster, "1")
+    cluster.operator.terminate()
+    older = cluster.operator.data / "older"
+    shutil.copy(_file(cluster), older)
+    cluster.operator.start()
+    cluster.wait_quiet("z")
+    victim = cluster.agents["agent-2"]
+    victim.kill()
+    cluster.wait_left("agent-2")
+    _write(cluster, "2")
+    victim.start()
+    cluster.wait_quiet("z")
+
+    cluster.operator.terminate()
+    for file in _file(cluster).parent.glob("metastore.sqlite*"):
+        file.unlink()
+    shutil.copy(older, _file(cluster))
+    cluster.operator.start()
+    wait_until(lambda: "metastore is older" in _problem(cluster), "a problem that is told")
+    said = _problem(cluster)
+    assert "quorate dev recover" in said
+    assert "backups/metastore-" in said
+    assert _read(cluster) == [b"2"] * len(KEYS)  # agents go on
+
+    cluster.operator.terminate()
+    assert "set-aside-1" in _recover(cluster)
+    _start_recovered(cluster, "z")
+    cluster.wait_quiet("z")
+    assert _read(cluster) == [b"2"] * len(KEYS)
+    _write(cluster, "3")
+
+
+def test_with_one_agent_away_what_a_quorum_knows_is_served_and_the_rest_is_named(
+    start_cluster: StartCluster,
+) -> None:
+    cluster = start_cluster(agents=4)
+    cluster.apply_zone("z", partitions=16, replicas=3)
+    cluster.apply_zone("alone", partitions=8, replicas=1)
+    _write(cluster, "1")
+    cluster.operator.terminate()
+    away = cluster.agents["agent-4"]
+    away.kill()
+    _delete(cluster)
+
+    assert away.peer_address in _recover(cluster)
+    _start_recovered(cluster, "z", "alone")
+    cluster.wait_available("z")
+    assert _read(cluster) == [b"1"] * len(KEYS)
+    _write(cluster, "2")
+
+    def named() -> bool:
+        said = str(cluster.zone_status("alone")["sentence"])
+        return "agent-4 must tell first" in said
+
+    wait_until(named, "the missing agent named", 30, lambda: cluster.zone_status("alone"))
+    assert cluster.zone_status("alone")["unavailable"] == 2
+    away.start()
+    cluster.wait_available("alone")
+    cluster.wait_quiet("z")
+    assert _read(cluster) == [b"2"] * len(KEYS)

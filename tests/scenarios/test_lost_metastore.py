@@ -1,0 +1,174 @@
+"""The metastore is lost: rows are rebuilt from what agents have, and no answered write is lost."""
+
+import pytest
+
+from quorate.facts.errors import InvariantError
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.messages import ZoneTable
+from quorate.protocol.metastore import ZoneKey
+from quorate.protocol.recover_rows import RECOVERY_GAP
+from quorate_operator.metastore_memory import MemoryMetastore
+from quorate_sim.master_process import MasterProcess
+from quorate_sim.network import Link, Process
+from quorate_sim.planted_masters import changes_of_voters_unheard_of, rebuilt_without_a_quorum
+from quorate_sim.scenario import Scenario
+
+pytestmark = pytest.mark.simulation
+
+
+def _lose_metastore(story: Scenario) -> None:
+    story.cluster.masters[-1].die()
+    story.cluster.metastore.store = MemoryMetastore()
+    story.run(50)
+
+
+def _recover(story: Scenario) -> MasterProcess:
+    """As `quorate dev recover` does: go on above the highest mastership that agents tell."""
+    highest = max(agent.disk.master_term for agent in story.cluster.living())
+    story.cluster.metastore.store.skip_master_terms(highest + RECOVERY_GAP)
+    return story.cluster.add_master(recovering=True)
+
+
+def test_rows_are_rebuilt_above_all_that_was_and_every_write_is_there() -> None:
+    story = Scenario()
+    serving = story.primary
+    story.written(serving, b"x", b"1")
+    before = story.row
+
+    _lose_metastore(story)
+    story.written(serving, b"y", b"2")  # a master is not needed for that
+    _recover(story)
+    story.wait(lambda: story.cluster.committed_row("zone", 0) is not None, "a row")
+
+    row = story.row
+    assert row.version > before.version + RECOVERY_GAP
+    assert row.term == row.version
+    assert set(row.voters) == set(before.voters)
+    story.come_to_rest()
+    assert story.primary == serving
+    assert (story.read(serving, b"x"), story.read(serving, b"y")) == (b"1", b"2")
+
+    def is_over() -> bool:
+        record = story.cluster.metastore.value(ZoneKey("zone"))
+        return isinstance(record, ZoneRecord) and not record.recovering
+
+    story.wait(is_over, "the end of rebuilding")
+
+
+def test_all_agents_have_restarted_and_know_their_zones_from_disk() -> None:
+    story = Scenario()
+    serving = story.primary
+    story.written(serving, b"x", b"1")
+    names = list(story.cluster.agents)
+
+    _lose_metastore(story)
+    for name in names:
+        story.crash(name, machine_too=True)
+    for name in names:
+        story.start(name)
+    _recover(story)
+
+    assert story.read(story.wait_for_primary(), b"x") == b"1"
+    story.come_to_rest()
+
+
+def test_a_quorum_suffices_and_the_agent_that_was_away_is_taken_in_when_it_returns() -> None:
+    story = Scenario()
+    away = story.primary
+    story.written(away, b"x", b"1")
+
+    story.crash(away)
+    _lose_metastore(story)
+    _recover(story)
+
+    new = story.wait_for_primary(away)
+    assert story.read(new, b"x") == b"1"
+    story.written(new, b"x", b"2")
+    story.start(away)
+    story.come_to_rest()
+    assert story.read(story.primary, b"x") == b"2"
+
+
+def test_without_a_quorum_nothing_serves_and_the_missing_are_named_until_one_returns() -> None:
+    story = Scenario()
+    serving, other, here = story.primary, *story.backups()
+    story.cut(here)
+    story.written(serving, b"x", b"1")  # `here` does not have it
+    _lose_metastore(story)
+    story.crash(serving)
+    story.crash(other)
+    story.heal()
+    master = _recover(story)
+    story.run(10_000)
+
+    assert story.cluster.committed_row("zone", 0) is None
+    assert not story.primary
+    assert master.master is not None
+    (status,) = master.master.status().zones
+    assert (status.phase, status.unavailable) == ("Unavailable", 1)
+    assert f"{', '.join(sorted((serving, other)))} must tell first" in status.sentence
+    story.start(serving)
+    assert story.read(story.wait_for_primary(), b"x") == b"1"
+    story.start(other)
+    story.come_to_rest()
+
+
+def test_a_row_rebuilt_without_a_quorum_is_noticed() -> None:
+    with rebuilt_without_a_quorum(), pytest.raises((AssertionError, InvariantError)):
+        test_without_a_quorum_nothing_serves_and_the_missing_are_named_until_one_returns()
+
+
+def _a_change_of_voters_does_not_reach_two_of_three() -> None:
+    """A voter is to be replaced.  The two backups are told no row of that; a write is acknowledged
+    by others than the one that stays.  Then the two are all that is there."""
+    story = Scenario()
+    primary, stays, leaves = story.primary, *story.backups()
+    story.written(primary, b"x", b"1")
+    story.add("a4")
+
+    def judge(link: Link, sender: Process, receiver: Process, message: object) -> int:
+        return 0 if isinstance(message, ZoneTable) and receiver.name in (stays, leaves) else 1
+
+    story.cluster.network.judge = judge
+    story.drain(leaves)
+    story.wait(lambda: story.row.active is not None, "a migration is under way")
+    story.run(3_000)
+    story.cut(stays, off=(primary, "a4"))
+    story.written(primary, b"x", b"2")
+    story.crash(primary)
+    story.crash("a4")
+    _lose_metastore(story)
+    story.cluster.network.judge = None
+    story.heal()
+    _recover(story)
+
+    assert story.read(story.wait_for_primary(primary, "a4"), b"x") == b"2"
+    story.start(primary)
+    story.start("a4")
+    story.come_to_rest()
+
+
+def test_a_change_of_voters_that_does_not_reach_a_quorum_of_them_loses_no_write() -> None:
+    _a_change_of_voters_does_not_reach_two_of_three()
+
+
+def test_a_change_of_voters_that_no_quorum_of_them_has_is_noticed() -> None:
+    with changes_of_voters_unheard_of(), pytest.raises((AssertionError, InvariantError)):
+        _a_change_of_voters_does_not_reach_two_of_three()
+
+
+def test_a_migration_under_way_is_given_up_with_its_newcomer_among_the_voters() -> None:
+    story = Scenario()
+    serving = story.primary
+    story.written(serving, b"x", b"1")
+    story.add("a4")
+    story.drain(story.backups()[-1])
+    story.wait(lambda: story.row.active is not None, "a migration is under way")
+    story.run(20)
+
+    _lose_metastore(story)
+    _recover(story)
+    story.wait(lambda: story.cluster.committed_row("zone", 0) is not None, "a row")
+
+    assert story.read(story.wait_for_primary(), b"x") == b"1"
+    story.come_to_rest()

@@ -1,0 +1,120 @@
+"""Which row a partition gets when the metastore is lost: never one that lacks an answered write."""
+
+import msgspec
+import pytest
+
+from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
+from quorate.facts.topology import Holder, Voter
+from quorate.protocol.messages import CopyReport
+from quorate.protocol.recover_rows import RECOVERY_GAP, Told, Waiting, recovered_row
+
+
+def voters(names: str) -> tuple[Voter, ...]:
+    return tuple(Voter(name, f"store-{name}") for name in names)
+
+
+def holder(node: str, store: str = "") -> Holder:
+    return Holder(node, store or f"store-{node}", 1)
+
+
+ROW = PartitionRow(3, 10, 7, holder("a"), ("a", "b", "c"), voters("abc"))
+MOVE = Migration("z/3/11", MigrationKind.MOVE, "c", holder("d"), ("a", "b", "d"), voters("abd"))
+MOVING = msgspec.structs.replace(ROW, version=11, active=MOVE)
+
+
+def told(
+    node: str,
+    row: PartitionRow | None,
+    *,
+    version: int = 0,
+    promised: int = 7,
+    lwm: int = 5,
+    store: str = "",
+) -> Told:
+    known = version or (row.version if row is not None else 0)
+    report = CopyReport(3, known, None, "", 7, lwm, lwm, True, 0, promised, row)
+    return Told(holder(node, store), report)
+
+
+def of(*agents: Told) -> dict[str, Told]:
+    return {each.holder.node: each for each in agents}
+
+
+def test_the_newest_row_goes_on_above_all_that_was_told() -> None:
+    older = msgspec.structs.replace(ROW, version=8)
+
+    row = recovered_row(3, of(told("a", ROW), told("b", older, promised=19)), ())
+
+    assert isinstance(row, PartitionRow)
+    assert row.version == row.term == 19 + RECOVERY_GAP + 1
+    assert (row.primary, row.voters, row.active) == (ROW.primary, ROW.voters, None)
+    assert row.replicas == ("a", "b", None)  # c is away
+
+
+def test_the_freshest_takes_over_where_the_primary_is_away() -> None:
+    row = recovered_row(3, of(told("b", ROW, lwm=5), told("c", ROW, lwm=6)), ())
+
+    assert isinstance(row, PartitionRow)
+    assert row.primary == holder("c")
+
+
+@pytest.mark.parametrize(
+    ("agents", "missing"),
+    [
+        ((told("a", ROW),), ("b", "c")),
+        ((told("b", ROW), told("c", ROW, store="another")), ("a", "c")),
+        ((told("a", MOVING), told("c", ROW)), ("b", "d")),  # of a, b, d only a
+        ((told("d", MOVING), told("b", ROW)), ("a", "c")),  # of a, b, c only b
+    ],
+)
+def test_a_quorum_of_each_set_of_voters_is_heard_first(
+    agents: tuple[Told, ...], missing: tuple[str, ...]
+) -> None:
+    found = recovered_row(3, of(*agents), ())
+
+    assert isinstance(found, Waiting)
+    assert found.nodes == missing
+    assert all(node in found.why for node in missing)
+
+
+def test_under_a_migration_the_voters_of_both_sides_vote() -> None:
+    row = recovered_row(3, of(told("a", MOVING), told("b", ROW)), ())
+
+    assert isinstance(row, PartitionRow)
+    assert row.voters == voters("abcd")
+    assert row.active is None
+
+
+def test_a_store_that_is_gone_for_good_counts_as_in_any_other_quorum() -> None:
+    pair = msgspec.structs.replace(ROW, replicas=("a", "b"), voters=voters("ab"))
+
+    waiting = recovered_row(3, of(told("a", pair)), ())
+    row = recovered_row(3, of(told("a", pair), told("b", None, store="new")), voters("b"))
+
+    assert isinstance(waiting, Waiting)
+    assert isinstance(row, PartitionRow)
+    assert row.primary == holder("a")
+
+
+def test_where_stores_are_gone_for_good_that_leave_no_quorum_nobody_is_waited_for() -> None:
+    found = recovered_row(3, of(told("a", ROW)), voters("bc"))
+
+    assert isinstance(found, Waiting)
+    assert found.nodes == ()
+    assert "gone for good" in found.why
+
+
+def test_a_version_that_is_known_and_whose_row_nobody_has_is_waited_for() -> None:
+    found = recovered_row(3, of(told("a", ROW), told("b", ROW), told("c", None, version=12)), ())
+
+    assert isinstance(found, Waiting)
+    assert "c knows that there is row 12" in found.why
+
+
+def test_an_agent_that_was_evicted_tells_the_row_that_says_so() -> None:
+    moved = PartitionRow(3, 12, 7, holder("a"), ("a", "b", "d"), voters("abd"))
+
+    found = recovered_row(3, of(told("c", moved), told("b", ROW)), ())
+
+    assert isinstance(found, Waiting)
+    assert found.nodes == ("a", "d")
