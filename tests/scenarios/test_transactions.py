@@ -70,7 +70,7 @@ def test_two_that_want_the_same_lists_follow_each_other() -> None:
 
 
 def test_a_coordinator_that_the_home_has_not_heard_of_is_not_taken_for_ended() -> None:
-    """It has a new store, which counts its starts from one again; the home knew of two of the old."""
+    """Its new store counts its starts from one again; the home knew of two of the old one."""
     story = TransactionStory()
     cluster, name, home = story.cluster, story.coordinator.name, story.home.name
     cluster.stop_agent(name, machine_too=False, refused=True)

@@ -5,11 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from quorate.facts.zone import ZoneRecord
 from quorate_agent import data_folder
 from quorate_agent.data_folder import (
     DataFolder,
@@ -281,7 +284,7 @@ def by_hand(path: Path, reason: str = "damaged", node: str = "agent-1") -> Path:
 def test_a_folder_is_set_aside_by_hand_and_the_next_start_is_over_a_new_store(path: Path) -> None:
     folder = open_folder(path)
     (folder.zone_path("a") / "file").write_text("data")
-    folder.raise_master_term(5)
+    folder.raise_master_term(5, "w")
     folder.close()
 
     aside = by_hand(path, "its tables are damaged")
@@ -348,7 +351,7 @@ def set_aside_and_started_anew(path: Path) -> tuple[str, str]:
     old = folder.store
     folder.set_aside("reason")
     (folder.zone_path("b") / "file").write_text("new")
-    folder.raise_master_term(9)
+    folder.raise_master_term(9, "w")
     folder.close()
     return old, folder.store
 
@@ -413,3 +416,34 @@ def test_putting_back_can_be_interrupted_at_any_write(path: Path, monkeypatch) -
         if finished:
             break
     assert steps >= 10
+
+
+def test_a_folder_of_an_agent_that_knew_no_words_is_taken(path: Path) -> None:
+    open_folder(path).close()
+    text = (path / "folder.json").read_text()
+    before = {k: v for k, v in json.loads(text).items() if k not in ("master_word", "check")}
+    check = zlib.crc32(msgspec.json.encode({**before, "check": 0}))
+    (path / "folder.json").write_text(json.dumps({**before, "check": check}))
+
+    folder = open_folder(path)
+
+    assert (folder.incarnation, folder.master_word) == (2, "")
+    folder.close()
+
+
+def test_zones_are_kept_until_they_are_removed(path: Path) -> None:
+    folder = open_folder(path)
+    record = ZoneRecord("uid-1", "books", 16, 3, ports={"agent-1": 7001})
+    folder.zone_path(record.uid)
+    folder.keep_zone(record)
+    folder.keep_zone(ZoneRecord("uid-2", "in memory", 16, 3))  # has no folder here
+    folder.close()
+
+    folder = open_folder(path)
+    kept = folder.kept_zones()
+    folder.remove_zone(record.uid)
+
+    assert kept == [record]
+    assert folder.kept_zones() == []
+    assert not list(path.glob("zone-*"))
+    folder.close()
