@@ -1,5 +1,7 @@
 """What a copy tells of itself: to the master, and to tools that compare copies."""
 
+import msgspec
+
 from quorate.facts.partition_row import PartitionRow
 from quorate.protocol.copy import Copy
 from quorate.protocol.messages import CopyReport
@@ -7,8 +9,8 @@ from quorate.protocol.tool_messages import CopyDigest, CopyState
 from quorate.protocol.totals import DIGEST_BYTES
 
 
-def report(copy: Copy, row: PartitionRow | None = None) -> CopyReport:
-    """For the master; `row`: the newest that is known here, when it wants rows."""
+def report(copy: Copy) -> CopyReport:
+    """For the master."""
     return CopyReport(
         copy.partition,
         copy.version,
@@ -19,9 +21,12 @@ def report(copy: Copy, row: PartitionRow | None = None) -> CopyReport:
         copy.highest_held(),
         copy.adopted,
         copy.space.byte_count(),
-        copy.promise_term,
-        row,
     )
+
+
+def report_with_row(copy: Copy, row: PartitionRow | None) -> CopyReport:
+    """For a master that has lost its rows; `row`: the newest that is known here."""
+    return msgspec.structs.replace(report(copy), promised=copy.promise_term, row=row)
 
 
 def tell_digest(copy: Copy, mark: int) -> CopyDigest:

@@ -191,8 +191,8 @@ class EventsTold(msgspec.Struct, frozen=True, array_like=True, tag=17):
 
 class CopyReport(msgspec.Struct, frozen=True, array_like=True):
     """One copy as its agent has it: committed row version, prepared row, position, and `size`, the
-    bytes of its keys and values.  `promised`: the term it has promised; `row`, where it was asked
-    for: the newest committed row known here, of a partition that has no copy here too."""
+    bytes of its keys and values.  Where rows were asked for, `promised`: the term it has promised;
+    `row`: the newest committed row known here, of a partition that has no copy here too."""
 
     partition: int
     version: int

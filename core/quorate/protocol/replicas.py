@@ -16,7 +16,7 @@ from quorate.facts.zone import ZoneRecord
 from quorate.protocol import activation, committed_rows, refused_turn, transfer, upkeep, voter
 from quorate.protocol.copy import Copy
 from quorate.protocol.copy_record import promised_partitions
-from quorate.protocol.copy_reports import report
+from quorate.protocol.copy_reports import report, report_with_row
 from quorate.protocol.fill import Fill
 from quorate.protocol.leases import Leases
 from quorate.protocol.messages import (
@@ -452,12 +452,8 @@ class Replicas:
             copies = [self.copies[partition] for partition in sorted(self.copies)]
             return tuple([report(copy) for copy in copies if copy.present])
         known = {row.partition for row in self.table if row is not None} | self.copies.keys()
-        return tuple(
-            [
-                report(self.copy_of(partition), self._newest_row(partition))
-                for partition in sorted(known)
-            ]
-        )
+        told = [report_with_row(self.copy_of(p), self._newest_row(p)) for p in sorted(known)]
+        return tuple(told)
 
     def _newest_row(self, partition: int) -> PartitionRow | None:
         copy = self.copies[partition]
