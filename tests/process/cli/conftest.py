@@ -25,13 +25,20 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def quorate(folder: Path) -> Quorate:
+def quorate_environment() -> dict[str, str]:
+    """What the command finds in its environment besides; a module may say otherwise."""
+    return {"COLUMNS": "200"}
+
+
+@pytest.fixture
+def quorate(folder: Path, quorate_environment: dict[str, str]) -> Quorate:
     """The command; its output."""
+    given = {"PYTHONPATH": PATH, "QUORATE_FOLDER": str(folder), **quorate_environment}
 
     def run(*arguments: str, code: int = 0) -> str:
         ran = subprocess.run(
             [sys.executable, "-m", "quorate_cli", *arguments],
-            env={**os.environ, "PYTHONPATH": PATH, "QUORATE_FOLDER": str(folder), "COLUMNS": "200"},
+            env={**os.environ, **given},
             capture_output=True,
             text=True,
         )

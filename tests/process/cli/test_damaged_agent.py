@@ -1,10 +1,7 @@
 """An agent whose files are damaged: what `quorate` says, and one command that mends it."""
 
-import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,12 +9,10 @@ from redis import RedisCluster
 
 from quorate_cli.cluster_folder import ClusterFolder
 from quorate_cli.dev_cluster import DevCluster
-from quorate_cli.keeper import end_all
 from quorate_cluster.waiting import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
-PATH = os.pathsep.join(path for path in sys.path if path)
 KEYS = [f"key-{number}" for number in range(100)]
 
 Quorate = Callable[..., str]
@@ -31,27 +26,9 @@ spec: {clusterRef: {name: main}, partitions: 8, replicas: REPLICAS}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A cluster's folder; what runs in it is ended at last."""
-    yield tmp_path / ".quorate"
-    end_all(tmp_path / ".quorate", 0)
-
-
-@pytest.fixture
-def quorate(folder: Path) -> Quorate:
+def quorate(quorate: Quorate) -> Quorate:
     """The command; its output, on one line."""
-
-    def run(*arguments: str, code: int = 0) -> str:
-        ran = subprocess.run(
-            [sys.executable, "-m", "quorate_cli", *arguments],
-            env={**os.environ, "PYTHONPATH": PATH, "QUORATE_FOLDER": str(folder), "COLUMNS": "200"},
-            capture_output=True,
-            text=True,
-        )
-        assert ran.returncode == code, ran.stdout + ran.stderr
-        return " ".join((ran.stdout + ran.stderr).split())
-
-    return run
+    return lambda *arguments, code=0: " ".join(quorate(*arguments, code=code).split())
 
 
 def _client(cluster: DevCluster, agent: str = "agent-1") -> RedisCluster:

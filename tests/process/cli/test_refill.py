@@ -1,9 +1,6 @@
 """A copy is damaged, found and refilled by commands as a person types them, while clients write."""
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,12 +12,10 @@ from quorate_cli import resources
 from quorate_cli.cluster_folder import ClusterFolder
 from quorate_cli.cluster_state import fetch_state
 from quorate_cli.dev_cluster import DevCluster
-from quorate_cli.keeper import end_all
 from quorate_cluster.meanwhile import meanwhile
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
-PATH = os.pathsep.join(path for path in sys.path if path)
 PARTITIONS = 4
 KEY = "the-key"
 ZONE = f"""
@@ -34,28 +29,9 @@ Quorate = Callable[..., str]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A cluster's folder; what runs in it is ended at last."""
-    yield tmp_path / ".quorate"
-    end_all(tmp_path / ".quorate", 0)
-
-
-@pytest.fixture
-def quorate(folder: Path) -> Quorate:
-    """The command; its output, and no Java for it."""
-
-    def run(*arguments: str, code: int = 0) -> str:
-        environment = {"PYTHONPATH": PATH, "QUORATE_FOLDER": str(folder), "COLUMNS": "60"}
-        ran = subprocess.run(
-            [sys.executable, "-m", "quorate_cli", *arguments],
-            env={**os.environ, **environment, "JAVA_HOME": str(folder)},
-            capture_output=True,
-            text=True,
-        )
-        assert ran.returncode == code, ran.stdout + ran.stderr
-        return ran.stdout + ran.stderr
-
-    return run
+def quorate_environment(folder: Path) -> dict[str, str]:
+    """A narrow terminal, which must not break the lines that are to be typed, and no Java."""
+    return {"COLUMNS": "60", "JAVA_HOME": str(folder)}
 
 
 @pytest.fixture
