@@ -268,7 +268,7 @@ class ClientConnection(asyncio.Protocol):
         self.backlog_bytes += _size(commands)
         if len(self.backlog) > BACKLOG_MAX or self.backlog_bytes > BACKLOG_BYTES_MAX:
             self.pause()
-        if self.backlog_bytes > WATCHED_BYTES:
+        if self.backlog_bytes > WATCHED_BYTES and not self.charged:
             self.endpoint.memory.watch(self)
 
     def has_room(self) -> bool:

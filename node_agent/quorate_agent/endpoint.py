@@ -292,7 +292,7 @@ class ZoneEndpoint:
             self.hand_overs.tell(now)
         if self.forwards.has_waiting:
             self.forwards.tick(now)
-        if self._large:
+        if self._large.running or self._large.waiting:  # its truth would be a call, every turn
             self._large.look(now)
         self._share.begin(self._touched)
         while self._touched:

@@ -36,46 +36,46 @@ class LargeCommands:
 
     def __init__(self, is_clear: Callable[[], bool] = lambda: True) -> None:
         self._is_clear = is_clear
-        self._waiting: dict[ClientConnection, _Large] = {}
-        self._running: dict[ClientConnection, _Large] = {}
+        self.waiting: dict[ClientConnection, _Large] = {}
+        self.running: dict[ClientConnection, _Large] = {}
         self._admitted_ms = -PATIENCE_MS
 
     def __bool__(self) -> bool:
         """Whether time, or an acknowledgement, may let somebody go on."""
-        return bool(self._waiting or self._running)
+        return bool(self.waiting or self.running)
 
     def wait(self, client: ClientConnection, args: list[bytes], size: int, now_ms: int) -> None:
         """The connection's backlog has a large command: block it until it is its turn."""
-        running = self._running.get(client)
-        if client in self._waiting or (running is not None and _is_in_backlog(client, running)):
+        running = self.running.get(client)
+        if client in self.waiting or (running is not None and _is_in_backlog(client, running)):
             return  # it goes with the one before it, which this must not hold up
         client.blocked += 1
-        self._waiting[client] = _Large(args, size, now_ms)
+        self.waiting[client] = _Large(args, size, now_ms)
         self.look(now_ms)
 
     def look(self, now_ms: int) -> None:
         """Let those go on whose turn has come."""
-        for client, large in list(self._running.items()):
+        for client, large in list(self.running.items()):
             if _is_done(client, large) or now_ms - large.since_ms >= PATIENCE_MS:
-                del self._running[client]
-        while self._waiting:
-            client, large = next(iter(self._waiting.items()))
-            if self._running:
-                taken = sum(each.size for each in self._running.values())
-                if client in self._running or taken + large.size > TOGETHER_BYTES:
+                del self.running[client]
+        while self.waiting:
+            client, large = next(iter(self.waiting.items()))
+            if self.running:
+                taken = sum(each.size for each in self.running.values())
+                if client in self.running or taken + large.size > TOGETHER_BYTES:
                     return
             if not self._is_clear() and now_ms - self._admitted_ms < PATIENCE_MS:
                 return
-            del self._waiting[client]
-            self._running[client] = large._replace(since_ms=now_ms)
+            del self.waiting[client]
+            self.running[client] = large._replace(since_ms=now_ms)
             self._admitted_ms = now_ms
             client.blocked -= 1
             client.endpoint.go_on(client)
 
     def client_gone(self, client: ClientConnection, now_ms: int) -> None:
         """A client went away."""
-        self._running.pop(client, None)
-        if self._waiting.pop(client, None) is not None:
+        self.running.pop(client, None)
+        if self.waiting.pop(client, None) is not None:
             client.blocked -= 1
         self.look(now_ms)
 
