@@ -63,6 +63,7 @@ ODD_STREAMS: tuple[bytes, ...] = (
     b"*1\r\n$ 4\r\nPING\r\n",
     b"*1\r\n$\r\n",
     b"*1\r\n$67108865\r\n",
+    b"*1\r\n$536870913\r\n",
     b"*1\r\n$99999999999999999999\r\n",
     b"*1\r\n$0\r\n\r\n",
     b"*2\r\n$3\r\nGET\r\n$0\r\n\r\n",

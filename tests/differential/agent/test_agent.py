@@ -92,7 +92,7 @@ def test_an_agent_forgets_what_has_expired_as_redis_does(redis_port: int, agent_
         b"*1\r\n4\r\nPING\r\n",
         b"*x\r\n",
         b"*1\r\n$-1\r\n",
-        b"*1\r\n$67108865\r\n",
+        b"*1\r\n$536870913\r\n",
         b"ping 'a\r\n",
         b"%1\r\n$1\r\na\r\n$1\r\nb\r\n" + b"x" * 70_000,
         encode_command([b"QUIT"]) + encode_command([b"PING"]),

@@ -179,7 +179,7 @@ class Folder(RuleBasedStateMachine):
 
     @rule(term=st.integers(1, 5))
     def raise_master_term(self, term: int) -> None:
-        self.folder.raise_master_term(term)
+        self.folder.raise_master_term(term, f"word {term}")
 
     @rule()
     def stop(self) -> None:
