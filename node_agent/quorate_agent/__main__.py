@@ -28,11 +28,13 @@ from quorate_agent.data_folder import (
     put_folder_back,
     set_folder_aside,
 )
+from quorate_agent.descriptors import Descriptors
 from quorate_agent.server import Agent
 from quorate_agent.settings import CLIENT_MEMORY_SHARE, AgentSettings
 from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_agent.stored_zones import last_start, open_stored_zones
+from quorate_link.descriptors import raise_limit
 
 _log = logging.getLogger("quorate.agent")
 
@@ -132,9 +134,12 @@ def _settings(given: argparse.Namespace) -> AgentSettings:
 
 
 async def _run(
-    settings: AgentSettings, folder: DataFolder, stored: dict[str, RocksStorage]
+    settings: AgentSettings,
+    folder: DataFolder,
+    stored: dict[str, RocksStorage],
+    descriptors: Descriptors,
 ) -> Agent:
-    agent = Agent(settings, folder, stored, ProtocolSettings())
+    agent = Agent(settings, folder, stored, ProtocolSettings(), descriptors)
     loop = asyncio.get_running_loop()
     leaving: list[asyncio.Task[None]] = []
 
@@ -167,13 +172,14 @@ def main(arguments: list[str] | None = None) -> None:
     if given.put_back:
         _put_back(settings, given.put_back)
         return
+    descriptors = Descriptors(raise_limit())
     try:
         folder = DataFolder.open(settings.data, cluster=settings.cluster, node=settings.name)
-        stored = open_stored_zones(folder)
+        stored = open_stored_zones(folder, descriptors)
     except (FolderRefused, DatabaseRefused, StorageBroken) as refused:
         _end(EXIT_REFUSED, str(refused))
     try:
-        agent = uvloop.run(_run(settings, folder, stored))
+        agent = uvloop.run(_run(settings, folder, stored, descriptors))
     except (OSError, QuorateError) as error:
         _end(EXIT_FAILED, str(error))
     if agent.restart:

@@ -7,8 +7,9 @@ order of the commands, one write per turn.
 
 from __future__ import annotations
 
+import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from quorate.facts.keyspace import slot_shift
@@ -19,6 +20,7 @@ from quorate_agent.across import Across
 from quorate_agent.alike import shows_expiry
 from quorate_agent.client import ClientConnection, Slot, boot_ms
 from quorate_agent.client_memory import ClientMemory
+from quorate_agent.descriptors import Descriptors
 from quorate_agent.execution import CommandExecution
 from quorate_agent.forwards import Forwards
 from quorate_agent.hand_overs import HandOvers
@@ -93,10 +95,13 @@ class ZoneEndpoint:
 
     # --- listening -------------------------------------------------------------------------------
 
-    async def listen(self, host: str, ports: Iterable[int]) -> int:
-        """Listen on the first of `ports` that is free; OSError when none is."""
-        port = await self._listener.listen(host, ports)
+    async def listen(
+        self, host: str, sockets: Sequence[socket.socket], descriptors: Descriptors
+    ) -> int:
+        """Take in clients of `host` on these sockets, which listen on one port: that port."""
+        port: int = sockets[0].getsockname()[1]
         self.overview.address = (host, port)
+        await self._listener.listen(sockets, descriptors)
         return port
 
     async def close(self, *, at_once: bool = False) -> None:

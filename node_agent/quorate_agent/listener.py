@@ -3,56 +3,83 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import socket
+from collections.abc import Sequence
+from typing import cast
 
 from quorate_agent.client import ClientConnection, Endpoint
+from quorate_agent.client_ports import BACKLOG
+from quorate_agent.descriptors import Descriptors
 from quorate_agent.lasting import lasts
+from quorate_agent.resp.replies import error
 
 GOODBYE_S = 0.3
 """Clients may take so long to notice that their connection ends."""
 
 _GOODBYE_POLL_S = 0.01
 
+_TOO_MANY = error(b"ERR max number of clients reached")
+
+
+class _CountedClient(ClientConnection):
+    """A client for which a descriptor is counted."""
+
+    __slots__ = ("_descriptors",)
+
+    def __init__(self, endpoint: Endpoint, descriptors: Descriptors) -> None:
+        super().__init__(endpoint)
+        self._descriptors = descriptors
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Its descriptor is free."""
+        self._descriptors.client_gone()
+        super().connection_lost(exc)
+
+
+class _RefusedClient(asyncio.Protocol):
+    """A client for which no descriptor is left: it is told so, as Redis tells it."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say so and hang up."""
+        refused = cast(asyncio.Transport, transport)
+        refused.write(_TOO_MANY)
+        refused.close()
+
 
 class Listener:
-    """The listening socket of one endpoint."""
+    """The listening sockets of one endpoint."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._closed = False
 
-    async def listen(self, host: str, ports: Iterable[int]) -> int:
-        """Listen on the first of `ports` that is free; OSError when none is."""
-        self._server = await self._on_the_first(host, ports)
-        port: int = self._server.sockets[0].getsockname()[1]
-        if self._closed:  # the zone was deleted meanwhile
-            self._server.close()
-        return port
+    async def listen(self, sockets: Sequence[socket.socket], descriptors: Descriptors) -> None:
+        """Take in clients on these sockets, which listen already, as many as there is room for."""
+        loop = asyncio.get_running_loop()
+
+        def make() -> asyncio.Protocol:
+            if descriptors.take_client():
+                return _CountedClient(self._endpoint, descriptors)
+            return _RefusedClient()
+
+        for each in sockets:
+            server = await loop.create_server(make, sock=each, backlog=BACKLOG)
+            self._servers.append(server)
+            if self._closed:  # the zone was deleted meanwhile
+                server.close()
 
     async def close(self, clients: Sequence[ClientConnection], *, at_once: bool) -> None:
         """Stop listening and end these connections; `at_once`: nothing more is said to anybody."""
         self._closed = True
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         if not at_once:
             await _end_all(clients)
         for client in clients:
             client.transport.abort()
-        if self._server is not None:
-            await self._server.wait_closed()
-
-    async def _on_the_first(self, host: str, ports: Iterable[int]) -> asyncio.Server:
-        loop = asyncio.get_running_loop()
-        error: OSError | None = None
-        for port in ports:
-            try:
-                return await loop.create_server(
-                    lambda: ClientConnection(self._endpoint), host, port, backlog=1024
-                )
-            except OSError as problem:
-                error = problem
-        raise error or OSError("no port to try")
+        for server in self._servers:
+            await server.wait_closed()
 
 
 async def _end_all(clients: Sequence[ClientConnection]) -> None:

@@ -9,6 +9,7 @@ import os
 import secrets
 import time
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, get_args
 
 from quorate.facts.errors import QuorateError
@@ -32,13 +33,15 @@ from quorate.protocol.messages import (
 from quorate.protocol.outbox import MASTER
 from quorate.protocol.replicas import Turn
 from quorate.protocol.settings import ProtocolSettings
-from quorate.protocol.storage import Storage
+from quorate.protocol.storage import Storage, ZoneRefused
 from quorate.protocol.transfer_messages import is_bulk
 from quorate.wire.frames import encode_frame
 from quorate_agent.admin import AdminServer, start_admin
 from quorate_agent.client import boot_ms
 from quorate_agent.client_memory import budget, give_back
+from quorate_agent.client_ports import ClientPorts
 from quorate_agent.data_folder import DataFolder
+from quorate_agent.descriptors import Descriptors
 from quorate_agent.durable_file import write_durably
 from quorate_agent.endpoint import ZoneEndpoint
 from quorate_agent.farewell import hand_over, say_farewell, see_transactions_end
@@ -48,12 +51,12 @@ from quorate_agent.memory_limit import memory_limit
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.settings import AgentSettings
 from quorate_agent.storage import DatabaseRefused, StorageBroken
-from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
-from quorate_agent.stored_zones import open_zone
+from quorate_agent.stored_zones import LessThanSynced
 from quorate_agent.sync_record import SyncRecord
 from quorate_agent.tools import answer_tool
 from quorate_agent.turn_end import TurnEnd
+from quorate_agent.zone_opening import ZoneOpening
 from quorate_agent.zone_runtime import Engine, ZoneRuntime
 from quorate_link import BaseHandler, Endpoint, Link, Peer
 
@@ -68,9 +71,10 @@ PARKED_TICK_S = 0.01
 MEASURE_S = 1.0
 """Measuring looks at every copy; nobody reads metrics more often."""
 
-PORTS_TRIED = 2000
-"""More zones than a machine holds, and other programs' ports between them; not so many that a
-machine without free ports is noticed late."""
+SYNC_THREADS = 32
+"""Of all zones together, made when they are needed: more syncs than a disk does at a time."""
+
+LOOK_UP_S = 1.0
 
 ON_ITS_WAY_BYTES = 4 * 1024 * 1024
 """Beside more than this on one link another large value would only lengthen everybody's turns."""
@@ -96,9 +100,14 @@ class Agent(BaseHandler):
         folder: DataFolder,
         stored: dict[str, RocksStorage],
         protocol: ProtocolSettings,
+        descriptors: Descriptors,
     ) -> None:
         self.settings = settings
         self.folder = folder
+        self._descriptors = descriptors
+        self._ports = ClientPorts(settings.client_host, settings.client_port_base)
+        self._opening = ZoneOpening(settings.name, folder, descriptors, self._ports)
+        self._threads = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="storage")
         self.metrics = AgentMetrics()
         self.peer_port = 0
         self._process = secrets.token_hex(8)
@@ -142,6 +151,8 @@ class Agent(BaseHandler):
             "admin_port": self._admin.port,
         }
         write_durably(self.folder.path / "agent.json", json.dumps(state))
+        if not await self._ports.look_up():
+            self._spawn(self._look_up_again())
         self._spawn(self._keep_ticking())
         _log.info("agent %s listens on %s:%d", settings.name, settings.peer_host, self.peer_port)
 
@@ -168,8 +179,7 @@ class Agent(BaseHandler):
         at_once = bool(self.failure)  # what we hold may be wrong: nobody is told any of it
         await asyncio.gather(*[endpoint.close(at_once=at_once) for endpoint in endpoints])
         await self.links.close()
-        for runtime in self._runtimes.values():
-            await runtime.close()
+        await asyncio.gather(*[runtime.close() for runtime in self._runtimes.values()])
         for engine in self._engines.values():
             engine.close()  # those of zones that no master has told of
         self._sync_record.save_last()
@@ -211,13 +221,13 @@ class Agent(BaseHandler):
     # --- the core's durable state (AgentStore) ---------------------------------------------------
 
     def open_zone(self, record: ZoneRecord) -> Storage:
-        """The storage of one zone."""
-        engine = self._engines.get(record.uid)
-        if engine is None and record.persistent:
-            engine = open_zone(self.folder, record.uid)
-        elif engine is None:
-            engine = MemoryStorage(record.max_memory_bytes)
-        self._engines[record.uid] = engine
+        """The storage of one zone; ZoneRefused."""
+        uid = record.uid
+        try:
+            engine = self._engines[uid] = self._opening.open(record, self._engines.get(uid))
+        except LessThanSynced as error:  # there was no room to look at its start
+            self._set_aside(str(error))
+            raise ZoneRefused(str(error)) from error
         return engine
 
     def keep_zone(self, record: ZoneRecord) -> None:
@@ -238,13 +248,27 @@ class Agent(BaseHandler):
             return
         if engine is not None:
             engine.close()
-        if uid in self.folder.zone_uids():
-            self.folder.remove_zone(uid)
+        self._zone_closed(uid)
 
     async def _close_and_remove(self, uid: str, runtime: ZoneRuntime) -> None:
         await runtime.close()
+        self._zone_closed(uid)
+
+    def _zone_closed(self, uid: str) -> None:
+        """Nothing of a deleted zone is open: its files go, and others may have its room."""
         if uid in self.folder.zone_uids():
             self.folder.remove_zone(uid)
+        self._opening.closed(uid)
+        self.core.try_refused_zones()
+        self._turn()
+
+    async def _look_up_again(self) -> None:
+        found = False
+        while not found:
+            await asyncio.sleep(LOOK_UP_S)
+            found = await self._ports.look_up()
+        self.core.try_refused_zones()
+        self._turn()
 
     def raise_master_term(self, term: int, word: str) -> None:
         """Remember the highest mastership obeyed."""
@@ -400,6 +424,8 @@ class Agent(BaseHandler):
                     pass  # its clients were ended with its storage
                 case MembersChanged():
                     self._dial_members()
+        if self.core.has_to_open(now()):
+            self._turn()
         self._send(flushed.sends)
         settled: set[str] = set()
         for uid, turn in flushed.turns:
@@ -493,25 +519,16 @@ class Agent(BaseHandler):
             large=self._large,
         )
         self._runtimes[record.uid] = ZoneRuntime(
-            replicas, engine, endpoint, self._synced, self._fail
+            replicas, engine, endpoint, self._synced, self._fail, self._threads
         )
         self._spawn(self._listen(record, endpoint))
 
     async def _listen(self, record: ZoneRecord, endpoint: ZoneEndpoint) -> None:
-        base = self.settings.client_port_base
-        wanted = record.ports.get(self.settings.name)
-        ports = [*([wanted] if wanted else []), *range(base, min(base + PORTS_TRIED, 65536))]
-        try:
-            port = await endpoint.listen(self.settings.client_host, ports)
-        except OSError as error:
-            problem = (
-                f"agent {self.settings.name}, zone {record.name}: no port to listen on: {error}"
-            )
-            self.core.zone_ready(record.uid, 0, problem)
-        else:
-            _log.info("zone %s: clients on %s:%d", record.name, self.settings.client_host, port)
-            self.core.zone_ready(record.uid, port)
-        self._table_changed()
+        host, sockets = self.settings.client_host, self._opening.take_sockets(record.uid)
+        port = await endpoint.listen(host, sockets, self._descriptors)
+        _log.info("zone %s: clients on %s:%d", record.name, host, port)
+        self.core.zone_ready(record.uid, port)
+        endpoint.table_changed()
         self._turn()
 
     def _dial_members(self) -> None:

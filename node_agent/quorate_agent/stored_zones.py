@@ -18,9 +18,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from quorate.facts.errors import QuorateError
-from quorate.protocol.storage import Storage, StorageFull
+from quorate.protocol.storage import Storage, StorageFull, ZoneRefused
 from quorate_agent.data_folder import DataFolder, Synced
-from quorate_agent.storage.database import Database, OpenedBy
+from quorate_agent.descriptors import Descriptors
+from quorate_agent.storage.database import TABLES_OPEN, Database, OpenedBy
 from quorate_agent.storage.rocks import RocksStorage
 
 _log = logging.getLogger("quorate.agent")
@@ -30,8 +31,8 @@ class LessThanSynced(QuorateError):
     """A zone's database is not the one that was synced: the folder must be set aside."""
 
 
-def open_stored_zones(folder: DataFolder) -> dict[str, RocksStorage]:
-    """The storage of every zone of the folder, by uid.
+def open_stored_zones(folder: DataFolder, descriptors: Descriptors) -> dict[str, RocksStorage]:
+    """The storage of every zone of the folder for which there are descriptors, by uid.
 
     When one holds less than was synced, the folder is set aside, the reason is logged, and there is
     none.  DatabaseRefused, StorageBroken: one cannot be read; none stays open.
@@ -39,9 +40,16 @@ def open_stored_zones(folder: DataFolder) -> dict[str, RocksStorage]:
     opened: dict[str, RocksStorage] = {}
     try:
         for uid in folder.zone_uids():
-            opened[uid] = open_zone(folder, uid)
+            try:
+                descriptors.take_zone(uid, persistent=True)
+            except ZoneRefused as refused:
+                _log.warning("zone %s stays closed: %s", uid, refused)
+                continue
+            opened[uid] = open_zone(folder, uid, descriptors.tables)
     except LessThanSynced as error:
         _close(opened)
+        for uid in folder.zone_uids():
+            descriptors.give_back(uid)
         aside = folder.set_aside(str(error))
         _log.error("%s; it was set aside as %s: the others fill a new store", error, aside)
         return {}
@@ -51,9 +59,9 @@ def open_stored_zones(folder: DataFolder) -> dict[str, RocksStorage]:
     return opened
 
 
-def open_zone(folder: DataFolder, uid: str) -> RocksStorage:
+def open_zone(folder: DataFolder, uid: str, tables: int = TABLES_OPEN) -> RocksStorage:
     """The storage of one zone, new or stored.  LessThanSynced: it is not what it was."""
-    storage = RocksStorage(folder.zone_path(uid))
+    storage = RocksStorage(folder.zone_path(uid), tables=tables)
     try:
         storage.check_readable()
         _check_holds_all(folder, uid, storage.database)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 
 from quorate.facts.zone import SyncWrites
 from quorate.protocol.replicas import Replicas, Turn
@@ -39,6 +39,7 @@ class ZoneRuntime:
         endpoint: ZoneEndpoint,
         synced: Callable[[str, Turn], None],
         broken: Callable[[str], None],
+        threads: Executor,
     ) -> None:
         self.replicas = replicas
         self.storage = storage
@@ -48,7 +49,8 @@ class ZoneRuntime:
         self._broken = broken
         self._queue: deque[Turn] = deque()
         self._syncing = False
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="sync")
+        self._threads = threads
+        self._jobs: set[asyncio.Future[None]] = set()
         self._interval: asyncio.Task[None] | None = None
         self.closed = False
         if replicas.zone.persistent and replicas.zone.sync_writes is SyncWrites.INTERVAL:
@@ -75,8 +77,14 @@ class ZoneRuntime:
     def _start_sync(self) -> None:
         self._syncing = True
         covered = len(self._queue)
-        future = asyncio.get_running_loop().run_in_executor(self._worker, self.storage.sync)
-        future.add_done_callback(lambda done: self._sync_ended(done, covered))
+        self._sync().add_done_callback(lambda done: self._sync_ended(done, covered))
+
+    def _sync(self) -> asyncio.Future[None]:
+        """Begin to sync in a thread."""
+        job = asyncio.get_running_loop().run_in_executor(self._threads, self.storage.sync)
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+        return job
 
     def _sync_ended(self, done: asyncio.Future[None], covered: int) -> None:
         self._syncing = False
@@ -99,11 +107,10 @@ class ZoneRuntime:
             self._start_sync()
 
     async def _sync_by_interval(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(SYNC_INTERVAL_S)
             try:
-                await loop.run_in_executor(self._worker, self.storage.sync)
+                await asyncio.shield(self._sync())  # who ends this waits for the thread
             except StorageFull:
                 continue
             except StorageBroken as error:
@@ -123,5 +130,6 @@ class ZoneRuntime:
         if self._interval is not None:
             self._interval.cancel()
         await self.endpoint.close()
-        await asyncio.get_running_loop().run_in_executor(None, self._worker.shutdown)
-        self.storage.close()
+        while self._jobs:
+            await asyncio.wait(self._jobs)
+        await asyncio.get_running_loop().run_in_executor(self._threads, self.storage.close)

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from quorate.facts.errors import QuorateError
 from quorate.protocol.settings import DEFAULTS
+from quorate_link.descriptors import raise_limit
 from quorate_operator.api import make_runner
 from quorate_operator.election import ElectionSettings, scaled
 from quorate_operator.embedded import Embedded
@@ -34,6 +35,7 @@ def main() -> int:
     """Exit code 0 after a wanted end, 1 when refused or after a defect, 2 for wrong arguments."""
     arguments = _parse()
     start_logging()
+    raise_limit()
     code = 0
     try:
         if arguments.mode == "kubernetes":

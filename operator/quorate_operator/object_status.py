@@ -146,6 +146,7 @@ def _zone_facts(zone: Zone, observed: Observed) -> list[_Fact]:
         else "no two copies of a partition are in one failure domain"
     )
     full = "; ".join(f"agent {node}: {why}" for node, why in observed.full.items())
+    refused = "; ".join(f"agent {node}: {reason}" for node, reason in observed.refusals)
     return [
         (
             names.CONDITION_AVAILABLE,
@@ -181,6 +182,12 @@ def _zone_facts(zone: Zone, observed: Observed) -> list[_Fact]:
             f"what needs room is refused; {full}; {_room_way_out(zone)}"
             if full
             else "every agent has room for more",
+        ),
+        (
+            names.CONDITION_REFUSED,
+            bool(refused),
+            "CannotOpen" if refused else "AllOpen",
+            refused or "every agent that is to have copies can open the zone",
         ),
     ]
 

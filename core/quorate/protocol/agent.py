@@ -38,7 +38,8 @@ from quorate.protocol.messages import (
 from quorate.protocol.outbox import MASTER
 from quorate.protocol.replicas import Finished, Replicas, Turn
 from quorate.protocol.settings import ProtocolSettings
-from quorate.protocol.storage import Storage
+from quorate.protocol.storage import Storage, ZoneRefused
+from quorate.protocol.zone_openings import Opening, ZoneOpenings
 
 FromMaster = (
     Members | ZoneTable | ZoneGone | MasterPing | PreparedRow | Freeze | AskInventory | EventsTold
@@ -49,7 +50,9 @@ class AgentStore(Protocol):
     """The agent's durable state besides what each zone's storage holds."""
 
     def open_zone(self, record: ZoneRecord) -> Storage:
-        """The storage of one zone; what was stored there before is in it."""
+        """The storage of one zone; what was stored there before is in it.
+
+        ZoneRefused: it cannot be opened now, and nothing else is the worse for it."""
 
     def keep_zone(self, record: ZoneRecord) -> None:
         """Remember the zone as it was told; durable when it returns."""
@@ -122,8 +125,11 @@ class AgentCore:
         self._events: list[AgentEvent] = []
         self._heartbeat_ms = -(1 << 40)
         self._inventory_due: list[str] | None = None
+        self._inventory_rows = False  # as it was asked for last
         self._started_ms = now.boot_ms
         self._kept = {record.uid: record for record in store.kept_zones()}
+        self._openings = ZoneOpenings()
+        self._has_opened = False  # a zone in this turn, or has tried to
 
     # --- who is there ----------------------------------------------------------------------------
 
@@ -232,9 +238,9 @@ class AgentCore:
         if zone is not None:
             zone.receive(node, message, now)
 
-    def zone_ready(self, uid: str, port: int, problem: str = "") -> None:
-        """Clients of the zone are listened for on `port` (0: they could not be, see `problem`)."""
-        ready = ZoneReady(uid, port, problem)
+    def zone_ready(self, uid: str, port: int) -> None:
+        """Clients of the zone are listened for on `port`."""
+        ready = ZoneReady(uid, port)
         self._ports[uid] = ready
         self._sends.append((MASTER, ready))
 
@@ -260,7 +266,14 @@ class AgentCore:
         record = message.zone
         if record.deleting or message.members > self._members_told:
             return  # rows may name stores that are not known here yet: they are told again
-        zone = self.zones.get(record.uid) or self._open_zone(record, now)
+        zone = self.zones.get(record.uid)
+        if zone is None:
+            opening = self._openings.told(record, message.rows)
+            if opening.reason:  # what we said before may be lost, or the master is another
+                self._sends.append((MASTER, ZoneReady(record.uid, 0, opening.reason)))
+            elif not self._has_opened:
+                self._open_zone(opening, now)
+            return
         zone.zone = record
         self._keep_zone(record)
         zone.set_rows(message.rows, now)
@@ -268,14 +281,36 @@ class AgentCore:
         if ready is not None and record.ports.get(self.node, 0) != ready.port:
             self._sends.append((MASTER, ready))  # what we said before was lost
 
-    def _open_zone(self, record: ZoneRecord, now: Now) -> Replicas:
-        storage = self._store.open_zone(record)
+    def _open_zone(self, opening: Opening, now: Now) -> None:
+        """Open the zone, or say why not."""
+        self._has_opened = True
+        record, uid = opening.record, opening.record.uid
+        try:
+            storage = self._store.open_zone(record)
+        except ZoneRefused as error:
+            self._openings.refused(opening, str(error), now.boot_ms)
+            self._sends.append((MASTER, ZoneReady(uid, 0, opening.reason)))
+            if not self._inventory_rows:  # else what is stored of it may be the newest that is left
+                self._inventory_sent(uid)
+            return
+        self._openings.forget(uid)
         me = self.members[self.node].holder(record.persistent)
         zone = Replicas(record, me, storage, self.leases, self.settings, now)
         zone.set_members(self.members.values())
-        self.zones[record.uid] = zone
+        self.zones[uid] = zone
         self._events.append(ZoneOpened(record))
-        return zone
+        self._keep_zone(record)
+        zone.set_rows(opening.rows.values(), now)
+        if opening.reason or uid in (self._inventory_due or ()):
+            self._send_inventory(zone)
+
+    def try_refused_zones(self) -> None:
+        """Something was freed: zones that were refused may find room now."""
+        self._openings.try_again()
+
+    def has_to_open(self, now: Now) -> bool:
+        """Whether the next turn opens a zone."""
+        return self.registered and self._openings.due(now.boot_ms) is not None
 
     def _keep_zone(self, record: ZoneRecord) -> None:
         """For the day on which the metastore is lost.  Of the ports our own one: each agent keeps
@@ -288,26 +323,36 @@ class AgentCore:
 
     def _remove_zone(self, uid: str) -> None:
         self._kept.pop(uid, None)
+        self._openings.forget(uid)
         zone = self.zones.pop(uid, None)
         if zone is not None:
             zone.close()
             self._ports.pop(uid, None)
             self._events.append(ZoneClosed(uid, zone.take_finished()))
-            self._inventory_sent(uid)
+        self._inventory_sent(uid)
         self._store.remove_zone(uid)
         self._sends.append((MASTER, RowsStored(uid, ())))
 
     def _report_inventory(self, rows: bool, now: Now) -> None:
-        """Zone by zone, each once what it says is durable; then the end."""
+        """Zone by zone, each once it is open and what it says is durable; then the end.
+
+        `rows`: the metastore is lost.  Zones that no master told of are opened, and the end waits
+        also for those that were refused."""
+        self._inventory_rows = rows
         if rows:
             for record in self._store.kept_zones():
                 if record.uid not in self.zones:
-                    self._open_zone(record, now)
-        self._inventory_due = list(self.zones)
-        for uid, zone in self.zones.items():
-            inventory = Inventory(uid, zone.inventory(rows), False, zone.zone if rows else None)
-            zone.out.send_durable(MASTER, inventory)
+                    self._openings.told(record, ())
+        waiting = self._openings.all() if rows else self._openings.untried()
+        self._inventory_due = [*self.zones, *waiting]
+        for zone in self.zones.values():
+            self._send_inventory(zone)
         self._inventory_sent("")
+
+    def _send_inventory(self, zone: Replicas) -> None:
+        rows = self._inventory_rows
+        inventory = Inventory(zone.uid, zone.inventory(rows), False, zone.zone if rows else None)
+        zone.out.send_durable(MASTER, inventory)
 
     def _inventory_sent(self, uid: str) -> None:
         due = self._inventory_due
@@ -364,6 +409,11 @@ class AgentCore:
 
     def flush(self, now: Now) -> Flushed:
         """End the turn: every zone's batch is written (not yet durable)."""
+        if not self._has_opened and self.registered:
+            opening = self._openings.due(now.boot_ms)
+            if opening is not None:
+                self._open_zone(opening, now)
+        self._has_opened = False
         sends, self._sends = self._sends, []
         turns: list[tuple[str, Turn]] = []
         for uid, zone in self.zones.items():

@@ -20,7 +20,7 @@ class Reason(enum.StrEnum):
     NODE_JOINED = "NodeJoined"
     NODE_LEFT = "NodeLeft"
     NEW_STORE = "NewStore"
-    PORT_UNAVAILABLE = "PortUnavailable"
+    ZONE_REFUSED = "ZoneRefused"
     ZONE_CREATED = "ZoneCreated"
     ZONE_DELETED = "ZoneDeleted"
     ZONE_REBALANCED = "ZoneRebalanced"
@@ -41,7 +41,7 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.NODE_JOINED: "an agent is registered and takes part, or does so again",
     Reason.NODE_LEFT: "an agent is silent or its process is gone; its partitions are taken over",
     Reason.NEW_STORE: "an agent came back with another store: what it had before counts no more",
-    Reason.PORT_UNAVAILABLE: "an agent found no port to listen on for the zone's clients",
+    Reason.ZONE_REFUSED: "an agent cannot open the zone, and says why; its other zones go on",
     Reason.ZONE_CREATED: "the zone is led from now on",
     Reason.ZONE_DELETED: "the zone, its rows and its data are gone",
     Reason.ZONE_REBALANCED: "migrations ran, and every copy is where it should be",

@@ -179,10 +179,13 @@ class Master:
                 if self.recovering and message.record is not None:
                     self._recover_zone(message.record)
                 if message.zone in self.zones:
+                    agent.reported.add(message.zone)
                     self._note_newer(node, self.zones[message.zone], message.copies)
-                    self.zones[message.zone].copies_told(message.copies)
+                    self.zones[message.zone].copies_told(node, message.copies)
             if message.last:
-                agent.reported.update(self.zones)
+                # What it refuses it has not looked at: it tells of it when it is open.
+                opened = [uid for uid, zone in self.zones.items() if not zone.nodes.refusal(node)]
+                agent.reported.update(opened)
                 agent.told_all = True
             self.decide(now)
             return
@@ -207,10 +210,10 @@ class Master:
             case TransferProgress():
                 zone.progress(node, message, now)
             case ZoneReady():
-                zone.ready(node, message)
+                zone.ready(node, message, now)
             case _:
                 return
-        self.decide(now)
+        self._decide_zone(zone, now)
 
     # --- the metastore was lost ------------------------------------------------------------------
 
@@ -299,7 +302,7 @@ class Master:
             zone.record = wanted
             zone.topology_changed()
             self._zone_writes[record.uid] = wanted
-        self.decide(now)
+        self._decide_zone(zone, now)
 
     def write_zone(self, record: ZoneRecord) -> None:
         """The zone's record changed by our own doing (its ports)."""
@@ -324,6 +327,14 @@ class Master:
         """Look at every zone; cheap where nothing changed."""
         for uid in sorted(self.zones):
             self.zones[uid].decide(now)
+        self.queue.start(now)
+        self.next_deadline_ms = now.boot_ms + 100
+
+    def _decide_zone(self, zone: ZoneMaster | None, now: Now) -> None:
+        """Look at the one zone that something was said of: with many of them, looking at all for
+        each message would take longer than the messages come apart."""
+        if zone is not None and zone.record.uid in self.zones:
+            zone.decide(now)
         self.queue.start(now)
         self.next_deadline_ms = now.boot_ms + 100
 
@@ -396,17 +407,17 @@ class Master:
         self._writing.discard(key)
         if isinstance(key, NodeKey):
             self._nodes.written(key.name, value if isinstance(value, NodeRecord) else None)
-        elif isinstance(key, ZoneKey):
-            zone = self.zones.get(key.uid)
+            self.decide(now)
+            return
+        zone = self.zones.get(key.uid)
+        if isinstance(key, ZoneKey):
             if zone is not None:
                 zone.record_written(value if isinstance(value, ZoneRecord) else None, now)
-        else:
-            zone = self.zones.get(key.uid)
-            if zone is not None and isinstance(value, tuple):
-                zone.rows_written(key, value, now)
-            elif zone is not None and value is None:
-                zone.shard_deleted(key)
-        self.decide(now)
+        elif zone is not None and isinstance(value, tuple):
+            zone.rows_written(key, value, now)
+        elif zone is not None and value is None:
+            zone.shard_deleted(key)
+        self._decide_zone(zone, now)
 
     def reloaded(self, key: Key, value: Value | None, now: Now) -> None:
         """A write did not happen, or nobody knows: this is what the metastore holds now."""

@@ -6,6 +6,8 @@ section 7.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from quorate.facts.partition_row import PartitionRow
@@ -160,25 +162,64 @@ def _older_twin(hello: Hello) -> Refused:
     )
 
 
+class ZoneRefusal(NamedTuple):
+    """A process has told, at `since_ms` first, that it cannot open a zone, and why."""
+
+    process: str
+    reason: str
+    since_ms: int
+
+
 class ZoneNodes:
-    """The agents as one zone sees them (its copies live in stores of its own kind)."""
+    """The agents as one zone sees them (its copies live in stores of its own kind).
+
+    An agent that refuses the zone has nothing of it open: to the zone it has left."""
 
     def __init__(self, agents: dict[str, Agent], zone: str, persistent: bool) -> None:
         self._agents = agents
         self._zone = zone
         self._persistent = persistent
+        self._refusals: dict[str, ZoneRefusal] = {}
+
+    def refused(self, node: str, reason: str, now: Now) -> bool:
+        """`node` cannot open the zone; whether that is news."""
+        agent = self._agents.get(node)
+        if agent is None or agent.record is None:
+            return False
+        known = self.refusal(node)
+        since_ms = now.boot_ms if known is None else known.since_ms
+        self._refusals[node] = ZoneRefusal(agent.record.process, reason, since_ms)
+        return known is None
+
+    def opened(self, node: str) -> bool:
+        """`node` has the zone open; whether it refused it before."""
+        return self._refusals.pop(node, None) is not None
+
+    def refusal(self, node: str) -> ZoneRefusal | None:
+        """Why the present process of `node` refuses the zone; None: it does not."""
+        refusal = self._refusals.get(node)
+        agent = self._agents.get(node)
+        if refusal is None or agent is None or agent.record is None:
+            return None
+        return refusal if agent.record.process == refusal.process else None
+
+    def refusals(self) -> tuple[tuple[str, str], ...]:
+        """(node, reason) of each agent that is online and refuses the zone."""
+        told = [(node, self.refusal(node)) for node in sorted(self._refusals)]
+        return tuple((n, each.reason) for n, each in told if each and self._agents[n].online)
 
     def holder(self, node: str) -> Holder | None:
         """The online incarnation of `node`."""
         agent = self._agents.get(node)
-        if agent is None or not agent.online or agent.record is None:
+        if agent is None or not agent.online or agent.record is None or self.refusal(node):
             return None
         return agent.record.holder(self._persistent)
 
     def gone(self, node: str, store: str) -> bool:
-        """Whether `node` was judged to have left, or is online with another store than `store`."""
+        """Whether `node` was judged to have left, refuses the zone, or is online with another store
+        than `store`."""
         agent = self._agents.get(node)
-        if agent is None or agent.record is None:
+        if agent is None or agent.record is None or self.refusal(node):
             return True
         if agent.online:
             return agent.record.zone_store(self._persistent) != store
@@ -199,9 +240,9 @@ class ZoneNodes:
         return record is not None and record.zone_store(self._persistent) != voter.store
 
     def reported(self, node: str) -> bool:
-        """Whether `node` told its inventory of this zone, or has left."""
+        """Whether `node` told its inventory of this zone, or has left, or refuses the zone."""
         agent = self._agents.get(node)
-        if agent is None:
+        if agent is None or self.refusal(node):
             return True
         return self._zone in agent.reported or (not agent.online and agent.left_ms >= 0)
 

@@ -218,7 +218,8 @@ class Inventory(msgspec.Struct, frozen=True, array_like=True, tag=20):
 
 
 class ZoneReady(msgspec.Struct, frozen=True, array_like=True, tag=21):
-    """The agent listens for clients of the zone on `port` (0: it could not; `problem` says why)."""
+    """The agent listens for clients of the zone on `port`; 0: it refuses the zone, has none of it
+    open, and `problem` says why and what to do."""
 
     zone: str
     port: int

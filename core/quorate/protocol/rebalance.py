@@ -65,7 +65,9 @@ class Rebalance:
             self._states[name] = state
             if agent.record is None or state in ("draining", "unregistered"):
                 continue
-            there = state in ("online", "new-store") or (state == "waited" and bool(self._parts))
+            there = state in ("online", "new-store") or (
+                state in ("waited", "refused") and bool(self._parts)
+            )
             nodes.append(DataNode(name, agent.record.weight, agent.record.failure_domain, there))
         return nodes
 
@@ -79,6 +81,10 @@ class Rebalance:
                 now.boot_ms - agent.left_ms < self._settings.replacement_delay_ms
             )
             return "waited" if waited else "lost"
+        refusal = self._nodes.refusal(agent.record.name)
+        if refusal is not None:
+            refused_ms = now.boot_ms - refusal.since_ms
+            return "refused" if refused_ms < self._settings.replacement_delay_ms else "without"
         return "online"
 
     def missing(self) -> list[str]:
@@ -86,6 +92,8 @@ class Rebalance:
         words = {
             "waited": "{} is offline and waited for",
             "lost": "{} is offline; another agent without a copy would take its place",
+            "refused": "{} refuses the zone and is waited for",
+            "without": "{} refuses the zone; another agent without a copy would take its place",
             "new-store": "{} came back with a new store and takes no part as its old self: "
             "its votes are given up, then it is given new copies",
             "draining": "{} is draining",
@@ -283,7 +291,9 @@ class Rebalance:
             row = self._parts[partition].row
             for node in row.voter_nodes:
                 state = states.get(node)
-                if state == "waited" or (state == "online" and node not in row.replicas):
+                if state in ("waited", "refused") or (
+                    state == "online" and node not in row.replicas
+                ):
                     return True
         return False
 

@@ -63,6 +63,8 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     lost_partitions: tuple[int, ...] = ()
     full: dict[str, str] = {}
     """Why an agent has no room for more of the zone, by agent; those with room are left out."""
+    refusals: tuple[tuple[str, str], ...] = ()
+    """(agent, reason) of agents that are online and cannot open the zone."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):

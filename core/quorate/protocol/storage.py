@@ -11,6 +11,8 @@ from typing import Final, Protocol
 
 import msgspec
 
+from quorate.facts.errors import QuorateError
+
 COUNTER_MAX: Final = (1 << 63) - 1
 
 ROW_OVERHEAD_BYTES: Final = 256
@@ -35,6 +37,11 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 class StorageFull(Exception):
     """No room: nothing of the batch was written.  Reads go on."""
+
+
+class ZoneRefused(QuorateError):
+    """This agent cannot open the zone now: a sentence with the reason and the way out.  Nothing
+    that is stored was touched, and every other zone goes on."""
 
 
 class Space(Protocol):

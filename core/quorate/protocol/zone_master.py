@@ -190,8 +190,14 @@ class ZoneMaster:
         if has_more and is_newcomer:
             self._note(message.partition, progress_ms=now.boot_ms)
 
-    def copies_told(self, copies: Iterable[CopyReport]) -> None:
+    def opened(self, node: str) -> None:
+        """The agent has the zone open."""
+        if self.nodes.opened(node):
+            self.topology_changed()
+
+    def copies_told(self, node: str, copies: Iterable[CopyReport]) -> None:
         """An agent told its copies; those that are whole say how large their partitions are."""
+        self.opened(node)
         for copy in copies:
             if copy.adopted and copy.partition in self.parts:
                 self._rebalance.note_size(copy.partition, copy.size)
@@ -224,13 +230,16 @@ class ZoneMaster:
             if voter not in part.stored:
                 self._note(partition, stored=(*part.stored, voter))
 
-    def ready(self, node: str, message: ZoneReady) -> None:
-        """The agent listens for the zone's clients."""
+    def ready(self, node: str, message: ZoneReady, now: Now) -> None:
+        """The agent listens for the zone's clients, or refuses the zone."""
         if message.problem:
-            self._master.event(
-                self.record.uid, None, Reason.PORT_UNAVAILABLE, message.problem, "Warning"
-            )
-        elif self.record.ports.get(node) != message.port:
+            if self.nodes.refused(node, message.problem, now):
+                self.topology_changed()
+                refused = f"{node} refuses the zone: {message.problem}"
+                self._master.event(self.record.uid, None, Reason.ZONE_REFUSED, refused, "Warning")
+            return
+        self.opened(node)
+        if self.record.ports.get(node) != message.port:
             ports = {**self.record.ports, node: message.port}
             self.record = msgspec.structs.replace(self.record, ports=ports)
             self._master.write_zone(self.record)
@@ -555,5 +564,8 @@ class ZoneMaster:
 
     def status(self) -> ZoneStatus:
         """The zone as users see it."""
-        status = zone_status(self.record, self.parts, self._rebalance, self._moved, self.sentence)
+        refusals = self.nodes.refusals()
+        status = zone_status(
+            self.record, self.parts, self._rebalance, self._moved, self.sentence, refusals
+        )
         return msgspec.structs.replace(status, full=self._full.by_node())

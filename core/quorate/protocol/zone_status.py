@@ -76,6 +76,7 @@ def zone_status(
     rebalance: Rebalance,
     moved: Moved,
     sentence: str,
+    refusals: tuple[tuple[str, str], ...] = (),
 ) -> ZoneStatus:
     """The zone as users see it.  `sentence`: what its first placement, or rebuilding, waits for."""
     available = degraded = 0
@@ -119,6 +120,8 @@ def zone_status(
         phase, sentence = "Degraded", "; ".join([counted, *rebalance.missing()])
     else:
         phase, sentence = "Available", f"all {available} partitions have {record.replicas} copies"
+    for node, reason in refusals:
+        sentence += f"; {node} refuses the zone: {reason}"
     target = rebalance.target
     return ZoneStatus(
         uid=record.uid,
@@ -145,6 +148,7 @@ def zone_status(
         missing_copies=dict(sorted(missing.items())),
         lost=len(lost),
         lost_partitions=tuple(lost[:LOST_NAMED_MAX]),
+        refusals=refusals,
     )
 
 

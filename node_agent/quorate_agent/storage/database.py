@@ -45,7 +45,15 @@ RESERVE_BYTES: Final = 32 << 20
 """Kept free on the disk: commands are refused before the engine itself runs out of room."""
 WRITE_BUFFER_BYTES: Final = 16 << 20
 ALL_WRITE_BUFFERS_BYTES: Final = 64 << 20
+EMPTY_BUFFER_BYTES: Final = 256 << 10
+"""What the write buffer of a database takes before anything is written: the filter, mostly.  Every
+database may have it beside ALL_WRITE_BUFFERS_BYTES: many empty ones would else fill that bound, and
+each write would flush."""
+ARENA_BLOCK_BYTES: Final = 64 << 10
 BLOCK_CACHE_BYTES: Final = 96 << 20
+TABLES_OPEN: Final = 246
+_OWN_FILES: Final = 10
+"""Of `max_open_files` RocksDB counts so many for itself; the others are tables."""
 PROBE_SECONDS: Final = 0.5
 STALL_POLL_SECONDS: Final = 0.005
 _STALLED: Final = "Write stall"
@@ -64,32 +72,44 @@ _AT_ONCE: Final = _at_once()
 _MAY_WAIT: Final = WriteOptions()
 
 
-@cache
-def _shared_cache() -> Cache:
-    """One block cache for all zones of the process."""
-    return Cache(BLOCK_CACHE_BYTES)
+class _Shared:
+    """What all databases of the process share: a block cache, and one bound on the write buffers;
+    reaching it flushes."""
+
+    def __init__(self) -> None:
+        self.cache = Cache(BLOCK_CACHE_BYTES)
+        self.buffers = WriteBufferManager(ALL_WRITE_BUFFERS_BYTES, allow_stall=False)
+        self._lock = threading.Lock()
+        self._databases = 0
+
+    def count(self, change: int) -> None:
+        """So many databases more are open."""
+        with self._lock:
+            self._databases += change
+            empty = self._databases * EMPTY_BUFFER_BYTES
+            self.buffers.set_buffer_size(ALL_WRITE_BUFFERS_BYTES + empty)
 
 
 @cache
-def _shared_buffers() -> WriteBufferManager:
-    """One bound on the write buffers of all zones of the process; reaching it flushes."""
-    return WriteBufferManager(ALL_WRITE_BUFFERS_BYTES, allow_stall=False)
+def _shared() -> _Shared:
+    return _Shared()
 
 
-def _options() -> Options:
+def _options(tables: int) -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     # An incomplete last record is what a crash leaves; damage before it is refused, not skipped.
     options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
     options.set_max_write_buffer_number(3)
-    options.set_write_buffer_manager(_shared_buffers())
+    options.set_arena_block_size(ARENA_BLOCK_BYTES)
+    options.set_write_buffer_manager(_shared().buffers)
     options.set_max_total_wal_size(4 * WRITE_BUFFER_BYTES)
     # A filter over the newest rows: most keys looked up are in older tables, or new.
-    options.set_memtable_prefix_bloom_ratio(0.05)
+    options.set_memtable_prefix_bloom_ratio(0.01)
     options.set_memtable_whole_key_filtering(True)
     options.set_max_background_jobs(2)
-    options.set_max_open_files(256)
+    options.set_max_open_files(tables + _OWN_FILES)
     options.set_level_compaction_dynamic_level_bytes(True)
     # The loop must not be slowed while compaction catches up after a load.
     options.set_level_zero_slowdown_writes_trigger(40)
@@ -102,7 +122,7 @@ def _options() -> Options:
     options.set_stats_persist_period_sec(0)
     options.set_manifest_preallocation_size(64 * 1024)
     table = BlockBasedOptions()
-    table.set_block_cache(_shared_cache())
+    table.set_block_cache(_shared().cache)
     table.set_cache_index_and_filter_blocks(True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
     # Index and filter in pieces: a table's whole filter is larger than a shard of the cache, would
@@ -125,17 +145,21 @@ class OpenedBy(NamedTuple):
 
 
 class Database:
-    """One open database in `folder`.  Single-threaded but for `sync`.
+    """One open database in `folder`; `tables`: how many of its tables it keeps open.
+    Single-threaded but for `sync`.
 
     `synced_sequence` is the engine's number of the last change that this process has synced, 0
     before the first sync: never more than what is on disk.  `opened_by` is which start of an agent
     opened it last, as it says itself: see `read_opened_by`.
     """
 
-    def __init__(self, folder: Path, reserve_bytes: int = RESERVE_BYTES) -> None:
+    def __init__(
+        self, folder: Path, reserve_bytes: int = RESERVE_BYTES, tables: int = TABLES_OPEN
+    ) -> None:
         self._folder = folder
         self._path = folder / "rocksdb"
         self._reserve_bytes = reserve_bytes
+        self._tables = tables
         self._lock = threading.Lock()  # sync, against opening anew and closing
         self._no_room = threading.Event()
         self._no_room_text = ""
@@ -149,10 +173,15 @@ class Database:
         self._check_format()
         self._check_logs()
         try:
-            self._db = Rdict(str(self._path), _options())
+            self._db = Rdict(str(self._path), _options(tables))
         except Exception as error:
             raise DatabaseRefused(self._refusal(error)) from error
-        self._write_format()
+        _shared().count(1)
+        try:
+            self._write_format()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def sequence(self) -> int:
@@ -270,6 +299,7 @@ class Database:
             if not self._closed:
                 self._closed = True
                 self._close_engine()
+                _shared().count(-1)
 
     @property
     def full_reason(self) -> str:
@@ -309,12 +339,12 @@ class Database:
             sequence = self._db.latest_sequence_number()
             self._close_engine()
             try:
-                self._db = Rdict(str(self._path), _options())
+                self._db = Rdict(str(self._path), _options(self._tables))
             except Exception as error:
                 if not _is_no_room(error):
                     raise self._broken("open", error) from error
                 reading = AccessType.read_only(False)
-                self._db = Rdict(str(self._path), _options(), access_type=reading)
+                self._db = Rdict(str(self._path), _options(self._tables), access_type=reading)
                 return False
             if self._db.latest_sequence_number() != sequence:
                 raise StorageBroken(
@@ -379,13 +409,21 @@ class Database:
         file = self._folder / "format.json"
         if file.exists():
             return
-        self._db.flush_wal(True)
+        try:
+            self._db.flush_wal(True)
+        except Exception as error:
+            raise DatabaseRefused(self._refusal(error)) from error
         write_durably(file, json.dumps({"format": FORMAT_VERSION}) + "\n")
 
     def _refusal(self, error: Exception) -> str:
         text = str(error)
         if _is_no_room(error):
             return f"{self._path}: no room to open it ({text}). Way out: make room on the disk"
+        if "Too many open files" in text:
+            return (
+                f"{self._path}: no file descriptor left to open it ({text}). Way out: start the"
+                " agent with a higher limit (ulimit -n)"
+            )
         if "lock file" in text or "lock hold" in text:
             return f"{self._path}/LOCK: held by another process ({text}). Way out: stop that one"
         return f"{self._path}: cannot be opened ({text}). {_WAY_OUT}"

@@ -20,7 +20,7 @@ from rocksdict import WriteBatch
 
 from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull
 from quorate.protocol.totals import DIGEST_BYTES, Totals
-from quorate_agent.storage.database import RESERVE_BYTES, Database
+from quorate_agent.storage.database import RESERVE_BYTES, TABLES_OPEN, Database
 from quorate_agent.storage.rocks_log import RocksLog
 
 _ROW: Final = Struct(">QQQB")
@@ -247,8 +247,10 @@ class RocksStorage:
 
     DatabaseRefused: what is there cannot be used.  Any call may raise StorageBroken."""
 
-    def __init__(self, path: Path | str, *, reserve_bytes: int = RESERVE_BYTES) -> None:
-        self.database = Database(Path(path), reserve_bytes)
+    def __init__(
+        self, path: Path | str, *, reserve_bytes: int = RESERVE_BYTES, tables: int = TABLES_OPEN
+    ) -> None:
+        self.database = Database(Path(path), reserve_bytes, tables)
         self.touched_spaces: list[RocksSpace] = []
         self.touched_logs: list[RocksLog] = []
         self._spaces: dict[tuple[int, int], RocksSpace] = {}

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 
 from quorate.protocol.storage import Row
 from quorate_agent.data_folder import DataFolder
+from quorate_agent.descriptors import Descriptors
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_agent.stored_zones import open_stored_zones, open_zone, what_is_synced
 from quorate_cluster.waiting import wait_until
@@ -67,7 +68,7 @@ class Folder(RuleBasedStateMachine):
 
     def _open(self) -> None:
         self.folder = DataFolder.open(self.path, cluster="demo", node="agent-1")
-        self.zones = open_stored_zones(self.folder)
+        self.zones = open_stored_zones(self.folder, Descriptors(1 << 16))
         self._begin_process()
 
     def _begin_process(self) -> None:
@@ -214,7 +215,7 @@ class Folder(RuleBasedStateMachine):
         log = max(log for log in self._logs(uid, image) if log.stat().st_size)
         log.write_bytes(log.read_bytes()[:-1])
         damaged = DataFolder.open(image, cluster="demo", node="agent-1")
-        assert open_stored_zones(damaged) == {}
+        assert open_stored_zones(damaged, Descriptors(1 << 16)) == {}
         assert damaged.store != self.store
         damaged.close()
         shutil.rmtree(image)

@@ -10,6 +10,7 @@ import uvloop
 
 from quorate_agent.listener import GOODBYE_S
 from quorate_lone_agent.agent import OTHER, Agent
+from quorate_lone_agent.listening import listen
 
 PING = b"*1\r\n$4\r\nPING\r\n"
 GET = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"
@@ -27,7 +28,7 @@ async def _ended(
     close took.  Who does not read stays.  `until`: when to close; by default what the client said
     last is still unread, for the loop has no turn before."""
     loop = asyncio.get_running_loop()
-    port = await agent.endpoint.listen("127.0.0.1", [0])
+    port = await listen(agent.endpoint)
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.sendall(PING)
         assert await loop.run_in_executor(None, client.recv, 100) == b"+PONG\r\n"

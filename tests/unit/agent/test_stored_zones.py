@@ -12,9 +12,15 @@ import pytest
 
 from quorate.protocol.storage import Row
 from quorate_agent.data_folder import DataFolder
+from quorate_agent.descriptors import CLIENTS_MIN, RESERVE, Descriptors
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
-from quorate_agent.stored_zones import open_stored_zones, open_zone, what_is_synced
+from quorate_agent.stored_zones import (
+    LessThanSynced,
+    open_stored_zones,
+    open_zone,
+    what_is_synced,
+)
 
 
 class OneAgent:
@@ -23,7 +29,7 @@ class OneAgent:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.folder = DataFolder.open(path, cluster="demo", node="agent-1")
-        self.zones = open_stored_zones(self.folder)
+        self.zones = open_stored_zones(self.folder, Descriptors(1 << 16))
 
     def write(self, uid: str, key: bytes) -> None:
         storage = self.zones[uid]
@@ -244,7 +250,7 @@ def test_a_set_aside_that_is_cut_off_is_seen_again(agent: OneAgent) -> None:
     folder.set_aside = lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)  # type: ignore[method-assign]
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
-            open_stored_zones(folder)
+            open_stored_zones(folder, Descriptors(1 << 16))
     folder.close()
 
     old, now = _restarted(agent)
@@ -355,6 +361,36 @@ def test_a_database_that_cannot_be_read_is_named_and_nothing_stays_open(agent: O
     for _ in range(2):
         folder = DataFolder.open(agent.path, cluster="demo", node="agent-1")
         with pytest.raises(Exception, match=rf"z2/rocksdb: cannot read.*{table.name}.*Way out"):
-            open_stored_zones(folder)
+            open_stored_zones(folder, Descriptors(1 << 16))
         folder.close()
     RocksStorage(agent.path / "zones/z1").close()
+
+
+def test_zones_without_descriptors_stay_closed_and_are_checked_when_they_are_opened(
+    tmp_path: Path,
+) -> None:
+    agent = OneAgent(tmp_path / "agent")
+    for uid in ("z1", "z2"):
+        agent.zones[uid] = open_zone(agent.folder, uid)
+        agent.write_synced(uid, b"key-1", b"key-2")
+    older = tmp_path / "older"
+    agent.stop()
+    shutil.copytree(agent.path / "zones" / "z2", older)
+    agent = OneAgent(agent.path)
+    agent.write_synced("z2", b"key-3")
+    agent.stop()
+
+    folder = DataFolder.open(agent.path, cluster="demo", node="agent-1")
+    for_one = Descriptors(RESERVE + CLIENTS_MIN + Descriptors(0).of_zone(persistent=True))
+    opened = open_stored_zones(folder, for_one)
+    assert list(opened) == ["z1"]
+    folder.note_synced(what_is_synced(opened))
+    folder.save()
+    shutil.rmtree(agent.path / "zones" / "z2")
+    older.rename(agent.path / "zones" / "z2")
+
+    with pytest.raises(LessThanSynced, match="z2"):
+        open_zone(folder, "z2")
+
+    opened["z1"].close()
+    folder.close()

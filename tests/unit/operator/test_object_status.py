@@ -109,7 +109,20 @@ def test_conditions_say_what_is_so(
         "Rebalancing": rebalancing,
         "SpreadViolated": violated,
         "StorageFull": "False",
+        "RefusedByAgents": "False",
     }
+
+
+def test_a_condition_names_each_agent_that_refuses_the_zone_and_says_why() -> None:
+    refusals = (("agent-1", "no descriptors left"), ("agent-2", "its database is damaged"))
+
+    made = status(observed(**SERVING, refusals=refusals))
+
+    [refused] = [each for each in made.conditions if each.type == "RefusedByAgents"]
+    assert (refused.status, refused.reason) == ("True", "CannotOpen")
+    assert refused.message == (
+        "agent agent-1: no descriptors left; agent agent-2: its database is damaged"
+    )
 
 
 def test_a_status_tells_of_which_generation_it_is() -> None:

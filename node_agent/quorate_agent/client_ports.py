@@ -1,0 +1,93 @@
+"""Which ports zones listen on for their clients, and the sockets that are bound to them.
+
+A zone is opened only when it has a port: an agent that could be made primary where no client
+reaches it would be of no use.
+"""
+
+import asyncio
+import errno
+import socket
+
+from quorate.protocol.storage import ZoneRefused
+
+PORTS_TRIED = 2000
+"""More zones than a machine holds, and other programs' ports between them; not so many that a
+machine without free ports is noticed late."""
+
+BACKLOG = 1024
+
+Address = tuple[socket.AddressFamily, str]
+
+
+class ClientPorts:
+    """The client ports of one agent, from `base` up."""
+
+    def __init__(self, host: str, base: int) -> None:
+        self._host = host
+        self._base = base
+        self._addresses: list[Address] = []
+        self._problem = "not looked up yet"
+        self._taken: dict[str, int] = {}
+
+    async def look_up(self) -> bool:
+        """Find the addresses of the host; whether it has any."""
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(
+                self._host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+        except OSError as error:
+            self._problem = str(error)
+            return False
+        self._addresses = list(dict.fromkeys((family, str(at[0])) for family, *_, at in found))
+        return True
+
+    def bind(self, uid: str, wanted: int) -> list[socket.socket]:
+        """Sockets that listen for a zone on one port: `wanted` if it is free (0: any), else the
+        first that is.  ZoneRefused when none is."""
+        if not self._addresses:
+            raise ZoneRefused(
+                f"the client host {self._host} has no address: {self._problem}. Way out: start the"
+                " agent with another --client-host"
+            )
+        last = min(self._base + PORTS_TRIED, 65536)
+        used = set(self._taken.values())
+        tried = [port for port in (wanted, *range(self._base, last)) if port and port not in used]
+        problem = "every port is another zone's"
+        for port in tried:
+            sockets: list[socket.socket] = []
+            try:
+                for family, host in self._addresses:
+                    sockets.append(_listening(family, host, port))
+            except OSError as error:
+                for each in sockets:
+                    each.close()
+                problem = f"port {port}: {error.strerror or error}"
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    break
+                continue
+            self._taken[uid] = port
+            return sockets
+        raise ZoneRefused(
+            f"no port to listen on for its clients from {self._base} to {last - 1}, the last tried:"
+            f" {problem}. Way out: free some, or start the agent with another --client-port-base"
+        )
+
+    def give_back(self, uid: str) -> None:
+        """The zone listens no more."""
+        self._taken.pop(uid, None)
+
+
+def _listening(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind((host, port))
+        made.listen(BACKLOG)
+    except BaseException:
+        made.close()
+        raise
+    return made
