@@ -222,14 +222,14 @@ class Controller:
         self._zones[uid] = About(Zone.kind_name(), zone.metadata.name, uid)
         led = self._led.get(cluster)
         runner = led.runner if led is not None else None
-        record = runner.known_zones().get(uid) if runner is not None else None
+        record = runner.known_zone(uid) if runner is not None else None
         acceptance = accept(zone, runner is not None, record)
         if runner is not None and acceptance.record is not None:
             runner.set_zone(acceptance.record)
-        observed = runner.status() if runner is not None else ClusterStatus(0, (), ())
-        seen = next((each for each in observed.zones if each.uid == uid), None)
+        seen = runner.zone_status(uid) if runner is not None else None
+        nodes = runner.status().nodes if runner is not None else ()
         problem = runner.problem if runner is not None else ""
-        return zone_status(zone, acceptance, seen, observed.nodes, problem, rfc3339())
+        return zone_status(zone, acceptance, seen, nodes, problem, rfc3339())
 
     async def is_zone_released(self, body: Body) -> bool:
         """Whether a Zone that is being deleted may go: its data is gone wherever an agent is

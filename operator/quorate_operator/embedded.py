@@ -155,9 +155,9 @@ class Embedded:
             if runner is None:
                 runner = self._runners[name] = self._make_runner(name)
                 runner.start()
-            runner.set_addresses(StorageCluster.parse(made).spec.addresses)
+            runner.set_addresses(self.objects.parsed(StorageCluster, made).spec.addresses)
         for made in self.objects.list(ZONES):
-            await self._reconcile_zone(Zone.parse(made))
+            await self._reconcile_zone(self.objects.parsed(Zone, made))
         for name, runner in self._runners.items():
             if runner.is_recovering:
                 await self._declare_recovered(name, runner)
@@ -230,7 +230,7 @@ class Embedded:
         """Judge a zone beside all that is declared, and clusters that are declared with it."""
         cluster = zone.spec.cluster_ref.name
         runner = self._runners.get(cluster)
-        led = runner.known_zones().get(zone.metadata.uid) if runner is not None else None
+        led = runner.known_zone(zone.metadata.uid) if runner is not None else None
         # Not by its runner: that one comes a moment after the declaration.
         exists = self.objects.get(CLUSTERS, cluster) is not None
         return accept(zone, exists or cluster in clusters_declared_too, led)
@@ -239,10 +239,14 @@ class Embedded:
 
     def with_status(self, made: Object) -> Object:
         """An object as users see it."""
+        status = self._status(made)
+        return {**made, "status": status.model_dump(mode="json", by_alias=True, exclude_none=True)}
+
+    def _status(self, made: Object) -> StorageClusterStatus | ZoneStatus:
         is_cluster = made["kind"] == StorageCluster.kind_name()
         status = self._cluster_status(made) if is_cluster else self._zone_status(made)
         self._conditions[made["metadata"]["uid"]] = status.conditions
-        return {**made, "status": status.model_dump(mode="json", by_alias=True, exclude_none=True)}
+        return status
 
     def _observe(self) -> None:
         """Look at everything now and then, so that conditions know when they changed."""
@@ -255,10 +259,10 @@ class Embedded:
         self._conditions = {uid: self._conditions.get(uid, []) for uid in declared}
         for plural in (CLUSTERS, ZONES):
             for made in self.objects.list(plural):
-                self.with_status(made)
+                self._status(made)
 
     def _cluster_status(self, made: Object) -> StorageClusterStatus:
-        cluster = StorageCluster.parse(made)
+        cluster = self.objects.parsed(StorageCluster, made)
         before = self._conditions.get(cluster.metadata.uid, [])
         cluster = cluster.model_copy(update={"status": StorageClusterStatus(conditions=before)})
         runner = self._runners.get(cluster.metadata.name)
@@ -272,11 +276,11 @@ class Embedded:
         )
 
     def _zone_status(self, made: Object) -> ZoneStatus:
-        zone = Zone.parse(made)
+        zone = self.objects.parsed(Zone, made)
         before = self._conditions.get(zone.metadata.uid, [])
         zone = zone.model_copy(update={"status": ZoneStatus(conditions=before)})
         runner = self._runners.get(zone.spec.cluster_ref.name)
-        status = runner.status() if runner is not None else ClusterStatus(0, (), ())
-        observed = next((each for each in status.zones if each.uid == zone.metadata.uid), None)
+        observed = runner.zone_status(zone.metadata.uid) if runner is not None else None
+        nodes = runner.status().nodes if runner is not None else ()
         problem = runner.problem if runner is not None else ""
-        return zone_status(zone, self.accept(zone), observed, status.nodes, problem, rfc3339())
+        return zone_status(zone, self.accept(zone), observed, nodes, problem, rfc3339())

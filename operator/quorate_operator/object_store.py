@@ -8,7 +8,7 @@ import sqlite3
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,6 +20,8 @@ from quorate_operator import names
 from quorate_operator.embedded_store import EmbeddedStore
 
 KINDS: dict[str, type[Resource]] = {kind.plural: kind for kind in (StorageCluster, Zone)}
+
+R = TypeVar("R", bound=Resource)
 
 Object = dict[str, Any]
 """An object as JSON; read it through the models of quorate.wire."""
@@ -40,6 +42,7 @@ class ObjectStore:
     def __init__(self, store: EmbeddedStore) -> None:
         self._store = store
         self._objects: dict[tuple[str, str], Object] = {}
+        self._parsed: dict[str, tuple[Object, Resource]] = {}  # by uid
 
     async def load(self) -> None:
         """Read everything once, at the start."""
@@ -57,6 +60,16 @@ class ObjectStore:
     def list(self, plural: str) -> list[Object]:
         """All objects of a kind, by name."""
         return [self._objects[key] for key in sorted(self._objects) if key[0] == plural]
+
+    def parsed(self, kind: type[R], made: Object) -> R:
+        """One of these objects as its model.  Parsed once: an object is replaced, never changed."""
+        uid = made["metadata"]["uid"]
+        known = self._parsed.get(uid)
+        if known is not None and known[0] is made and isinstance(known[1], kind):
+            return known[1]
+        parsed = kind.parse(made)
+        self._parsed[uid] = (made, parsed)
+        return parsed
 
     async def put(self, plural: str, name: str, manifest: Mapping[str, Any]) -> tuple[Object, bool]:
         """Create or change; (the object, whether it is new).  Raises WireError, BeingDeleted."""
@@ -126,7 +139,9 @@ class ObjectStore:
             at.execute("DELETE FROM objects WHERE kind = ? AND name = ?", (plural, name))
 
         await self._store.run(job)
-        self._objects.pop((plural, name), None)
+        gone = self._objects.pop((plural, name), None)
+        if gone is not None:
+            self._parsed.pop(gone["metadata"]["uid"], None)
 
     async def _save(self, plural: str, name: str, made: Object) -> None:
         manifest = msgspec.json.encode(made)

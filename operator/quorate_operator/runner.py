@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Concatenate, ParamSpec
 
+import msgspec
+
 from quorate.facts.errors import InvariantError
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
@@ -41,7 +43,7 @@ from quorate.protocol.metastore import (
 )
 from quorate.protocol.node_registry import STALL_MS
 from quorate.protocol.settings import ProtocolSettings
-from quorate.protocol.status import ClusterStatus
+from quorate.protocol.status import ClusterStatus, ZoneStatus
 from quorate.wire.frames import encode_frame
 from quorate.wire.resource import is_short_name
 from quorate_link import BaseHandler, Endpoint, Link
@@ -125,6 +127,8 @@ class Runner(BaseHandler):
         self._ticked_ms = 0
         self._refusals: dict[str, str] = {}
         self._zones: dict[str, ZoneRecord] = {}
+        self._status: ClusterStatus | None = None  # as of the last step, once asked for
+        self._zone_statuses: dict[str, ZoneStatus] | None = None
         self._writer = Writer(self, metastore, metrics)
         self._writes: set[asyncio.Task[None]] = set()
         self._registrations = Registrations(self._registration)
@@ -164,6 +168,9 @@ class Runner(BaseHandler):
     def set_zone(self, record: ZoneRecord) -> None:
         """A zone is wanted as `record` says, `deleting` included.  Idempotent."""
         self._zones[record.uid] = record
+        known = self.known_zone(record.uid)
+        if known is not None and record == msgspec.structs.replace(known, ports=record.ports):
+            return
         if self._master is not None:
             self._step(lambda master: master.set_zone(record, self._clock.now()))
 
@@ -180,6 +187,11 @@ class Runner(BaseHandler):
         if self._master is None:
             return {}
         return {uid: zone.record for uid, zone in sorted(self._master.zones.items())}
+
+    def known_zone(self, uid: str) -> ZoneRecord | None:
+        """The zone as the metastore holds it, or is about to."""
+        zone = self._master.zones.get(uid) if self._master is not None else None
+        return zone.record if zone is not None else None
 
     async def drain(self, node: str, draining: bool) -> str:
         """Move everything off a node, or no longer; a sentence why not, or empty.
@@ -211,7 +223,16 @@ class Runner(BaseHandler):
         """Everything as of now; empty while not leading."""
         if self._master is None:
             return ClusterStatus(0, (), ())
-        return self._master.status()
+        if self._status is None:
+            self._status = self._master.status()
+        return self._status
+
+    def zone_status(self, uid: str) -> ZoneStatus | None:
+        """One zone as of now; None while it is not led."""
+        status = self.status()
+        if self._zone_statuses is None:
+            self._zone_statuses = {zone.uid: zone for zone in status.zones}
+        return self._zone_statuses.get(uid)
 
     def states(self) -> list[ToldEvent]:
         """How each zone is, for who has missed events."""
@@ -357,6 +378,7 @@ class Runner(BaseHandler):
         """Let the master take in one thing; its outputs are performed at the end of the turn."""
         if self._stopped or self._master is None:
             return
+        self._status = self._zone_statuses = None
         try:
             act(self._master)
         except Exception as error:

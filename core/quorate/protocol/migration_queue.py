@@ -20,6 +20,9 @@ LOOKED_AT_PER_MS = 50
 """The longer the queue, the rarer it is gone through: losing a node of a large zone touches
 hundreds of shards, and each write of one of them comes by here."""
 
+ZONES_PER_MS = 10
+"""So too with many zones, of which each message would have all looked at."""
+
 
 class MigrationQueue:
     """`zones` are the master's own, by uid."""
@@ -37,11 +40,12 @@ class MigrationQueue:
 
     def start(self, now: Now) -> None:
         """Let begin what may; cheap when nothing has changed."""
-        if not self._is_due:
+        passed_ms = now.boot_ms - self._looked_ms
+        if not self._is_due or passed_ms < len(self._zones) // ZONES_PER_MS:
             return
         zones = [self._zones[uid] for uid in sorted(self._zones)]
         length = sum(zone.queue_length for zone in zones)
-        if now.boot_ms - self._looked_ms < length // LOOKED_AT_PER_MS:
+        if passed_ms < length // LOOKED_AT_PER_MS:
             return
         self._is_due, self._looked_ms = False, now.boot_ms
         if not length:

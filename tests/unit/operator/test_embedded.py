@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from quorate.protocol.master import Master
 from quorate.protocol.settings import DEFAULTS
+from quorate.protocol.status import ClusterStatus
 from quorate_operator.embedded import Embedded
 from quorate_operator.embedded_store import EmbeddedStore
+from quorate_operator.object_store import ObjectStore
 
 
 class Counting(Embedded):
@@ -53,4 +56,40 @@ async def test_who_stops_waiting_for_a_failure_does_not_end_the_loop(tmp_path: P
             embedded.changed()
             await asyncio.sleep(0.01)
 
+    await embedded.close()
+
+
+async def _declare(objects: ObjectStore, kind: str, name: str, spec: dict[str, object]) -> None:
+    made = {"apiVersion": "quorate.io/v1alpha1", "kind": kind, "metadata": {"name": name}}
+    await objects.put(f"{kind.lower()}s", name, {**made, "spec": spec})
+
+
+async def test_many_zones_are_observed_with_one_status_of_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    status = Master.status
+
+    def counted(master: Master) -> ClusterStatus:
+        asked.append(1)
+        return status(master)
+
+    monkeypatch.setattr(Master, "status", counted)
+    embedded = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS)
+    objects = embedded.objects
+    spec = {"agents": "external", "addresses": ["127.0.0.1:1"]}
+    await _declare(objects, "StorageCluster", "main", spec)
+    for number in range(20):
+        zone = {"clusterRef": {"name": "main"}, "partitions": 1, "replicas": 1}
+        await _declare(objects, "Zone", f"z{number}", zone)
+    await embedded.reconcile()
+    async with asyncio.timeout(10):
+        while not embedded.clusters()[0][1].zones:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+    asked.clear()
+
+    said = [embedded.with_status(zone)["status"] for zone in objects.list("zones")]
+
+    assert [zone["phase"] for zone in said] == ["Pending"] * 20
+    assert len(asked) <= 1
     await embedded.close()
