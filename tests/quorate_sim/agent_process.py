@@ -89,7 +89,7 @@ class AgentProcess:
 
     def hello(self) -> Hello:
         """How it greets."""
-        disk = self.disk
+        disk, placement = self.disk, self.cluster.placement(self.name)
         return Hello(
             FORMAT_VERSION,
             "agent",
@@ -102,6 +102,8 @@ class AgentProcess:
             peer_port=1,
             client_host=self.name,
             master_word=disk.master_word,
+            failure_domain=placement.failure_domain,
+            weight=placement.weight,
         )
 
     # --- turns -----------------------------------------------------------------------------------

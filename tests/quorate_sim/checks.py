@@ -16,6 +16,7 @@ from quorate.protocol.primary import Primary, Stage
 from quorate.protocol.replicas import Turn
 from quorate_sim.disk import SimStorage
 from quorate_sim.linearizability import Call, check_key
+from quorate_sim.placement_checks import placement_problems
 
 if TYPE_CHECKING:
     from quorate_sim.agent_process import AgentProcess
@@ -367,6 +368,7 @@ class Checks:
                 if row is None:
                     return [f"partition {partition} of {uid} has no row"]
                 found += self._partition_problems(uid, partition, row, usable)
+            found += placement_problems(cluster, record)
         return found
 
     def _partition_problems(

@@ -23,6 +23,7 @@ from quorate_sim.disk import Disk
 from quorate_sim.master_process import MasterProcess
 from quorate_sim.metastore import SimMetastore
 from quorate_sim.network import Network
+from quorate_sim.placements import Placement
 from quorate_sim.swarm import Swarm, draw
 from quorate_sim.trace_text import message_text
 from quorate_sim.transactors import Transactors
@@ -99,6 +100,11 @@ class Cluster:
         boot = r.randrange(1000, 100_000) - passed
         wall = 1_700_000_000_000 + r.randrange(-5000, 5000)
         return Clock(rate, boot, wall)
+
+    def placement(self, name: str) -> Placement:
+        """Failure domain and weight of the agent of that name (a1, a2, …)."""
+        at = int(name.removeprefix("a")) - 1 if self.swarm.placements else 0
+        return self.swarm.placements[at] if self.swarm.placements else Placement()
 
     def newest_master(self) -> MasterProcess | None:
         """The living master of the highest term."""

@@ -7,7 +7,13 @@ them must fail before long (`quorate_sim.canaries`), else the simulator proves n
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from quorate_sim import planted_copies, planted_masters, planted_primaries
+from quorate_sim import (
+    planted_copies,
+    planted_masters,
+    planted_placements,
+    planted_primaries,
+    unrepaired_story,
+)
 
 DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "acknowledge-before-majority": planted_primaries.acknowledge_before_majority,
@@ -18,6 +24,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "any-change-is-a-hand-over": planted_primaries.any_change_is_a_hand_over,
     "any-number-of-answers": planted_primaries.any_number_of_answers,
     "caught-up-before-joint": planted_primaries.caught_up_before_joint,
+    "domains-ignored": planted_placements.domains_ignored,
     "lease-forgotten": planted_primaries.lease_forgotten,
     "lease-not-joint": planted_primaries.lease_not_joint,
     "lineage-before-data": planted_copies.lineage_before_data,
@@ -36,6 +43,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "skip-the-lease-wait": planted_primaries.skip_the_lease_wait,
     "slot-order-trusted": planted_primaries.slot_order_trusted,
     "snapshot-row-wins": planted_copies.snapshot_row_wins,
+    "staged-removes-first": planted_placements.staged_removes_first,
     "source-deletes-early": planted_copies.source_deletes_early,
     "stale-master-obeyed": planted_masters.stale_master_obeyed,
     "stale-master-writes": planted_masters.stale_master_writes,
@@ -45,4 +53,10 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "transfer-from-unrepaired": planted_copies.transfer_from_unrepaired,
     "two-removals": planted_primaries.no_joint_mode,
     "vote-twice-for-a-term": planted_copies.vote_twice_for_a_term,
+    "weights-ignored": planted_placements.weights_ignored,
 }
+
+STORIES: dict[str, Callable[[], None]] = {
+    "transfer-from-unrepaired": unrepaired_story.a_copy_supplies_rows_only_of_a_term_it_adopted,
+}
+"""Defects that no seed comes upon: a story without chance finds them."""

@@ -6,6 +6,7 @@ import msgspec
 
 from quorate.facts.zone import StorageKind, SyncWrites, ZoneRecord
 from quorate.protocol.settings import ProtocolSettings
+from quorate_sim.placements import Placement, draw_placements, draw_planners
 
 DRIFT_MAX = 0.0243
 """Either way: two clocks that differ by as much as the protocol allows, 5 %."""
@@ -34,6 +35,7 @@ class Swarm(msgspec.Struct, frozen=True, kw_only=True):
     agents: int
     zones: tuple[ZoneRecord, ...]
     settings: ProtocolSettings
+    placements: tuple[Placement, ...] = ()
     shard_partitions: int = 64
     clients: int = 0
     keys: int = 0
@@ -208,4 +210,6 @@ def draw(seed: int) -> Swarm:
     transactors = r.choice((0, 0, 2))
     if transactors:  # their lists must not be emptied: what is appended tells the order
         swarm = msgspec.structs.replace(swarm, transactors=transactors, flushes=0.0)
-    return swarm
+    return msgspec.structs.replace(
+        swarm, placements=draw_placements(seed), zones=draw_planners(seed, swarm.zones)
+    )

@@ -10,7 +10,6 @@ from quorate.facts.partition_row import majority
 from quorate.facts.topology import Holder
 from quorate.protocol import migration_commit, primary
 from quorate.protocol.copy import Copy
-from quorate.protocol.transfer_messages import FetchKeys, Unavailable
 from quorate_sim.changed import changed
 from quorate_sim.disk import SimStorage
 from quorate_sim.planted_copies import (
@@ -30,6 +29,7 @@ from quorate_sim.planted_primaries import (
     skip_the_lease_wait,
 )
 from quorate_sim.scenario import Scenario
+from quorate_sim.unrepaired_story import a_copy_supplies_rows_only_of_a_term_it_adopted
 
 pytestmark = pytest.mark.simulation
 
@@ -417,22 +417,7 @@ def test_lease_not_joint_a_primary_that_misses_the_commit_stops_serving() -> Non
 
 
 def test_transfer_from_unrepaired_a_copy_supplies_rows_only_of_a_term_it_adopted() -> None:
-    story = Scenario()
-    old = story.primary
-    story.written(old, b"k", b"0")
-    story.cut(old)
-    story.write(old, b"k", b"never answered")
-    new = story.wait_for_primary(old)
-    story.written(new, b"j", b"1")
-    copy = story.copy(old)
-    term = story.row.term
-    story.heal()
-    story.wait(lambda: copy.promise_term == term and not copy.adopted, "promised", step_ms=1)
-    zone = story.zone(old)
-    zone.receive(new, FetchKeys("zone", 0, term, (b"k",), True), story.agent(old).now())
-    assert isinstance(zone.out.at_once[-1][1], Unavailable)
-    story.come_to_rest()
-    assert story.read(story.wait_for_primary(), b"k") == b"0"
+    a_copy_supplies_rows_only_of_a_term_it_adopted()
 
 
 def test_two_in_memory_the_one_that_is_left_suffices() -> None:

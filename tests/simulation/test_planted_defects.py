@@ -10,6 +10,7 @@ QUICK = (
     "acknowledge-before-majority",
     "answered-above-a-hole",
     "any-change-is-a-hand-over",
+    "domains-ignored",
     "lineage-before-data",
     "list-forgotten",
     "promise-forgotten",
@@ -18,8 +19,10 @@ QUICK = (
     "skip-the-lease-wait",
     "snapshot-row-wins",
     "source-deletes-early",
+    "staged-removes-first",
     "stale-master-obeyed",
     "stale-master-writes",
+    "weights-ignored",
 )
 """Found by one of the first seeds; test_many_seeds has some that take more, `make canaries` all."""
 

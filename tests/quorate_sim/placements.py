@@ -1,0 +1,47 @@
+"""Which failure domains and weights a seed's agents have, and what planner its zones.
+
+All of it comes from a random stream of its own: what else a seed draws does not depend on it.
+"""
+
+from random import Random
+
+import msgspec
+
+from quorate.facts.zone import Planner, ZoneRecord
+
+_AGENTS_MAX = 9
+"""More than a seed ever has, with those that join."""
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """What an agent says of itself in its Hello."""
+
+    failure_domain: str = ""
+    weight: int = 1
+
+
+def draw_placements(seed: int) -> tuple[Placement, ...]:
+    """Of agent a1, a2, …; empty in seeds where every agent is like the others."""
+    r = Random(f"{seed} placement")
+    domains = r.choice((0, 0, 2, 2, 3))
+    weights = r.choice(((1,), (1,), (1, 2), (1, 2, 4)))
+    if not domains and weights == (1,):
+        return ()
+    first = r.randrange(domains or 1)
+    return tuple(
+        # The first agents have a domain each, so that few agents are enough to have all of them.
+        Placement(
+            f"d{(at + first) % domains if at < domains else r.randrange(domains)}"
+            if domains
+            else "",
+            r.choice(weights),
+        )
+        for at in range(_AGENTS_MAX)
+    )
+
+
+def draw_planners(seed: int, zones: tuple[ZoneRecord, ...]) -> tuple[ZoneRecord, ...]:
+    """The zones, some of them with the planner Staged."""
+    r = Random(f"{seed} planner")
+    planners = (Planner.MINIMAL, Planner.MINIMAL, Planner.STAGED)
+    return tuple(msgspec.structs.replace(zone, planner=r.choice(planners)) for zone in zones)

@@ -1,0 +1,56 @@
+"""Where copies go, and in which order: these rules switched off."""
+
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import msgspec
+
+from quorate.facts.time import Now
+from quorate.facts.zone import Planner
+from quorate.planning.distribute_partitions import DataNode
+from quorate.planning.next_migration import next_migration
+from quorate.planning.plan_migrations import PlannedMigration, named_step
+from quorate.protocol import rebalance
+from quorate.protocol.rebalance import Rebalance
+from quorate_sim.changed import changed
+
+
+def domains_ignored() -> AbstractContextManager[None]:
+    """Copies are distributed as if each agent were a failure domain by itself."""
+    return _nodes_with(failure_domain="")
+
+
+def weights_ignored() -> AbstractContextManager[None]:
+    """Copies are distributed as if all agents were alike."""
+    return _nodes_with(weight=1)
+
+
+def _nodes_with(**fields: Any) -> AbstractContextManager[None]:
+    def data_nodes(self: Rebalance, now: Now) -> list[DataNode]:
+        return [msgspec.structs.replace(node, **fields) for node in _data_nodes(self, now)]
+
+    _data_nodes = Rebalance.data_nodes
+    return changed(Rebalance, "data_nodes", data_nodes)
+
+
+def staged_removes_first() -> AbstractContextManager[None]:
+    """Staged takes a backup that is not wanted away before what follows it has its copy."""
+
+    def next_step(
+        replicas: Sequence[str | None],
+        voters: Sequence[str],
+        wanted: Sequence[str],
+        lost: Collection[str],
+        dead: Collection[str],
+        size: int,
+        planner: Planner = Planner.MINIMAL,
+    ) -> PlannedMigration | None:
+        leavers = [n for n in replicas[1:] if n is not None and n in voters and n not in wanted]
+        if planner is not Planner.STAGED or not leavers or len(voters) > size:
+            return next_migration(replicas, voters, wanted, lost, dead, size, planner)
+        after = tuple(n for n in replicas if n != leavers[0])
+        left = tuple(n for n in voters if n != leavers[0])
+        return named_step(tuple(replicas), None, leavers[0], after, left)
+
+    return changed(rebalance, "next_migration", next_step)
