@@ -271,8 +271,8 @@ class AgentCore:
             opening = self._openings.told(record, message.rows)
             if opening.reason:  # what we said before may be lost, or the master is another
                 self._sends.append((MASTER, ZoneReady(record.uid, 0, opening.reason)))
-            elif not self._has_opened:
-                self._open_zone(opening, now)
+            else:
+                self._open_next(now)
             return
         zone.zone = record
         self._keep_zone(record)
@@ -280,6 +280,12 @@ class AgentCore:
         ready = self._ports.get(record.uid)
         if ready is not None and record.ports.get(self.node, 0) != ready.port:
             self._sends.append((MASTER, ready))  # what we said before was lost
+
+    def _open_next(self, now: Now) -> None:
+        """Open the first zone that is due, if this turn has opened none."""
+        opening = self._openings.due(now.boot_ms)
+        if opening is not None and not self._has_opened:
+            self._open_zone(opening, now)
 
     def _open_zone(self, opening: Opening, now: Now) -> None:
         """Open the zone, or say why not."""
@@ -409,10 +415,8 @@ class AgentCore:
 
     def flush(self, now: Now) -> Flushed:
         """End the turn: every zone's batch is written (not yet durable)."""
-        if not self._has_opened and self.registered:
-            opening = self._openings.due(now.boot_ms)
-            if opening is not None:
-                self._open_zone(opening, now)
+        if self.registered:
+            self._open_next(now)
         self._has_opened = False
         sends, self._sends = self._sends, []
         turns: list[tuple[str, Turn]] = []

@@ -1,8 +1,9 @@
 """Zones that the master told of and that are not open here: they wait for a turn, or were refused.
 
 Opening a zone takes many milliseconds, and other zones serve meanwhile: so a turn opens one.  An
-agent that has no room for a zone, or cannot use what it stored of it, refuses that zone with a
-reason and goes on with the others; it tries again by and by, and when something was freed.
+agent that has no room for a zone, or cannot make its storage, refuses that zone with a reason and
+goes on with the others; it tries again by and by, and when something was freed.  Always the one
+that was told first: agents that have room for some zones only then have it for the same ones.
 Source: docs/protocol.md, section 7.
 """
 

@@ -131,6 +131,16 @@ def test_one_zone_is_opened_in_a_turn_so_that_others_are_served_between() -> Non
     assert opened == [1, 2, 3]
 
 
+def test_zones_are_opened_in_the_order_in_which_they_were_told() -> None:
+    agent = OneAgent()
+
+    agent.hear(table("x"), table("y"))
+    agent.hear(table("z"))
+    agent.turn()
+
+    assert agent.store.tried == ["x", "y", "z"]
+
+
 def test_a_refused_zone_is_tried_again_after_ever_longer_pauses() -> None:
     agent = OneAgent("full")
     agent.hear(table("full"))
