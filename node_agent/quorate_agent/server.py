@@ -123,6 +123,8 @@ class Agent(BaseHandler):
         self._master: Link | None = None
         self._uninformed: set[str] = set()
         """Zones of which this link's master has not told the rows yet."""
+        self._unkept: set[str] = set()
+        """Zones of whose record a failed write was told."""
         self._loop = asyncio.get_running_loop()
         self._turn = TurnEnd(self._loop.call_soon, self._end_turn).ask
         self._admin: AdminServer | None = None
@@ -230,9 +232,23 @@ class Agent(BaseHandler):
             raise ZoneRefused(str(error)) from error
         return engine
 
-    def keep_zone(self, record: ZoneRecord) -> None:
-        """Remember the zone as it was told."""
-        self.folder.keep_zone(record)
+    def keep_zone(self, record: ZoneRecord) -> bool:
+        """Remember the zone as it was told, if there is room.  It is synced on the event loop: only
+        when the zone was declared anew, or its port here changed."""
+        try:
+            self.folder.keep_zone(record)
+        except OSError as error:
+            if record.uid not in self._unkept:
+                self._unkept.add(record.uid)
+                _log.warning(
+                    "zone %s: what it was declared to be cannot be recorded: %s; it is tried again"
+                    " when its rows change",
+                    record.name,
+                    error,
+                )
+            return False
+        self._unkept.discard(record.uid)
+        return True
 
     def kept_zones(self) -> list[ZoneRecord]:
         """The zones whose data is here."""
@@ -241,6 +257,7 @@ class Agent(BaseHandler):
     def remove_zone(self, uid: str) -> None:
         """Delete a zone's data; its clients are ended first."""
         self._uninformed.discard(uid)
+        self._unkept.discard(uid)
         runtime = self._runtimes.pop(uid, None)
         engine = self._engines.pop(uid, None)
         if runtime is not None:

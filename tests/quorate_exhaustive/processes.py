@@ -108,8 +108,8 @@ class Disk:
     def open_zone(self, record: ZoneRecord) -> Storage:
         return self.zones.setdefault(record.uid, MemoryStorage())
 
-    def keep_zone(self, record: ZoneRecord) -> None:
-        pass
+    def keep_zone(self, record: ZoneRecord) -> bool:
+        return True
 
     def kept_zones(self) -> list[ZoneRecord]:
         return []

@@ -303,10 +303,11 @@ class SimAgentStore:
         storage = self.storages[record.uid] = SimStorage(image)
         return storage
 
-    def keep_zone(self, record: ZoneRecord) -> None:
+    def keep_zone(self, record: ZoneRecord) -> bool:
         """Durable at once."""
         if record.persistent:
             self.disk.kept[record.uid] = record
+        return True
 
     def kept_zones(self) -> list[ZoneRecord]:
         """Of zones in memory nothing is left."""

@@ -54,8 +54,8 @@ class AgentStore(Protocol):
 
         ZoneRefused: it cannot be opened now, and nothing else is the worse for it."""
 
-    def keep_zone(self, record: ZoneRecord) -> None:
-        """Remember the zone as it was told; durable when it returns."""
+    def keep_zone(self, record: ZoneRecord) -> bool:
+        """Remember the zone as it was told; durable when it returns.  False: there is no room."""
 
     def kept_zones(self) -> list[ZoneRecord]:
         """The zones that are remembered and whose data is here."""
@@ -275,8 +275,8 @@ class AgentCore:
                 self._open_next(now)
             return
         zone.zone = record
-        self._keep_zone(record)
         zone.set_rows(message.rows, now)
+        self._keep_zone(record)
         ready = self._ports.get(record.uid)
         if ready is not None and record.ports.get(self.node, 0) != ready.port:
             self._sends.append((MASTER, ready))  # what we said before was lost
@@ -305,8 +305,8 @@ class AgentCore:
         zone.set_members(self.members.values())
         self.zones[uid] = zone
         self._events.append(ZoneOpened(record))
-        self._keep_zone(record)
         zone.set_rows(opening.rows.values(), now)
+        self._keep_zone(record)
         if opening.reason or uid in (self._inventory_due or ()):
             self._send_inventory(zone)
 
@@ -319,12 +319,12 @@ class AgentCore:
         return self.registered and self._openings.due(now.boot_ms) is not None
 
     def _keep_zone(self, record: ZoneRecord) -> None:
-        """For the day on which the metastore is lost.  Of the ports our own one: each agent keeps
-        its own, and is not to write on account of another's."""
+        """For the day on which the metastore is lost; what finds no room is tried with the next
+        table.  Of the ports our own one: each agent keeps its own, and is not to write on account
+        of another's."""
         ports = {name: port for name, port in record.ports.items() if name == self.node}
         kept = msgspec.structs.replace(record, ports=ports, recovering=False)
-        if self._kept.get(record.uid) != kept:
-            self._store.keep_zone(kept)
+        if self._kept.get(record.uid) != kept and self._store.keep_zone(kept):
             self._kept[record.uid] = kept
 
     def _remove_zone(self, uid: str) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 
 from quorate.facts.partition_row import PartitionRow
@@ -41,6 +42,8 @@ class Store:
         self.tried: list[str] = []
         self.removed: list[str] = []
         self.kept: list[ZoneRecord] = []
+        self.keeping: list[ZoneRecord] = []  # also those for which there was no room
+        self.is_full = False
 
     def open_zone(self, record: ZoneRecord) -> SimStorage:
         self.tried.append(record.uid)
@@ -51,8 +54,11 @@ class Store:
     def remove_zone(self, uid: str) -> None:
         self.removed.append(uid)
 
-    def keep_zone(self, record: ZoneRecord) -> None:
-        self.kept.append(record)
+    def keep_zone(self, record: ZoneRecord) -> bool:
+        self.keeping.append(record)
+        if not self.is_full:
+            self.kept.append(record)
+        return not self.is_full
 
     def kept_zones(self) -> list[ZoneRecord]:
         return self.kept
@@ -181,6 +187,35 @@ def test_the_refusal_is_repeated_to_who_tells_of_the_zone_again() -> None:
 
     assert refused(agent.hear(table("full"))) == ["full"]
     assert agent.store.tried == ["full"]
+
+
+def test_a_zone_whose_record_finds_no_room_opens_and_takes_its_rows_all_the_same() -> None:
+    """The record is for the day on which the metastore is lost: it is tried with each table."""
+    agent = OneAgent()
+    agent.store.is_full = True
+
+    assert RowsStored("x", ((0, 1),)) in agent.hear(table("x"))
+    assert RowsStored("x", ((0, 2),)) in agent.hear(table("x", version=2))
+    agent.store.is_full = False
+    agent.hear(table("x", version=3))
+    agent.hear(table("x", version=4))
+
+    assert agent.store.kept == [zone("x")]
+    assert agent.store.keeping == [zone("x")] * 3
+
+
+def test_a_record_that_changes_while_there_is_no_room_is_kept_as_it_was_told_last() -> None:
+    agent = OneAgent()
+    agent.hear(table("x"))
+    agent.store.is_full = True
+    changed = msgspec.structs.replace(zone("x"), replicas=2)
+
+    said = agent.hear(msgspec.structs.replace(table("x", version=2), zone=changed))
+    agent.store.is_full = False
+    agent.hear(msgspec.structs.replace(table("x", version=3), zone=changed))
+
+    assert RowsStored("x", ((0, 2),)) in said
+    assert agent.store.kept == [zone("x"), changed]
 
 
 def test_an_inventory_waits_for_zones_that_are_yet_to_be_opened_and_not_for_refused_ones() -> None:

@@ -115,8 +115,8 @@ class Store:
     def open_zone(self, record: ZoneRecord) -> SimStorage:
         return SimStorage(Image())
 
-    def keep_zone(self, record: ZoneRecord) -> None:
-        pass
+    def keep_zone(self, record: ZoneRecord) -> bool:
+        return True
 
     def kept_zones(self) -> list[ZoneRecord]:
         return []
