@@ -4,7 +4,8 @@ A turn writes, encodes and sends all that its commands wrote.  For one value of 
 long enough; several in one turn, here and on the agents that hold the other copies, would stop
 heartbeats for longer than a lease.  So a connection whose large command is complete waits until
 those before it are acknowledged, the other agents have taken what they were sent, and none of them
-is sending a large one itself.
+is sending a large one itself.  One that could not execute it now (its client reads nothing, a
+command before it waits) is passed over.
 """
 
 from __future__ import annotations
@@ -58,8 +59,13 @@ class LargeCommands:
         for client, large in list(self.running.items()):
             if _is_done(client, large) or now_ms - large.since_ms >= PATIENCE_MS:
                 del self.running[client]
-        while self.waiting:
-            client, large = next(iter(self.waiting.items()))
+            elif _cannot_go_on(client) and _is_in_backlog(client, large):
+                del self.running[client]  # what is before it blocks: others first
+                client.blocked += 1
+                self.waiting[client] = large
+        for client, large in list(self.waiting.items()):
+            if _cannot_go_on(client, but_for=1):
+                continue  # it is looked at again within a tick
             if self.running:
                 taken = sum(each.size for each in self.running.values())
                 if client in self.running or taken + large.size > TOGETHER_BYTES:
@@ -78,6 +84,11 @@ class LargeCommands:
         if self.waiting.pop(client, None) is not None:
             client.blocked -= 1
         self.look(now_ms)
+
+
+def _cannot_go_on(client: ClientConnection, but_for: int = 0) -> bool:
+    """Whether the connection executes nothing now, also if it were blocked so many times less."""
+    return client.blocked > but_for or not client.has_room()
 
 
 def _is_in_backlog(client: ClientConnection, large: _Large) -> bool:

@@ -1,8 +1,11 @@
 """Large commands are executed one after the other; what clients send otherwise passes them."""
 
+from collections.abc import Callable
+
 import pytest
 
 from quorate_agent import endpoint as endpoint_module
+from quorate_agent.client import QUEUE_BYTES_MAX, Slot
 from quorate_agent.large_commands import LARGE_BYTES, PATIENCE_MS, TOGETHER_BYTES, LargeCommands
 from quorate_differential.kept_client import KeptClient
 from quorate_differential.raw_replies import encode_command
@@ -115,3 +118,58 @@ def test_it_waits_for_other_agents_for_a_while(monkeypatch: pytest.MonkeyPatch) 
     agent.turn()
 
     assert second.told() == [b"OK"]
+
+
+def _reads_nothing(agent: Agent, client: KeptClient) -> Callable[[], None]:
+    client.connection.pause_writing()
+    _send(agent, client, b"SET", b"late", LARGE)
+    return client.connection.resume_writing
+
+
+def _waits_for_copies(agent: Agent, client: KeptClient) -> Callable[[], None]:
+    """The connection is no longer blocked, until the command before the large one blocks it."""
+    wait = (b"WAIT", b"1", b"0")
+    client.send((b"SET", b"k", b"v"))
+    agent.turn()
+    client.send(wait, wait)
+    _send(agent, client, b"SET", b"late", LARGE)
+    _end_wait(agent, client)
+    return lambda: _end_wait(agent, client)
+
+
+def _end_wait(agent: Agent, client: KeptClient) -> None:
+    slot = client.connection.queue[0]
+    assert isinstance(slot, Slot)
+    agent.endpoint.fulfil(client.connection, slot, b":1\r\n")
+    agent.written()
+
+
+def _has_no_room(agent: Agent, client: KeptClient) -> Callable[[], None]:
+    """Its replies wait for a write that is not acknowledged."""
+    agent.write(b"SET", b"long", bytes(QUEUE_BYTES_MAX))
+    client.send((b"SET", b"k", b"v"), (b"GET", b"long"))
+    _send(agent, client, b"SET", b"late", LARGE)
+    return agent.synced
+
+
+@pytest.mark.parametrize("kind", [_reads_nothing, _waits_for_copies, _has_no_room])
+def test_whoever_cannot_execute_it_yet_holds_up_nobody(
+    kind: Callable[[Agent, KeptClient], Callable[[], None]],
+) -> None:
+    agent = _agent()
+    cannot, innocent = agent.writer(), agent.writer()
+    goes_on = kind(agent, cannot)
+
+    _send(agent, innocent, b"SET", b"innocent", LARGE)
+    agent.written()
+
+    assert not innocent.connection.backlog
+    assert cannot.connection.backlog
+    agent.synced()
+    assert innocent.told() == [b"OK"]
+    goes_on()
+    for _ in range(3):
+        agent.turn()
+    assert agent.writer().ask(b"EXISTS", b"late") == [1]
+    assert not agent.endpoint._large
+    assert cannot.connection.blocked == 0
