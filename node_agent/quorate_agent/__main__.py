@@ -95,7 +95,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SHARE",
         help="share of the memory limit (cgroup, else the machine's) for commands that clients have"
         " sent and replies that they have not read: above it large commands are refused with -OOM,"
-        " then the connections that hold the most are closed (default: %(default)s)",
+        " and where unread replies fill the rest, the connections that hold the most of them are"
+        " closed (default: %(default)s)",
     )
     parser.add_argument(
         "--set-aside",

@@ -17,7 +17,7 @@ from typing import Protocol, cast
 from quorate.protocol.primary import Primary, Waiter
 from quorate_agent.client_memory import WATCHED_BYTES, ClientMemory
 from quorate_agent.resp.command import Command
-from quorate_agent.resp.connection import CommandParser
+from quorate_agent.resp.connection import FREE_BYTES, CommandParser
 from quorate_agent.resp.session import Agent, Connection, Session, WaitRequest
 
 BACKLOG_MAX = 1024
@@ -303,6 +303,15 @@ class ClientConnection(asyncio.Protocol):
             + sum(map(len, self.out))
             + self.transport.get_write_buffer_size()
         )
+
+    def admitted_bytes(self) -> int:
+        """What it holds of commands that the agent was asked for: they were admitted."""
+        transaction = self.state.transaction
+        queued = transaction.commands if transaction is not None else []
+        commands = [command for _, command in [*self.backlog, *queued]]
+        commands += [slot.args for slot in self.queue if isinstance(slot, Slot) and not slot.size]
+        sizes = [_size([command]) for command in commands]
+        return self.parser.reserved_bytes + sum(size for size in sizes if size > FREE_BYTES)
 
     def _admit(self, more: int) -> bytes:
         return self.endpoint.memory.admit(self, more)

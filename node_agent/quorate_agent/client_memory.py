@@ -5,7 +5,8 @@ header on, for its memory is promised then) and replies that their client has no
 budget
 
 1. a large command is refused with `-OOM` as soon as its size is known, and its bytes are dropped;
-2. when replies alone exceed it, the connection that holds the most is closed, until it is kept.
+2. where that is not enough, because unread replies fill what commands leave, the connection that
+   holds the most beside admitted commands is closed, until the budget is kept.
 
 Connections that hold little are not looked at, so commands and replies of the usual size cost
 nothing here: each connection may hold `WATCHED_BYTES` beside the budget.
@@ -77,15 +78,21 @@ class ClientMemory:
             self._measure(client)
 
     def keep(self) -> None:
-        """Close the connections that hold the most until the budget is kept."""
+        """Close connections until the budget is kept: those that hold the most which nobody was
+        asked for, replies above all.  A command that was admitted closes none."""
         self.measure()
-        while self.held > self.bytes_max and self._watched:
-            worst = max(self._watched, key=lambda client: client.charged)
+        if self.held <= self.bytes_max:
+            return
+        unasked = {client: client.charged - client.admitted_bytes() for client in self._watched}
+        for worst in sorted(unasked, key=unasked.__getitem__, reverse=True):
+            if self.held <= self.bytes_max or unasked[worst] <= WATCHED_BYTES:
+                return
             self.closed += 1
             _log.warning(
-                "client %s is closed: it holds %d of %d bytes, more than %s",
+                "client %s is closed: it holds %d bytes beside large commands, and all clients %d,"
+                " more than %s",
                 worst.state.addr,
-                worst.charged,
+                unasked[worst],
                 self.held,
                 self._named,
             )

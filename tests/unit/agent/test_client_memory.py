@@ -1,11 +1,13 @@
 """What clients make an agent hold is counted, and bounded for all of them together."""
 
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from quorate_agent.client_memory import GIVEN_BACK_BYTES, WATCHED_BYTES, ClientMemory, budget
+from quorate_agent.large_commands import LargeCommands
 from quorate_agent.resp import connection
 from quorate_differential.kept_client import KeptClient
 from quorate_differential.raw_replies import encode_command
@@ -148,6 +150,56 @@ def test_the_connections_that_hold_the_most_are_closed_until_the_budget_is_kept(
     assert [each.aborted for each in transports] == [False, True, False, False]
     assert memory.held == 10 * MIB
     assert memory.closed == 1
+
+
+def _reader(agent: Agent, size: int) -> Any:
+    """The transport of a client that does not read so many bytes of replies."""
+    transport: Any = _Unread(size)
+    client = agent.writer().connection
+    client.transport = transport
+    agent.endpoint.memory.watch(client)
+    return transport
+
+
+def _queues(agent: Agent, client: KeptClient, whole: bytes) -> None:
+    client.ask(b"MULTI")
+    _send(client, whole)
+    assert client.told() == [b"QUEUED"]
+
+
+def _sends_half(agent: Agent, client: KeptClient, whole: bytes) -> None:
+    _send(client, whole[: len(whole) // 2])
+
+
+def _waits_for_its_turn(agent: Agent, client: KeptClient, whole: bytes) -> None:
+    agent.endpoint._large = LargeCommands()
+    client.connection.pause_writing()
+    _send(client, whole)
+    assert len(client.connection.backlog) == 1
+
+
+def _waits_for_the_disk(agent: Agent, client: KeptClient, whole: bytes) -> None:
+    _send(client, whole)
+    agent.written()
+    assert client.connection.queue
+
+
+@pytest.mark.parametrize("writes", [_sends_half, _waits_for_its_turn, _waits_for_the_disk, _queues])
+def test_a_command_that_was_admitted_is_not_closed_for_replies_that_others_do_not_read(
+    writes: Callable[[Agent, KeptClient, bytes], None],
+) -> None:
+    agent = _agent(10 * MIB)
+    memory, writer = agent.endpoint.memory, agent.writer()
+    writes(agent, writer, encode_command([b"SET", b"k", bytes(9 * MIB - 1000)]))
+    transport: Any = _Unread(0)
+    writer.connection.transport = transport
+    readers = [_reader(agent, MIB) for _ in range(3)]
+
+    memory.keep()
+
+    assert not transport.aborted
+    assert [each.aborted for each in readers].count(True) == 2
+    assert memory.held <= 10 * MIB
 
 
 def test_who_holds_little_is_not_counted() -> None:
