@@ -13,14 +13,15 @@ Source: docs/protocol.md, section 7.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from quorate.facts.errors import QuorateError
 from quorate.protocol.storage import Storage, StorageFull, ZoneRefused
 from quorate_agent.data_folder import DataFolder, Synced
 from quorate_agent.descriptors import Descriptors
+from quorate_agent.storage import DatabaseRefused
 from quorate_agent.storage.database import TABLES_OPEN, Database, OpenedBy
 from quorate_agent.storage.rocks import RocksStorage
 
@@ -60,8 +61,11 @@ def open_stored_zones(folder: DataFolder, descriptors: Descriptors) -> dict[str,
 
 
 def open_zone(folder: DataFolder, uid: str, tables: int = TABLES_OPEN) -> RocksStorage:
-    """The storage of one zone, new or stored.  LessThanSynced: it is not what it was."""
-    storage = RocksStorage(folder.zone_path(uid), tables=tables)
+    """The storage of one zone, new or stored.  LessThanSynced: it is not what it was.
+
+    DatabaseRefused, StorageBroken: it cannot be read, or made."""
+    with _system_errors_named(folder.path):
+        storage = RocksStorage(folder.zone_path(uid), tables=tables)
     try:
         storage.check_readable()
         _check_holds_all(folder, uid, storage.database)
@@ -73,6 +77,18 @@ def open_zone(folder: DataFolder, uid: str, tables: int = TABLES_OPEN) -> RocksS
     return storage
 
 
+@contextmanager
+def _system_errors_named(path: Path) -> Iterator[None]:
+    """Whatever the system refuses below `path` refuses the database."""
+    try:
+        yield
+    except OSError as error:
+        raise DatabaseRefused(
+            f"{error.filename or path}: {error.strerror or error}."
+            f" Way out: make room, or mend permissions"
+        ) from error
+
+
 def last_start(zones: Path) -> int:
     """The last start of an agent that opened one of the databases below `zones`; 0: none did.
 
@@ -80,7 +96,8 @@ def last_start(zones: Path) -> int:
     """
     starts = [0]
     for path in sorted(zones.iterdir()) if zones.exists() else []:
-        storage = RocksStorage(path)
+        with _system_errors_named(path):
+            storage = RocksStorage(path)
         try:
             opened_by = storage.database.read_opened_by()
             starts.append(opened_by.incarnation if opened_by is not None else 0)

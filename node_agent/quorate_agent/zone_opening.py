@@ -7,7 +7,6 @@ is given back, and the other zones go on.
 import logging
 import socket
 from collections.abc import Iterable
-from pathlib import Path
 
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.storage import ZoneRefused
@@ -76,11 +75,6 @@ class ZoneOpening:
             return open_zone(self._folder, record.uid, self._descriptors.tables)
         except (DatabaseRefused, StorageBroken) as error:
             raise ZoneRefused(str(error)) from error
-        except OSError as error:
-            where = Path(error.filename) if error.filename else self._folder.path
-            raise ZoneRefused(
-                f"{where}: {error.strerror or error}. Way out: make room, or mend permissions"
-            ) from error
 
 
 def _close(sockets: Iterable[socket.socket]) -> None:

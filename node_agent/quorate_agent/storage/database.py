@@ -186,7 +186,10 @@ class Database:
     @property
     def sequence(self) -> int:
         """The engine's number of the last change; each key that a batch changes counts one."""
-        return int(self._db.latest_sequence_number())
+        try:
+            return int(self._db.latest_sequence_number())
+        except Exception as error:  # it could not be opened anew
+            raise self._broken("read", error) from error
 
     def read_opened_by(self) -> OpenedBy | None:
         """Read which start opened it last; None: none has said so."""
@@ -343,8 +346,7 @@ class Database:
             except Exception as error:
                 if not _is_no_room(error):
                     raise self._broken("open", error) from error
-                reading = AccessType.read_only(False)
-                self._db = Rdict(str(self._path), _options(self._tables), access_type=reading)
+                self._open_for_reading()
                 return False
             if self._db.latest_sequence_number() != sequence:
                 raise StorageBroken(
@@ -354,10 +356,18 @@ class Database:
             self._no_room.clear()
             return True
 
+    def _open_for_reading(self) -> None:
+        reading = AccessType.read_only(False)
+        try:
+            self._db = Rdict(str(self._path), _options(self._tables), access_type=reading)
+        except Exception as error:
+            raise self._broken("open", error) from error
+
     def _close_engine(self) -> None:
         with suppress(Exception):  # no room to flush: the log files have it all
             self._db.close()
-        del self._db
+        with suppress(AttributeError):  # it could not be opened anew: there is none
+            del self._db
 
     def _sync_log_files(self) -> None:
         """Sync the engine's logs behind its back: it refuses to after an error."""

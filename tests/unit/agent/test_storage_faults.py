@@ -10,7 +10,7 @@ import pytest
 
 from quorate.protocol.storage import ROW_OVERHEAD_BYTES, Row, StorageFull
 from quorate.protocol.totals import CHANGED_MAX
-from quorate_agent.storage import DatabaseRefused, StorageBroken
+from quorate_agent.storage import DatabaseRefused, StorageBroken, database
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
 
@@ -284,6 +284,28 @@ def test_a_disk_near_its_end_is_full_before_the_engine_meets_it(tmp_path: Path) 
     storage.space(0, 0).put(b"deletes and replication still pass", row(1, None))
     storage.commit()
     storage.close()
+
+
+@pytest.mark.parametrize("first", ["Corruption: bad record", "No space left on device"])
+def test_a_database_that_cannot_be_opened_anew_is_broken_and_can_be_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    storage = RocksStorage(tmp_path / "zone")
+    errors = iter([first, "Corruption: bad record"])
+
+    def fails(*args: object, **options: object) -> None:
+        raise RuntimeError(next(errors))
+
+    storage.database._no_room.set()
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "Rdict", fails)
+        with pytest.raises(StorageBroken, match=r"rocksdb: cannot open: Corruption.*Way out"):
+            assert storage.full_reason
+    with pytest.raises(StorageBroken, match="cannot read"):
+        storage.sync()
+    storage.close()
+
+    RocksStorage(tmp_path / "zone").close()
 
 
 # --- Persistent: damage

@@ -1,6 +1,7 @@
 """A zone's database that holds less than was synced is noticed at the start: the folder is a new
 store then.  A whole one, however its process ended, is none."""
 
+import asyncio
 import json
 import shutil
 import zlib
@@ -10,17 +11,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from quorate.protocol.storage import Row
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.storage import Row, ZoneRefused
+from quorate_agent.client_ports import ClientPorts
 from quorate_agent.data_folder import DataFolder
 from quorate_agent.descriptors import CLIENTS_MIN, RESERVE, Descriptors
+from quorate_agent.storage import DatabaseRefused
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_agent.stored_zones import (
     LessThanSynced,
+    last_start,
     open_stored_zones,
     open_zone,
     what_is_synced,
 )
+from quorate_agent.zone_opening import ZoneOpening
 
 
 class OneAgent:
@@ -363,6 +369,26 @@ def test_a_database_that_cannot_be_read_is_named_and_nothing_stays_open(agent: O
         with pytest.raises(Exception, match=rf"z2/rocksdb: cannot read.*{table.name}.*Way out"):
             open_stored_zones(folder, Descriptors(1 << 16))
         folder.close()
+    RocksStorage(agent.path / "zones/z1").close()
+
+
+def test_a_file_that_the_system_refuses_is_named_and_nothing_stays_open(agent: OneAgent) -> None:
+    agent.stop()
+    log = agent.path / "zones/z2/rocksdb/999999.log"
+    log.mkdir()  # nobody can read it, whoever runs this
+    refused = rf"{log}: Is a directory\. Way out: make room, or mend permissions"
+
+    folder = DataFolder.open(agent.path, cluster="demo", node="agent-1")
+    with pytest.raises(DatabaseRefused, match=refused):
+        open_stored_zones(folder, Descriptors(1 << 16))
+    ports = ClientPorts("127.0.0.1", 40_000)
+    assert asyncio.run(ports.look_up())
+    opening = ZoneOpening("agent-1", folder, Descriptors(1 << 16), ports)
+    with pytest.raises(ZoneRefused, match=refused):
+        opening.open(ZoneRecord("z2", "books", 4, 1), None)
+    folder.close()
+    with pytest.raises(DatabaseRefused, match=refused):
+        last_start(agent.path / "zones")
     RocksStorage(agent.path / "zones/z1").close()
 
 
