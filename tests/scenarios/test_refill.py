@@ -307,6 +307,51 @@ def test_a_disk_without_room_keeps_the_copy_as_it_was_until_there_is_some() -> N
     _end(story, dict.fromkeys(KEYS, OLD))
 
 
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_it_is_done_when_the_write_that_ends_it_is_durable(
+    monkeypatch: pytest.MonkeyPatch, is_refused: bool
+) -> None:
+    story, bad, good = damaged_backup()
+    storage, zone = story.agent(bad).store.storages["zone"], story.zone(bad)
+    commit = storage.commit
+    asked = Asked(story, bad, good)
+    was_filling = False
+    said: list[Refilling] = []
+
+    def commit_and_ask() -> None:
+        nonlocal was_filling
+        ends = was_filling and not zone.fills and not said
+        was_filling = bool(zone.fills)
+        if ends:
+            said.append(zone.refills.ask(asked.question))  # in the same turn
+            assert not zone.fills, "it does not begin again"
+            storage.refuse = is_refused
+        commit()
+
+    monkeypatch.setattr(storage, "commit", commit_and_ask)
+    asked.ask()
+    story.wait(lambda: bool(said), "the write that ends it is made", step_ms=1)
+    assert not said[0].done
+    assert said[0].waits_for == "the new rows to be durable"
+    asked.until_done()
+    assert zone.full_reasons["Refill"] == 1 + is_refused
+    assert zone.refills.partitions == ()
+    _end(story, dict.fromkeys(KEYS, OLD))
+
+
+def test_a_write_that_finds_no_room_later_does_not_undo_it() -> None:
+    story, bad, good = damaged_backup()
+    asked = Asked(story, bad, good)
+    asked.until_done()
+    story.agent(bad).store.storages["zone"].refuse = True
+    story.written(story.primary, KEYS[0], NEW)
+    story.run(100)
+    assert not story.agent(bad).store.storages["zone"].refuse, "a batch was refused"
+    assert asked.ask().done
+    assert story.zone(bad).full_reasons == {"Refill": 1}
+    _end(story, dict.fromkeys(KEYS[1:], OLD) | {KEYS[0]: NEW})
+
+
 def test_no_room_for_the_very_write_that_ends_it_is_not_called_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

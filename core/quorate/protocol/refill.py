@@ -33,13 +33,14 @@ AGAIN_MS = 1_000
 class _Wanted:
     """One refill.  `token` names it: who asks for it again hears of this one."""
 
-    __slots__ = ("asked_ms", "begun_ms", "suppliers", "token")
+    __slots__ = ("asked_ms", "begun_ms", "has_ended", "suppliers", "token")
 
     def __init__(self, token: str, suppliers: tuple[str, ...], now_ms: int) -> None:
         self.token = token
         self.suppliers = suppliers
         self.asked_ms = now_ms
         self.begun_ms = now_ms - AGAIN_MS
+        self.has_ended = False  # its rows have the old ones' place, but may not be durable yet
 
 
 class Refills:
@@ -48,6 +49,7 @@ class Refills:
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
         self._wanted: dict[int, _Wanted] = {}
+        self._ended: dict[int, str] = {}  # with this turn's batch
         self._done: dict[int, str] = {}
 
     @property
@@ -60,6 +62,9 @@ class Refills:
         partition, replicas = ask.partition, self._replicas
         if self._done.get(partition) == ask.token:
             return Refilling(ask.zone_name, partition, done=True)
+        wanted = self._wanted.get(partition)
+        if wanted is not None and wanted.has_ended and wanted.token == ask.token:
+            return _not_durable(ask)
         copy = replicas.copies.get(partition)
         row = replicas.table[partition] if 0 <= partition < len(replicas.table) else None
         if copy is None or not copy.present or row is None:
@@ -68,14 +73,13 @@ class Refills:
         if problem:
             return self._refused(ask, problem)
         now_ms = replicas.now.boot_ms
-        wanted = self._wanted.get(partition)
         if wanted is None or (wanted.token, wanted.suppliers) != (ask.token, ask.suppliers):
             self._forget(partition)
             wanted = self._wanted[partition] = _Wanted(ask.token, ask.suppliers, now_ms)
         wanted.asked_ms = now_ms
         self._begin(partition, wanted)
-        if self._done.get(partition) == ask.token:
-            return Refilling(ask.zone_name, partition, done=True)
+        if wanted.has_ended:
+            return _not_durable(ask)
         fill = replicas.fills.get(partition)
         if fill is None or not fill.is_refill:
             return Refilling(ask.zone_name, partition, waits_for=self._waits_for(copy, partition))
@@ -114,6 +118,8 @@ class Refills:
     def tick(self, now: Now) -> None:
         """Begin what can begin by now; cheap when nothing is wanted."""
         for partition, wanted in list(self._wanted.items()):
+            if wanted.has_ended:
+                continue
             if now.boot_ms - wanted.asked_ms >= ASKED_MS_MAX:
                 self._forget(partition)
             else:
@@ -139,19 +145,43 @@ class Refills:
 
     def ended(self, partition: int) -> None:
         """The new rows have taken the place of the old ones, with this turn's batch."""
-        wanted = self._wanted.pop(partition, None)
+        wanted = self._wanted.get(partition)
         if wanted is not None:
-            self._done[partition] = wanted.token
+            wanted.has_ended = True
+            self._ended[partition] = wanted.token
 
-    def undone(self, partition: int) -> None:
-        """The turn's batch was refused: what ended in it has not ended."""
-        self._done.pop(partition, None)
+    def undone(self) -> None:
+        """The turn's batch was refused: what ended in it has not ended, and begins again."""
+        for partition in self._ended:
+            wanted = self._wanted.get(partition)
+            if wanted is not None:
+                wanted.has_ended = False
+        self._ended = {}
+
+    def take_ended(self) -> dict[int, str]:
+        """The tokens of those that ended with this turn's batch, which is written."""
+        ended = self._ended
+        if ended:
+            self._ended = {}
+        return ended
+
+    def durable(self, ended: dict[int, str]) -> None:
+        """The batch with which these ended is durable: they are done."""
+        for partition, token in ended.items():
+            self._done[partition] = token
+            wanted = self._wanted.get(partition)
+            if wanted is not None and wanted.token == token:
+                del self._wanted[partition]
 
     def _forget(self, partition: int) -> None:
         self._wanted.pop(partition, None)
         fill = self._replicas.fills.get(partition)
         if fill is not None and fill.is_refill:
             self._replicas.drop_fill(partition)
+
+
+def _not_durable(ask: Refill) -> Refilling:
+    return Refilling(ask.zone_name, ask.partition, waits_for="the new rows to be durable")
 
 
 def _able(suppliers: tuple[str, ...], row: PartitionRow | None, me: str) -> tuple[str, ...]:

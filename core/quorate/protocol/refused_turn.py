@@ -47,8 +47,7 @@ def go_back(replicas: Replicas) -> None:
     for partition in list(replicas.fills):
         if partition in replicas.touched:
             del replicas.fills[partition]
-    for partition in replicas.touched:
-        replicas.refills.undone(partition)
+    replicas.refills.undone()
     for role in replicas.adopting:
         replicas.end_role(role)
     replicas.dirty = {}

@@ -65,6 +65,7 @@ class Turn(NamedTuple):
     durable: list[tuple[Copy, int, int]]
     acks: list[tuple[str, Copy, int]]
     adopted: list[Primary]
+    refilled: dict[int, str]
     wrote: bool
 
 
@@ -364,6 +365,7 @@ class Replicas:
             # Of copies that have adopted by now: what adopts later is durable only with its turn.
             [due for due in self.ack_due.values() if due[1].last_term == due[2]],
             self.adopting,
+            self.refills.take_ended(),
             self.wrote,
         )
         self.out = Outbox()
@@ -417,6 +419,8 @@ class Replicas:
             if self.roles.get(role.copy.partition) is role:
                 role.persisted = True
                 activation.step(self, role, now)
+        if turn.refilled:
+            self.refills.durable(turn.refilled)
         sends = turn.after_sync
         by_node: dict[str, list[tuple[int, int, int]]] = {}
         for node, copy, term in turn.acks:
