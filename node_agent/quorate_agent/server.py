@@ -117,7 +117,7 @@ class Agent(BaseHandler):
         self.restart = False
         # Zones of the folder are open already, before a master tells of them.
         self._engines: dict[str, Engine] = {**stored}
-        self._sync_record = SyncRecord(folder, self._engines)
+        self._sync_record = SyncRecord(folder, self._engines, self._fail)
         self._runtimes: dict[str, ZoneRuntime] = {}
         self._peers: dict[str, Peer] = {}
         self._master: Link | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from quorate.protocol.storage import Storage
 from quorate_agent.data_folder import DataFolder
@@ -17,11 +17,15 @@ _log = logging.getLogger("quorate.agent")
 
 
 class SyncRecord:
-    """`engines` are the open storages by zone, as the event loop sees them."""
+    """`engines` are the open storages by zone, as the event loop sees them.  `broken` is told of
+    what the disk does not explain: the agent must end."""
 
-    def __init__(self, folder: DataFolder, engines: Mapping[str, Storage]) -> None:
+    def __init__(
+        self, folder: DataFolder, engines: Mapping[str, Storage], broken: Callable[[str], None]
+    ) -> None:
         self._folder = folder
         self._engines = engines
+        self._broken = broken
         self._saving: asyncio.Future[None] | None = None
         self._failed = False
 
@@ -47,7 +51,7 @@ class SyncRecord:
         if isinstance(error, OSError):
             self._warn(error)
         elif error is not None:
-            raise error
+            self._broken(f"{self._problem}: {type(error).__name__}: {error}")
         else:
             self._failed = False
 
@@ -55,6 +59,8 @@ class SyncRecord:
         """Once until it succeeds: an older record is right, it only notices less."""
         if not self._failed:
             self._failed = True
-            _log.warning(
-                "data folder %s: what was synced cannot be recorded: %s", self._folder.path, error
-            )
+            _log.warning("%s: %s", self._problem, error)
+
+    @property
+    def _problem(self) -> str:
+        return f"data folder {self._folder.path}: what was synced cannot be recorded"

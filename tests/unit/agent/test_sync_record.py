@@ -30,6 +30,14 @@ def storage(folder: DataFolder) -> Iterator[RocksStorage]:
     storage.close()
 
 
+@pytest.fixture
+def goes_on() -> Iterator[Callable[[str], None]]:
+    """What is told when the agent must end: never, at the test's end."""
+    why: list[str] = []
+    yield why.append
+    assert why == []
+
+
 def _write_synced(storage: RocksStorage, key: bytes) -> int:
     storage.space(0, 0).put(key, Row(1, 1, 0, b"value"))
     storage.commit()
@@ -51,7 +59,10 @@ async def _until(is_so: Callable[[], bool]) -> None:
 
 
 def test_one_write_at_a_time_and_the_loop_goes_on_meanwhile(
-    folder: DataFolder, storage: RocksStorage, monkeypatch: pytest.MonkeyPatch
+    folder: DataFolder,
+    storage: RocksStorage,
+    monkeypatch: pytest.MonkeyPatch,
+    goes_on: Callable[[str], None],
 ) -> None:
     may_end, threads = threading.Event(), []
     real = data_folder.write_durably
@@ -62,7 +73,7 @@ def test_one_write_at_a_time_and_the_loop_goes_on_meanwhile(
         real(file, text)
 
     async def story() -> None:
-        record = SyncRecord(folder, {"z": storage})
+        record = SyncRecord(folder, {"z": storage}, goes_on)
         monkeypatch.setattr(data_folder, "write_durably", slow)
         first = _write_synced(storage, b"1")
         record.note()
@@ -74,10 +85,10 @@ def test_one_write_at_a_time_and_the_loop_goes_on_meanwhile(
         while _recorded(folder) < second:
             record.note()
             await asyncio.sleep(0.01)
-        count = len(threads)
+        await _until(lambda: record._saving is None)
         record.note()
-        await asyncio.sleep(0.05)
-        assert len(threads) == count == 2
+        assert record._saving is None, "nothing was synced since"
+        assert len(threads) == 2
         assert threading.main_thread() not in threads
 
     asyncio.run(asyncio.wait_for(story(), 30))
@@ -88,6 +99,7 @@ def test_a_disk_without_room_is_told_once_and_recorded_when_there_is_some(
     storage: RocksStorage,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
+    goes_on: Callable[[str], None],
 ) -> None:
     tried = []
 
@@ -96,7 +108,7 @@ def test_a_disk_without_room_is_told_once_and_recorded_when_there_is_some(
         raise OSError(28, "No space left on device")
 
     async def story() -> None:
-        record = SyncRecord(folder, {"z": storage})
+        record = SyncRecord(folder, {"z": storage}, goes_on)
         sequence = _write_synced(storage, b"1")
         with monkeypatch.context() as patch:
             patch.setattr(data_folder, "write_durably", full)
@@ -114,14 +126,35 @@ def test_a_disk_without_room_is_told_once_and_recorded_when_there_is_some(
     asyncio.run(asyncio.wait_for(story(), 30))
 
 
+def test_what_no_disk_explains_ends_the_agent(
+    folder: DataFolder, storage: RocksStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(file: Path, text: str) -> None:
+        raise ValueError("not as it should be")
+
+    async def story() -> None:
+        why: list[str] = []
+        record = SyncRecord(folder, {"z": storage}, why.append)
+        _write_synced(storage, b"1")
+        with monkeypatch.context() as patch:
+            patch.setattr(data_folder, "write_durably", broken)
+            record.note()
+            await _until(lambda: record._saving is None)
+        (said,) = why
+        assert said.startswith(f"data folder {folder.path}: what was synced cannot be recorded:")
+        assert said.endswith(": ValueError: not as it should be")
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
 def test_nothing_is_written_into_a_folder_that_was_released(
-    folder: DataFolder, storage: RocksStorage
+    folder: DataFolder, storage: RocksStorage, goes_on: Callable[[str], None]
 ) -> None:
     """Another process may have it by now."""
     _write_synced(storage, b"1")
     folder.close()
     before = (folder.path / "folder.json").read_text()
 
-    SyncRecord(folder, {"z": storage}).save_last()
+    SyncRecord(folder, {"z": storage}, goes_on).save_last()
 
     assert (folder.path / "folder.json").read_text() == before
