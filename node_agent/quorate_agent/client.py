@@ -387,9 +387,9 @@ class ClientConnection(asyncio.Protocol):
             if isinstance(place, Slot):
                 place.deadline_ms = 0  # whatever it waits for, nothing waits for it any more
         self.queue.clear()
-        self.blocked = self.counted = self.held = self.unread_since_ms = 0
         self.state.closing = True
-        self.endpoint.disconnected(self)
+        self.endpoint.disconnected(self)  # gives back what it still counts as blocked
+        self.blocked = self.counted = self.held = self.unread_since_ms = 0
         if not self.transport.is_closing():
             self.transport.write_eof()
             if self.paused:

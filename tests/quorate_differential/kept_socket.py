@@ -20,6 +20,9 @@ class KeptSocket(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written.append(bytes(data))
 
+    def write_eof(self) -> None:
+        pass  # whoever reads it finds no more
+
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass  # nothing waits in it
 

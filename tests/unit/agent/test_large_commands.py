@@ -173,3 +173,17 @@ def test_whoever_cannot_execute_it_yet_holds_up_nobody(
     assert agent.writer().ask(b"EXISTS", b"late") == [1]
     assert not agent.endpoint._large
     assert cannot.connection.blocked == 0
+
+
+def test_one_that_is_said_goodbye_to_while_it_waits_is_blocked_by_nothing() -> None:
+    agent = _agent()
+    first, second = agent.writer(), agent.writer()
+    _send(agent, first, b"SET", b"a", LARGE)
+    _send(agent, second, b"SET", b"b", LARGE)
+    assert second.connection.blocked == 1
+
+    second.connection.say_goodbye()
+
+    assert second.connection.blocked == 0
+    agent.turn()
+    assert not agent.endpoint._large

@@ -1,4 +1,4 @@
-"""What was synced is recorded beside the event loop, by one write at a time; none ends an agent."""
+"""What was synced is recorded beside the event loop, one write at a time; a full disk ends none."""
 
 import asyncio
 import json
