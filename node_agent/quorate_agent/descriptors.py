@@ -23,7 +23,7 @@ TABLES_MIN = 10
 TABLES_MAX = 256
 
 _LIMIT_PER_TABLE = 256
-"""With this some 200 zones have room under a limit of 4,096 and more, and each keeps as many tables
+"""With this some 160 zones have room under a limit of 4,096 and more, and each keeps as many tables
 open as a higher limit allows."""
 
 

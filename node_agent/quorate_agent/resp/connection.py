@@ -136,12 +136,7 @@ class CommandParser:
                 at = self._read_arguments(data, at)
                 if at < 0:
                     return
-                if self._bytes_max != FREE_BYTES:
-                    self._end_large()
-                commands.append(self._args)
-                self._args = []
-                self._bytes = 0
-            elif self._args:  # the last of them was gathered
+            if self._args:  # whole; the last of them may have been gathered
                 if self._bytes_max != FREE_BYTES:
                     self._end_large()
                 commands.append(self._args)

@@ -15,7 +15,7 @@ from quorate.protocol.totals import Totals
 UNBOUNDED: Final = 1 << 62
 LOG_OVERHEAD_BYTES: Final = 192
 LOW_ROOM_DIVISOR: Final = 64
-"""`full` from the last 64th on: commands are refused before a batch has to be."""
+"""`full_reason` from the last 64th on: commands are refused before a batch has to be."""
 
 _Entry = tuple[int, int, bytes]
 _Undo = Callable[[], object]
