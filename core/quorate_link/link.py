@@ -171,15 +171,15 @@ class Link(asyncio.Protocol):
 
     # --- closing
 
-    def close(self, reason: str, code: str = "") -> None:
-        """Tell the other side why (after what was sent before), then close."""
+    def close(self, reason: str, code: str = "", master_term: int = 0) -> None:
+        """Tell the other side why (after what was sent before; see Refused), then close."""
         if self._closing or self._transport is None:
             return
         self.flush()
         if self._closing:
             return
         self._write_held(self._transport)
-        self._write(self._transport, encode_frame(Refused(reason, code)), 1)
+        self._write(self._transport, encode_frame(Refused(reason, code, master_term)), 1)
         self._end(reason)
         self._transport.close()
         # A peer that does not read must not keep the connection for ever.
@@ -312,7 +312,7 @@ class Link(asyncio.Protocol):
         if refused is not None:
             endpoint.counters.refused += 1
             _log.warning("link to %s refused: %s", self._address, refused.reason)
-            self.close(refused.reason, refused.code)
+            self.close(refused.reason, refused.code, refused.master_term)
             if self.dialed:
                 self._refused = refused
             return

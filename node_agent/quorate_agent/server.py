@@ -316,7 +316,9 @@ class Agent(BaseHandler):
         core, why = self.core, ""
         if hello.role == "master":
             why = why_not_obeyed(core.master_term, core.master_word, hello)
-        return Refused(f"agent {core.node}: {why}", RefusalCode.STALE_MASTER) if why else None
+        if not why:
+            return None
+        return Refused(f"agent {core.node}: {why}", RefusalCode.STALE_MASTER, core.master_term)
 
     def on_up(self, link: Link, hello: Hello) -> None:
         if hello.role == "agent":
@@ -359,7 +361,11 @@ class Agent(BaseHandler):
         elif hello.role == "master":
             if isinstance(message, _FROM_MASTER):
                 if not self.core.receive_from_master(message, now()):
-                    link.close(f"master term {hello.master_term} is over", RefusalCode.STALE_MASTER)
+                    link.close(
+                        f"agent {self.core.node}: master term {hello.master_term} is over",
+                        RefusalCode.STALE_MASTER,
+                        self.core.master_term,
+                    )
                 else:
                     self._master = link
                     self._table_changed()

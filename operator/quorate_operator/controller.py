@@ -107,6 +107,7 @@ class Controller:
                 metrics=self._metrics,
                 on_event=decisions.add,
                 on_failed=self._fail,
+                on_overtaken=self._fail,  # the process that leads next counts on
             )
             led = self._led[name] = LedCluster(cluster, runner, decisions)
             runner.start()

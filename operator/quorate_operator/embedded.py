@@ -33,6 +33,11 @@ from quorate_operator.store_backups import EVERY_S, FIRST_S, way_out
 _log = logging.getLogger("quorate.embedded")
 
 RECONCILE_S = 0.2
+OVERTAKEN_MAX = 5
+"""How often a cluster is led again when its agents know a later mastership: two operators with
+metastores of their own would count above each other for ever."""
+OVERTAKEN_PAUSE_S = 0.5
+"""Before the first time; twice as long before each further one."""
 OBSERVE_S = 1.0
 CLUSTERS = StorageCluster.plural
 ZONES = Zone.plural
@@ -48,6 +53,8 @@ class Embedded:
         self._store = store
         self._settings = settings
         self._runners: dict[str, Runner] = {}
+        self._overtaken: dict[str, int] = {}
+        self._to_lead_again: set[str] = set()
         self._conditions: dict[str, list[Condition]] = {}
         self._observed_at = 0.0
         self._backing_up: asyncio.Task[None] | None = None
@@ -76,6 +83,21 @@ class Embedded:
     def _runner_failed(self, why: str) -> None:
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(CannotLead(f"{why}; the log says where"))
+
+    def _runner_overtaken(self, cluster: str) -> None:
+        """Its masterships are counted above the agents' now: lead it again in a new one."""
+        times = self._overtaken[cluster] = self._overtaken.get(cluster, 0) + 1
+        if times > OVERTAKEN_MAX:
+            text = f"; so it was {times} times: end the other operator that leads these agents, if "
+            self._runners[cluster].problem += f"{text}there is one, and start this one again"
+            _log.error("cluster %s: %s", cluster, self._runners[cluster].problem)
+            return
+        pause_s = OVERTAKEN_PAUSE_S * 2 ** (times - 1)
+        asyncio.get_running_loop().call_later(pause_s, self._lead_again, cluster)
+
+    def _lead_again(self, cluster: str) -> None:
+        self._to_lead_again.add(cluster)
+        self.changed()
 
     async def close(self) -> None:
         """Stop leading; nothing declared is lost."""
@@ -148,7 +170,8 @@ class Embedded:
     async def reconcile(self) -> None:
         """Make what is led equal to what is declared."""
         clusters = {made["metadata"]["name"]: made for made in self.objects.list(CLUSTERS)}
-        for name in sorted(set(self._runners) - set(clusters)):
+        ended, self._to_lead_again = self._to_lead_again & set(self._runners), set()
+        for name in sorted(ended | (set(self._runners) - set(clusters))):
             await self._runners.pop(name).stop()
         for name, made in sorted(clusters.items()):
             runner = self._runners.get(name)
@@ -172,6 +195,7 @@ class Embedded:
             settings=self._settings,
             metrics=self.metrics,
             on_failed=self._runner_failed,
+            on_overtaken=lambda why: self._runner_overtaken(cluster),
             way_out=lambda: way_out(self._store.folder),
             recovering=cluster in self._recovering,
         )
@@ -190,6 +214,7 @@ class Embedded:
         if runner.has_recovered:
             await SqliteMetastore(self._store, cluster).end_recovery()
             runner.end_recovery()
+            self._recovering -= {cluster}
             _log.info("cluster %s: every agent has told what it has, all of it is led", cluster)
 
     async def _reconcile_zone(self, zone: Zone) -> None:

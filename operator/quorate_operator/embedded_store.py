@@ -31,9 +31,6 @@ CREATE TABLE IF NOT EXISTS records (
     revision INTEGER NOT NULL, value BLOB NOT NULL,
     PRIMARY KEY (cluster, kind, name, shard)
 ) STRICT;
-CREATE TABLE IF NOT EXISTS masterships (
-    cluster TEXT NOT NULL, term INTEGER NOT NULL, word TEXT NOT NULL, PRIMARY KEY (cluster, term)
-) STRICT;
 CREATE TABLE IF NOT EXISTS objects (
     kind TEXT NOT NULL, name TEXT NOT NULL, manifest BLOB NOT NULL, PRIMARY KEY (kind, name)
 ) STRICT;

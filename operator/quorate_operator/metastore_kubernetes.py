@@ -10,7 +10,6 @@ from typing import Any
 
 from quorate.facts.errors import InvariantError, WireError
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.masterships import WORDS_MAX
 from quorate.protocol.metastore import (
     Conflict,
     Key,
@@ -52,7 +51,7 @@ class KubernetesMetastore:
         self._cluster_uid = cluster_uid
         self._zone_names: dict[str, str] = {}
 
-    async def acquire_master_term(self, word: str) -> int:
+    async def acquire_master_term(self, above: int = 0) -> int:
         """See Metastore.  One counter per namespace; it outlives clusters of the same name."""
         collection = f"/api/v1/namespaces/{self._namespace}/configmaps"
         path = f"{collection}/{names.MASTER_TERM}"
@@ -63,13 +62,12 @@ class KubernetesMetastore:
                 except ApiRefused as refused:
                     if refused.status != 404:
                         raise
-                    await self._api.create(collection, _counter({1: word}, ""))
-                    return 1
-                words = _words(found)
-                term = int(found["data"]["term"]) + 1
-                latest = dict(sorted({**words, term: word}.items())[-WORDS_MAX:])
+                    term = above + 1
+                    await self._api.create(collection, _counter(term, ""))
+                    return term
+                term = max(int(found["data"]["term"]), above) + 1
                 revision = found["metadata"]["resourceVersion"]
-                await self._api.replace(path, _counter(latest, revision))
+                await self._api.replace(path, _counter(term, revision))
             except ApiRefused as refused:
                 if refused.status != 409:
                     raise Unavailable(str(refused)) from refused
@@ -78,14 +76,6 @@ class KubernetesMetastore:
             else:
                 return term
         raise Unavailable(f"{path}: {_TERM_ATTEMPTS} others counted at the same time")
-
-    async def master_words(self) -> dict[int, str]:
-        """See Metastore."""
-        path = f"/api/v1/namespaces/{self._namespace}/configmaps/{names.MASTER_TERM}"
-        try:
-            return _words(await self._api.get(path))
-        except (ApiRefused, ApiUnclear, KeyError, ValueError) as error:
-            raise Unavailable(f"{path}: {error}") from error
 
     async def load(self) -> dict[Key, Stored]:
         """See Metastore."""
@@ -208,14 +198,8 @@ class KubernetesMetastore:
         return ShardKey(uid, spec.shard), Stored(rows, revision)
 
 
-def _words(counter: Json) -> dict[int, str]:
-    """The words beside the counter; none where an operator of before has counted."""
-    pairs = [pair.partition(":") for pair in str(counter["data"].get("words", "")).split()]
-    return {int(term): word for term, _, word in pairs}
-
-
-def _counter(words: dict[int, str], revision: Revision) -> Json:
-    """The counter's object: the highest number, and the words of the latest ones."""
+def _counter(term: int, revision: Revision) -> Json:
+    """The counter's object, with the highest number."""
     metadata = {"name": names.MASTER_TERM}
     if revision:
         metadata["resourceVersion"] = revision
@@ -223,10 +207,7 @@ def _counter(words: dict[int, str], revision: Revision) -> Json:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata,
-        "data": {
-            "term": str(max(words)),
-            "words": " ".join(f"{term}:{word}" for term, word in sorted(words.items())),
-        },
+        "data": {"term": str(term)},
     }
 
 

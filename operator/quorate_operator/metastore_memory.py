@@ -1,6 +1,5 @@
 """The metastore in a dict: for simulation and for tests of what stands on a metastore."""
 
-from quorate.protocol.masterships import WORDS_MAX
 from quorate.protocol.metastore import Conflict, Key, Revision, Stored, Value
 
 
@@ -11,27 +10,16 @@ class MemoryMetastore:
         self._stored: dict[Key, Stored] = {}
         self._revision = 0
         self._master_term = 0
-        self._words: dict[int, str] = {}
 
     @property
     def stored(self) -> dict[Key, Stored]:
         """What it holds now."""
         return self._stored
 
-    def skip_master_terms(self, upto: int) -> None:
-        """Masterships are numbered above this from now on."""
-        self._master_term = max(self._master_term, upto)
-
-    async def acquire_master_term(self, word: str) -> int:
+    async def acquire_master_term(self, above: int = 0) -> int:
         """See Metastore."""
-        self._master_term += 1
-        self._words[self._master_term] = word
-        self._words.pop(self._master_term - WORDS_MAX, None)
+        self._master_term = max(self._master_term, above) + 1
         return self._master_term
-
-    async def master_words(self) -> dict[int, str]:
-        """See Metastore."""
-        return dict(self._words)
 
     async def load(self) -> dict[Key, Stored]:
         """See Metastore."""

@@ -9,7 +9,6 @@ import msgspec
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.masterships import WORDS_MAX
 from quorate.protocol.metastore import (
     Conflict,
     Key,
@@ -39,30 +38,9 @@ class SqliteMetastore:
         self._store = store
         self._cluster = cluster
 
-    async def acquire_master_term(self, word: str) -> int:
+    async def acquire_master_term(self, above: int = 0) -> int:
         """See Metastore."""
-
-        def job(at: sqlite3.Connection) -> int:
-            term = _count(at, f"masterTerm {self._cluster}")
-            at.execute("INSERT INTO masterships VALUES (?, ?, ?)", (self._cluster, term, word))
-            at.execute(
-                "DELETE FROM masterships WHERE cluster = ? AND term <= ?",
-                (self._cluster, term - WORDS_MAX),
-            )
-            return term
-
-        return await self._reading(job)
-
-    async def master_words(self) -> dict[int, str]:
-        """See Metastore."""
-
-        def job(at: sqlite3.Connection) -> dict[int, str]:
-            found = at.execute(
-                "SELECT term, word FROM masterships WHERE cluster = ?", (self._cluster,)
-            )
-            return {int(term): str(word) for term, word in found}
-
-        return await self._reading(job)
+        return await self._reading(lambda at: _count(at, f"masterTerm {self._cluster}", above))
 
     async def end_recovery(self) -> None:
         """Agents have told everything."""
@@ -157,12 +135,12 @@ def mark_recovering(at: sqlite3.Connection, cluster: str, master_term: int) -> N
     at.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
 
 
-def _count(at: sqlite3.Connection, name: str) -> int:
-    """The counter `name`, one higher than ever before."""
+def _count(at: sqlite3.Connection, name: str, above: int = 0) -> int:
+    """The counter `name`, higher than ever before, and than `above`."""
     row = at.execute(
-        "INSERT INTO facts VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1 "
-        "RETURNING value",
-        (name,),
+        "INSERT INTO facts VALUES (?1, ?2 + 1) "
+        "ON CONFLICT (name) DO UPDATE SET value = max(value, ?2) + 1 RETURNING value",
+        (name, above),
     ).fetchone()
     return int(row[0])
 

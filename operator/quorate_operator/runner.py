@@ -6,6 +6,7 @@ is asked for each time, because a process may have been frozen between any two l
 
     STARTING --term counted, metastore loaded--> LEADING
     LEADING --mandate lost, stop(), metastore holds what must not exist, defect--> STOPPED
+    LEADING --agents know a later mastership--> STOPPED --numbers go on above it--> on_overtaken
 
 After a defect, an exception that nobody foresaw, this process must end: what its master knows may
 be half of a step, and a mandate that it kept would hold off the next one.
@@ -35,12 +36,7 @@ from quorate.protocol.messages import (
     RefusalCode,
     Refused,
 )
-from quorate.protocol.metastore import (
-    Key,
-    Metastore,
-    Unavailable,
-    Value,
-)
+from quorate.protocol.metastore import Key, Metastore, Unavailable, Value
 from quorate.protocol.node_registry import STALL_MS
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus, ZoneStatus
@@ -84,7 +80,8 @@ def _ends_with_a_defect(
 class Runner(BaseHandler):
     """Leads one cluster.  All methods belong to the event loop's thread.
 
-    `on_failed` is called once, with a sentence, when a defect has ended it.
+    `on_failed` is called once, with a sentence, when a defect has ended it; `on_overtaken` when an
+    agent knows a later mastership, or another one with this number: the next one is counted above.
     """
 
     def __init__(
@@ -97,6 +94,7 @@ class Runner(BaseHandler):
         metrics: Metrics,
         on_event: Callable[[Event], None] = lambda event: None,
         on_failed: Callable[[str], None] = lambda why: None,
+        on_overtaken: Callable[[str], None] = lambda why: None,
         way_out: Callable[[], str] = lambda: WAY_OUT,
         recovering: bool = False,
     ) -> None:
@@ -116,6 +114,7 @@ class Runner(BaseHandler):
         self._metrics = metrics
         self._on_event = on_event
         self._on_failed = on_failed
+        self._on_overtaken = on_overtaken
         self._clock = Clock()
         self._master: Master | None = None
         self._endpoint: Endpoint | None = None
@@ -272,7 +271,7 @@ class Runner(BaseHandler):
         delay = RETRY_S
         while True:
             try:
-                term, words, stored = await self._writer.load(self._word)
+                term, stored = await self._writer.load()
                 break
             except InvariantError as error:
                 self.stop_for(error)
@@ -285,7 +284,7 @@ class Runner(BaseHandler):
         if self._stopped:
             return
         now = self._clock.now()
-        master = Master(term, self._settings, now, words, self._recovering)
+        master = Master(term, self._settings, now, self._recovering)
         master.load(stored, now)
         self._master = master
         self.events.begin(term)
@@ -342,12 +341,27 @@ class Runner(BaseHandler):
         _log.info("cluster %s: no longer led: %s", self.cluster, why)
 
     def _end_outdated(self, why: str) -> None:
-        """The agents have obeyed a master, or have rows, that the metastore does not know: what is
-        decided here would contradict what they hold."""
+        """Agents have rows that the metastore does not know: what is decided here would contradict
+        what they hold."""
         if not self._stopped:
-            text = f"the metastore is older than its agents, or not theirs: {why}"
+            text = f"the metastore is older than its agents: {why}"
             self._end(f"{text}; {self._way_out()}")
             _log.error("cluster %s: %s", self.cluster, self.problem)
+
+    def _end_overtaken(self, refused: Refused) -> None:
+        """Another led in this number, or in a higher one.  That says nothing of the rows: the next
+        mastership counts on above."""
+        highest = max(refused.master_term, self.status().master_term)
+        self._end(f"{refused.reason}; the next mastership is counted above {highest}")
+        _log.warning("cluster %s: %s", self.cluster, self.problem)
+        task = asyncio.get_running_loop().create_task(self._count_above(highest))
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+        task.add_done_callback(self._task_ended)
+
+    async def _count_above(self, master_term: int) -> None:
+        await self._writer.count_above(master_term)
+        self._on_overtaken(f"cluster {self.cluster}: {self.problem}")
 
     def stop_for(self, error: InvariantError) -> None:
         """The metastore holds what must not exist: stop before anything of it is written or sent.
@@ -569,8 +583,8 @@ class Runner(BaseHandler):
         self._judge_refusal(refused)
 
     def _judge_refusal(self, refused: Refused) -> None:
-        if refused.code == RefusalCode.STALE_MASTER:
-            self._end_outdated(refused.reason)
+        if refused.code == RefusalCode.STALE_MASTER and self.may_act():
+            self._end_overtaken(refused)
 
     def _note_refusal(self, link: Link, reason: str) -> None:
         if link.peer is None:

@@ -5,8 +5,9 @@
 One is made a minute after each start, then one an hour, and one at an orderly end.
 
 A copy is put back by stopping the operator and copying it over `metastore.sqlite` (and removing
-`metastore.sqlite-wal` and `-shm`).  One that is older than what agents know by then is noticed, and
-does no harm (docs/protocol.md, section 7); `quorate dev recover` needs none.
+`metastore.sqlite-wal` and `-shm`).  One that lacks rows that agents have by then is noticed, and
+does no harm; the newest one leads also after an older one was started from, for masterships count
+on above what agents know (docs/protocol.md, section 7).  `quorate dev recover` needs none.
 """
 
 import os

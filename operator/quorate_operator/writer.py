@@ -66,11 +66,9 @@ class Writer:
         self._slots = asyncio.Semaphore(WRITES_MAX)
         self._second_look = SecondLook()
 
-    async def load(self, word: str) -> tuple[int, dict[int, str], dict[Key, Value]]:
-        """A new master term under this word, the words of the latest terms, and everything the
-        metastore holds; InvariantError, Unavailable."""
-        term = await self._metastore.acquire_master_term(word)
-        words = await self._metastore.master_words()
+    async def load(self) -> tuple[int, dict[Key, Value]]:
+        """A new master term, and everything the metastore holds; InvariantError, Unavailable."""
+        term = await self._metastore.acquire_master_term()
         stored = await self._metastore.load()
         check(stored)
         # Rows whose zone's record is gone are not the master's to overwrite: without a revision,
@@ -80,7 +78,14 @@ class Writer:
             for key, each in stored.items()
             if not isinstance(key, ShardKey) or ZoneKey(key.uid) in stored
         }
-        return term, words, {key: each.value for key, each in stored.items()}
+        return term, {key: each.value for key, each in stored.items()}
+
+    async def count_above(self, master_term: int) -> None:
+        """See that the next mastership has a number above this one."""
+        try:
+            await self._metastore.acquire_master_term(master_term)
+        except Unavailable as error:
+            _log.warning("cluster %s: masterships not counted: %s", self._leader.cluster, error)
 
     async def write(self, key: Key, value: Value | None) -> None:
         """Write until it is known what the metastore holds, and tell the leader.

@@ -122,6 +122,7 @@ class World:
         mandate: Mandate | None = None,
         metastore: MemoryMetastore | None = None,
         on_failed: Callable[[str], None] = lambda why: None,
+        on_overtaken: Callable[[str], None] = lambda why: None,
     ) -> Runner:
         if metastore is not None:
             self.metastore = metastore
@@ -132,6 +133,7 @@ class World:
             settings=DEFAULTS,
             metrics=Metrics(),
             on_failed=on_failed,
+            on_overtaken=on_overtaken,
         )
         self.runners.append(runner)
         runner.set_addresses([agent.address for agent in self.agents.values()])

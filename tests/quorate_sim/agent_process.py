@@ -256,8 +256,8 @@ class AgentProcess:
         hello = link.source.hello()
         if hello.role == "master":
             if not self.core.master_up(hello):
-                if hello.master_term == self.core.master_term:
-                    cast("MasterProcess", link.source).refused(self.label)
+                source = cast("MasterProcess", link.source)
+                source.refused(self.label, self.core.master_term)
                 return False
             if hello.master_term >= self._master_link_term:
                 self.master_link, self._master_link_term = link, hello.master_term

@@ -37,8 +37,7 @@ class MasterProcess:
         self.clock = clock
         self.alive = True
         self.word = f"word-of-{name}"
-        self.term = cluster.metastore.acquire_master_term(self.word)
-        self._words = cluster.metastore.master_words()
+        self.term = cluster.metastore.acquire_master_term()
         self._looking_for_newer = False
         self.master: Master | None = None
         self.frozen = False
@@ -71,9 +70,7 @@ class MasterProcess:
         if self.frozen:
             self._backlog.append(lambda: self._loaded(objects))
             return
-        self.master = Master(
-            self.term, self.cluster.swarm.settings, self.now(), self._words, self.recovering
-        )
+        self.master = Master(self.term, self.cluster.swarm.settings, self.now(), self.recovering)
         self.revisions = {key: stored.revision for key, stored in objects.items()}
         self.master.load({key: stored.value for key, stored in objects.items()}, self.now())
         for record in self.cluster.declared_zones():
@@ -186,10 +183,14 @@ class MasterProcess:
                 if self.master is not None:
                     self.master.agent_disconnected(node, gone, self.now())
 
-    def refused(self, agent: str) -> None:
-        """An agent knows this term with another word.  (A master that is followed by another is
-        left to find out by itself: what it writes meanwhile is worth a look.)"""
-        self.world.trace(self.name, f"must not lead: {agent} knows {self.term} by another word")
+    def refused(self, agent: str, known_term: int) -> None:
+        """An agent knows a later mastership, or this number as another's: the next one counts on.
+        (A master that is followed by another is left to find out by itself: what it writes
+        meanwhile is worth a look.)"""
+        if self is not self.cluster.masters[-1]:
+            return
+        self.world.trace(self.name, f"is overtaken: {agent} knows {known_term}")
+        self.cluster.metastore.acquire_master_term(known_term)
         self.die()
 
     def heard(self, link: Link, message: Message) -> None:

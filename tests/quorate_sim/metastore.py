@@ -140,10 +140,6 @@ class SimMetastore:
 
         self.world.after(self._delay(), lambda: self._pass(who, apply))
 
-    def acquire_master_term(self, word: str) -> int:
+    def acquire_master_term(self, above: int = 0) -> int:
         """Count one more holder of the mastership."""
-        return _done(self.store.acquire_master_term(word))
-
-    def master_words(self) -> dict[int, str]:
-        """The words of the latest masterships."""
-        return _done(self.store.master_words())
+        return _done(self.store.acquire_master_term(above))

@@ -25,7 +25,7 @@ def _lose_metastore(story: Scenario) -> None:
 def _recover(story: Scenario) -> MasterProcess:
     """As `quorate dev recover` does: go on above the highest mastership that agents tell."""
     highest = max(agent.disk.master_term for agent in story.cluster.living())
-    story.cluster.metastore.store.skip_master_terms(highest + RECOVERY_GAP)
+    story.cluster.metastore.acquire_master_term(highest + RECOVERY_GAP)
     return story.cluster.add_master(recovering=True)
 
 

@@ -19,7 +19,6 @@ from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.events import Event, Reason
-from quorate.protocol.masterships import contradiction
 from quorate.protocol.membership import Agent
 from quorate.protocol.messages import (
     Activated,
@@ -71,19 +70,16 @@ class Master:
         master_term: int,
         settings: ProtocolSettings,
         now: Now,
-        words: Mapping[int, str] | None = None,
         recovering: bool = False,
     ) -> None:
-        """`words`: of the latest masterships, this one's included, as the metastore holds them.
-        `recovering`: the metastore was lost; zones and rows are what agents tell."""
+        """`recovering`: the metastore was lost; zones and rows are what agents tell."""
         self.master_term = master_term
         self.settings = settings
         self.outdated = ""
-        """Why this master must not lead: agents know of what the metastore does not hold."""
+        """Why this master must not lead: agents have rows that the metastore does not hold."""
         self.told_newer: dict[tuple[str, int], tuple[int, str]] = {}
         """(zone, partition) -> (version, agent): rows newer than what was read.  The shell reads
         everything again, and calls `looked_again`."""
-        self._words = words or {}
         self.recovering = recovering
         self.agents: dict[str, Agent] = {}
         self.zones: dict[str, ZoneMaster] = {}
@@ -117,7 +113,6 @@ class Master:
 
     def agent_connected(self, hello: Hello, now: Now) -> None:
         """An agent answered our dial; it is registered before it takes part."""
-        self.outdated = self.outdated or contradiction(self._words, hello)
         self._nodes.connected(hello, now)
         self.decide(now)
 

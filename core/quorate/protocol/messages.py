@@ -102,10 +102,12 @@ class RefusalCode(enum.StrEnum):
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """The other side will not talk; the connection closes.  `reason` is a sentence for people,
-    `code` a RefusalCode, or one of a version that knows more of them."""
+    `code` a RefusalCode, or one of a version that knows more of them.  `master_term`, with
+    STALE_MASTER: the highest mastership that the agent knows; 0: it does not say."""
 
     reason: str
     code: str = ""
+    master_term: int = 0
 
 
 # --- master to agent -----------------------------------------------------------------------------

@@ -65,12 +65,9 @@ class Unavailable(QuorateError):
 class Metastore(Protocol):
     """Durable records under compare-and-set.  Reading and counting may raise Unavailable."""
 
-    async def acquire_master_term(self, word: str) -> int:
-        """Count one more holder of the mastership, whose random word this is; durable before it
-        returns; never repeats."""
-
-    async def master_words(self) -> dict[int, str]:
-        """The words of the latest masterships, WORDS_MAX at most, by their numbers."""
+    async def acquire_master_term(self, above: int = 0) -> int:
+        """Count one more holder of the mastership, with a number higher than `above`; durable
+        before it returns; never repeats."""
 
     async def load(self) -> dict[Key, Stored]:
         """Everything, as of now."""

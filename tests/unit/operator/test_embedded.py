@@ -1,14 +1,17 @@
 """The embedded operator does not go on as if it led when it no longer does."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from quorate.protocol.master import Master
+from quorate.protocol.messages import RefusalCode
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.status import ClusterStatus
-from quorate_operator.embedded import Embedded
+from quorate_loopback.runner_world import ScriptedAgent, until
+from quorate_operator.embedded import OVERTAKEN_MAX, Embedded
 from quorate_operator.embedded_store import EmbeddedStore
 from quorate_operator.object_store import ObjectStore
 
@@ -93,3 +96,31 @@ async def test_many_zones_are_observed_with_one_status_of_the_cluster(
     assert [zone["phase"] for zone in said] == ["Pending"] * 20
     assert len(asked) <= 1
     await embedded.close()
+
+
+async def test_a_cluster_whose_agents_know_later_masterships_is_led_again_with_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quorate_operator.embedded.OVERTAKEN_PAUSE_S", 0.001)
+    agent = ScriptedAgent("agent-1", lambda table: None)
+    await agent.listen()
+    embedded = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS)
+    await embedded.start()
+    spec = {"agents": "external", "addresses": [agent.address]}
+    await _declare(embedded.objects, "StorageCluster", "main", spec)
+
+    def is_led_above(term: int) -> bool:
+        runner = embedded.runner("main")
+        status = runner.status() if runner is not None and runner.is_leading else None
+        if status is None or status.master_term <= term:
+            return False
+        return any(node.online for node in status.nodes)
+
+    for known in range(0, 100 * (OVERTAKEN_MAX + 1), 100):
+        await until(partial(is_led_above, known), "a mastership above what the agent knows")
+        for link in agent.links:
+            link.close("agent agent-1: it is over", RefusalCode.STALE_MASTER, known + 100)
+
+    await until(lambda: "start this one again" in embedded.not_ready(), "the bound")
+    await embedded.close()
+    await agent.close()

@@ -27,7 +27,7 @@ from quorate_operator.metastore_sqlite import SqliteMetastore
 async def main():
     metastore = SqliteMetastore(EmbeddedStore.open(Path(sys.argv[1])), "main")
     while True:
-        print(await metastore.acquire_master_term("word"), flush=True)
+        print(await metastore.acquire_master_term(), flush=True)
 
 asyncio.run(main())
 """
@@ -37,13 +37,13 @@ async def test_everything_is_there_after_the_file_was_closed_and_opened(tmp_path
     store = EmbeddedStore.open(tmp_path)
     metastore = SqliteMetastore(store, "main")
     revision = await metastore.write(KEY, NODE, None)
-    term = await metastore.acquire_master_term("word")
+    term = await metastore.acquire_master_term()
     await store.close()
 
     store = EmbeddedStore.open(tmp_path)
 
     assert await SqliteMetastore(store, "main").read(KEY) == (NODE, revision)
-    assert await SqliteMetastore(store, "main").acquire_master_term("word") == term + 1
+    assert await SqliteMetastore(store, "main").acquire_master_term() == term + 1
     await store.close()
 
 
@@ -118,7 +118,7 @@ def test_a_killed_process_loses_no_term_it_told_of(tmp_path: Path) -> None:
 
     async def next_term() -> int:
         store = EmbeddedStore.open(tmp_path)
-        term = await SqliteMetastore(store, "main").acquire_master_term("word")
+        term = await SqliteMetastore(store, "main").acquire_master_term()
         await store.close()
         return term
 

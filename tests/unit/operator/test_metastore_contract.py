@@ -9,7 +9,6 @@ import pytest
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import StorageKind, SyncWrites, ZoneRecord
-from quorate.protocol.masterships import WORDS_MAX
 from quorate.protocol.metastore import Conflict, Key, Metastore, NodeKey, ShardKey, Value, ZoneKey
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_operator.embedded_store import EmbeddedStore
@@ -177,19 +176,17 @@ async def test_changing_or_deleting_what_does_not_exist_is_a_conflict(metastore:
 
 
 async def test_no_two_masters_get_the_same_term(metastore: Metastore) -> None:
-    words = [f"word-{number}" for number in range(5)]
-    terms = await asyncio.gather(*map(metastore.acquire_master_term, words))
+    terms = await asyncio.gather(*(metastore.acquire_master_term() for _ in range(5)))
 
     assert len(set(terms)) == 5
-    assert await metastore.acquire_master_term("last") > max(terms) > 0
+    assert await metastore.acquire_master_term() > max(terms) > 0
 
 
-async def test_words_of_the_latest_masterships_are_kept(metastore: Metastore) -> None:
-    terms = [await metastore.acquire_master_term(f"word-{n}") for n in range(WORDS_MAX + 2)]
-
-    words = await metastore.master_words()
-
-    assert words == {term: f"word-{n}" for n, term in enumerate(terms) if n >= 2}
+async def test_masterships_are_counted_above_what_an_agent_knows(metastore: Metastore) -> None:
+    first = await metastore.acquire_master_term(7)
+    assert first > 7
+    assert await metastore.acquire_master_term(first + 500) == first + 501
+    assert await metastore.acquire_master_term(3) == first + 502
 
 
 async def test_a_full_shard_of_wide_rows_fits(metastore: Metastore) -> None:

@@ -20,7 +20,7 @@ from quorate_loopback.runner_world import (
     until,
 )
 from quorate_operator.metastore_memory import MemoryMetastore
-from quorate_operator.runner import WAY_OUT, Runner
+from quorate_operator.runner import Runner
 
 
 async def test_a_zone_is_placed_stored_published_and_served(world: World) -> None:
@@ -236,25 +236,6 @@ async def test_a_deleted_zone_leaves_nothing_in_the_metastore_or_on_agents(world
     )
 
 
-async def test_a_master_that_an_agent_shows_to_be_of_an_older_metastore_leads_no_more(
-    world: World,
-) -> None:
-    first = await world.lead()
-    await until(lambda: is_available(first), "available")
-    await first.stop()
-    before = world.stored()
-    for agent in world.agents.values():  # in term 2 they have obeyed another
-        agent.hello = msgspec.structs.replace(agent.hello, master_term=2, master_word="another")
-
-    second = await world.lead()
-    await until(lambda: "metastore is older" in second.problem, "its end")
-    assert not second.is_leading
-
-    assert "obeyed a master in term 2 (another) that this metastore does not" in second.problem
-    assert second.problem.endswith(WAY_OUT)
-    assert world.stored() == before
-
-
 async def test_a_master_that_is_told_of_rows_which_the_metastore_lacks_leads_no_more(
     world: World,
 ) -> None:
@@ -272,13 +253,45 @@ async def test_a_master_that_is_told_of_rows_which_the_metastore_lacks_leads_no_
     assert f"agent agent-2 has row {row.version + 3} of partition 7" in second.problem
 
 
-async def test_a_master_that_an_agent_refuses_as_over_leads_no_more(world: World) -> None:
-    runner = await world.lead()
+def overtake(world: World, known_term: int) -> None:
+    """An agent has obeyed another master, of this number."""
+    for link in world.agents["agent-1"].links:
+        link.close("agent agent-1: it is over", RefusalCode.STALE_MASTER, known_term)
+
+
+@pytest.mark.parametrize(("known_term", "next_term"), [(0, 3), (1, 3), (600, 602)])
+async def test_a_master_that_an_agent_refuses_ends_and_the_next_one_counts_above(
+    world: World, known_term: int, next_term: int
+) -> None:
+    overtaken: list[str] = []
+    first = await world.lead(on_overtaken=overtaken.append)
+    await until(lambda: is_available(first), "available")
+
+    overtake(world, known_term)
+    await until(lambda: overtaken, "its end")
+
+    assert not first.is_leading
+    above = max(known_term, 1)
+    assert (
+        first.problem == f"agent agent-1: it is over; the next mastership is counted above {above}"
+    )
+    assert overtaken == [f"cluster main: {first.problem}"]
+    second = await world.lead()
+    await until(lambda: is_available(second), "available")
+    assert second.status().master_term == next_term
+
+
+async def test_a_master_without_the_mandate_that_an_agent_refuses_was_merely_followed(
+    world: World,
+) -> None:
+    mandate, overtaken = Revocable(), list[str]()
+    runner = await world.lead(mandate, on_overtaken=overtaken.append)
     await until(lambda: is_available(runner), "available")
-    agent = world.agents["agent-1"]
 
-    for link in agent.links:
-        link.close("agent agent-1: master term 1 is over, 6 was seen", RefusalCode.STALE_MASTER)
-
+    mandate.held = False
+    overtake(world, 6)
     await until(lambda: not runner.is_leading, "its end")
-    assert "master term 1 is over, 6 was seen" in runner.problem
+
+    assert runner.problem == "the mandate is lost: another operator may be the master"
+    await runner.stop()
+    assert overtaken == []
