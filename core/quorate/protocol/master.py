@@ -193,7 +193,7 @@ class Master:
             case ActivationBlocked():
                 zone.blocked(node, message)
             case CaughtUp():
-                zone.caught_up(node, message)
+                zone.caught_up(node, message, now)
             case Frozen():
                 zone.frozen(node, message)
             case Prepared():

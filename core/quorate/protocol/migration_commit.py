@@ -63,7 +63,7 @@ class Part(msgspec.Struct, frozen=True):
     tried: tuple[str, ...] = ()
     better: str = ""
     progress_ms: int = -1
-    caught_up: bool = False
+    caught_up_ms: int = -1
     freeze_ms: int = -1
     freeze_sent_ms: int = -1
     frozen: bool = False
@@ -75,6 +75,11 @@ class Part(msgspec.Struct, frozen=True):
     unwanted: bool = False
     unheard: bool = False
     stored: tuple[Voter, ...] = ()
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the primary has said that both majorities hold what was answered."""
+        return self.caught_up_ms >= 0
 
     @property
     def serves(self) -> bool:
@@ -111,6 +116,7 @@ def adopt_row(part: Part, row: PartitionRow, now_ms: int) -> Part:
         ready=tuple(n for n in part.ready if n not in row.replicas),
         stuck="",
         stored=(),
+        caught_up_ms=now_ms if part.caught_up else -1,  # this row is to be stored, too
     )
     if same_migration:
         return kept
@@ -119,7 +125,7 @@ def adopt_row(part: Part, row: PartitionRow, now_ms: int) -> Part:
         resolved=True,
         unwanted=False,
         progress_ms=now_ms,
-        caught_up=False,
+        caught_up_ms=-1,
         freeze_ms=-1,
         freeze_sent_ms=-1,
         frozen=False,
@@ -305,6 +311,9 @@ def _decide_migration(
             return _give_up(row, part, f"no progress for {still_ms // 1000} s")
         return NOTHING
     if not is_known(part, nodes):
+        if now_ms - part.caught_up_ms > settings.migration_stall_ms:
+            why = f"a quorum of the voters has not stored row {row.version}"
+            return _give_up(row, part, why)
         return NOTHING
     if changes_primary and not part.frozen:
         if part.freeze_sent_ms >= 0 and now_ms - part.freeze_sent_ms < settings.retry_ms:

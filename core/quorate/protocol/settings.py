@@ -38,7 +38,8 @@ class ProtocolSettings(msgspec.Struct, frozen=True, kw_only=True):
     migration_stall_ms: int = 60_000
     """After this long without a byte more at its destination, and before both sides are even, a
     migration is given up.  However long it takes in all, as long as it moves it goes on; one row of
-    64 MiB arrives as a whole, at little more than 1 MB per second within this time."""
+    64 MiB arrives as a whole, at little more than 1 MB per second within this time.  So is one that
+    has been even for this long while no quorum of the voters has stored its row."""
 
     activation_bound_ms: int = 5_000
     """After this long without Activated the master tries another voter."""

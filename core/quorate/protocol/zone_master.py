@@ -140,12 +140,13 @@ class ZoneMaster:
             return None
         return part if part.row.active.migration_id == migration_id else None
 
-    def caught_up(self, node: str, message: CaughtUp) -> None:
+    def caught_up(self, node: str, message: CaughtUp, now: Now) -> None:
         """The primary is in joint mode and both majorities hold what was answered."""
         part = self._of_migration(message.partition, message.migration_id)
         if part is not None and self._of_term(node, message.partition, message.term):
             self._events.caught_up(part)
-            self._note(message.partition, caught_up=True)
+            if not part.caught_up:
+                self._note(message.partition, caught_up_ms=now.boot_ms)
 
     def frozen(self, node: str, message: Frozen) -> None:
         """The old primary will never serve again in its term."""
@@ -211,7 +212,8 @@ class ZoneMaster:
         """This process did not run: what migrations did meanwhile is still unread."""
         for partition, part in list(self.parts.items()):
             if part.row.active is not None:
-                self._note(partition, progress_ms=now.boot_ms)
+                caught_up_ms = now.boot_ms if part.caught_up else -1
+                self._note(partition, progress_ms=now.boot_ms, caught_up_ms=caught_up_ms)
 
     def rows_stored(self, node: str, message: RowsStored) -> None:
         """The agent has these rows durably (for a deleted zone: its data is gone)."""

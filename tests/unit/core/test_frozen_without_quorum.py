@@ -46,7 +46,7 @@ def _next_row(part: Part, agents: Agents) -> PartitionRow | None:
 
 
 def test_a_primary_that_froze_gets_a_new_term_when_no_quorum_is_left() -> None:
-    frozen = Part(ROW, 0, resolved=True, activated=True, caught_up=True, freeze_ms=5_000)
+    frozen = Part(ROW, 0, resolved=True, activated=True, caught_up_ms=4_000, freeze_ms=5_000)
 
     lost = _next_row(frozen, Agents())
 

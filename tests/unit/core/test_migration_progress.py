@@ -8,6 +8,7 @@ from quorate.protocol.messages import (
     FORMAT_VERSION,
     Activated,
     AgentReport,
+    CaughtUp,
     Hello,
     Inventory,
     TransferProgress,
@@ -116,6 +117,41 @@ def test_a_migration_that_moves_goes_on_for_hours() -> None:
     for done in range(1, 300):
         world.pass_time(STALL_MS * 3 // 4)
         world.progress("c", done * 1000)
+
+    assert world.part.row.active == active
+    assert world.failed() == []
+
+
+def test_a_migration_whose_row_no_quorum_stores_is_given_up_and_says_so() -> None:
+    world = migrating()
+    row, active = world.part.row, world.part.row.active
+    assert active is not None
+    until = world.ms + STALL_MS
+    while world.ms < until:  # said again and again, and what is written meanwhile moves on
+        caught_up = CaughtUp(ZONE.uid, 0, active.migration_id, row.version, row.term)
+        world.master.receive("a", caught_up, world.now)
+        world.progress("c", world.ms)
+        world.pass_time(5_000)
+
+    world.pass_time(5_000)
+
+    (why,) = world.failed()
+    assert f"a quorum of the voters has not stored row {row.version}" in why
+    assert world.part.row.version >= row.version + 2
+
+
+def test_a_master_that_did_not_run_waits_anew_for_a_quorum_to_store_the_row() -> None:
+    world = migrating()
+    row, active = world.part.row, world.part.row.active
+    assert active is not None
+    caught_up = CaughtUp(ZONE.uid, 0, active.migration_id, row.version, row.term)
+    world.master.receive("a", caught_up, world.now)
+
+    world.ms += 2 * STALL_MS
+    for node in ("a", "c"):
+        world.master.receive(node, AgentReport(1), world.now)
+    world.master.tick(world.now)
+    world.write()
 
     assert world.part.row.active == active
     assert world.failed() == []
