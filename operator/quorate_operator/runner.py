@@ -15,7 +15,7 @@ be half of a step, and a mandate that it kept would hold off the next one.
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from typing import Concatenate, ParamSpec
 
@@ -133,6 +133,7 @@ class Runner(BaseHandler):
         self._registrations = Registrations(self._registration)
         self._starting: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._looked_ms = -(1 << 40)
         self._timer: asyncio.TimerHandle | None = None
         self._pump_scheduled = False
         self._stopped = False
@@ -301,15 +302,27 @@ class Runner(BaseHandler):
 
     async def look_again(self) -> None:
         """Take what another has stored since it was read."""
+        told = dict(self._master.told_newer) if self._master is not None else {}
         stored = await self._writer.look_again()
         if stored is not None:
-            self._step(lambda master: master.looked_again(stored))
+            self._step(lambda master: master.looked_again(told, stored))
 
-    async def _look_soon(self) -> None:
+    def _look_soon(self) -> None:
         """Agents know newer rows than were read: another may have stored them, or the metastore is
         older than the agents."""
-        await self.look_again()
-        await asyncio.sleep(RETRY_S)
+        now_ms = self._clock.now().boot_ms
+        is_looking = self._looking is not None and not self._looking.done()
+        if is_looking or now_ms - self._looked_ms < RETRY_S * 1000:
+            return
+        self._looked_ms = now_ms
+        self._looking = self._perform(self.look_again())
+
+    def _perform(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+        task.add_done_callback(self._task_ended)
+        return task
 
     # --- what the metastore holds (writer.Leader) -------------------------------------------------
 
@@ -354,10 +367,7 @@ class Runner(BaseHandler):
         highest = max(refused.master_term, self.status().master_term)
         self._end(f"{refused.reason}; the next mastership is counted above {highest}")
         _log.warning("cluster %s: %s", self.cluster, self.problem)
-        task = asyncio.get_running_loop().create_task(self._count_above(highest))
-        self._writes.add(task)
-        task.add_done_callback(self._writes.discard)
-        task.add_done_callback(self._task_ended)
+        self._perform(self._count_above(highest))
 
     async def _count_above(self, master_term: int) -> None:
         await self._writer.count_above(master_term)
@@ -414,18 +424,12 @@ class Runner(BaseHandler):
             return
         outputs = self._master.take_outputs()
         for key, value in outputs.writes:
-            task = asyncio.get_running_loop().create_task(self._writer.write(key, value))
-            self._writes.add(task)
-            task.add_done_callback(self._writes.discard)
-            task.add_done_callback(self._task_ended)
+            self._perform(self._writer.write(key, value))
         if self._master.outdated:
             self._end_outdated(self._master.outdated)
             return
-        if self._master.told_newer and (self._looking is None or self._looking.done()):
-            self._looking = asyncio.get_running_loop().create_task(self._look_soon())
-            self._writes.add(self._looking)
-            self._looking.add_done_callback(self._writes.discard)
-            self._looking.add_done_callback(self._task_ended)
+        if self._master.told_newer:
+            self._look_soon()
         self._send(outputs.sends)
         if outputs.events:
             self._tell(outputs.events)

@@ -84,28 +84,35 @@ class MasterProcess:
         self.world.after(int(next(self._pauses_s) * 1000) * MS, lambda: self.run(self._look))
 
     def _look(self) -> None:
+        assert self.master is not None
+        told = dict(self.master.told_newer)
+
         def seen(stored: dict[Key, Stored]) -> None:
-            self._seen(stored)
+            self._seen(told, stored)
             self._look_later()
 
         self._second_look.begin()
         self.cluster.metastore.load(self.name, lambda stored: self.run(lambda: seen(stored)))
 
-    def _seen(self, stored: dict[Key, Stored]) -> None:
+    def _seen(
+        self, told: dict[tuple[str, int], tuple[int, str]], stored: dict[Key, Stored]
+    ) -> None:
         assert self.master is not None
         for key, each in self._second_look.unread(stored, self.revisions):
             self.world.trace(self.name, f"another has written {key}: {value_text(each.value)}")
             self._note(key, each.revision)
             self.master.reloaded(key, each.value, self.now())
-        self.master.looked_again({key: each.value for key, each in stored.items()})
+        self.master.looked_again(told, {key: each.value for key, each in stored.items()})
 
     def _look_for_newer(self) -> None:
         """Agents know newer rows than were read: look before the next regular look."""
+        assert self.master is not None
+        told = dict(self.master.told_newer)
         self._looking_for_newer = True
 
         def seen(stored: dict[Key, Stored]) -> None:
             self._looking_for_newer = False
-            self._seen(stored)
+            self._seen(told, stored)
 
         self._second_look.begin()
         self.cluster.metastore.load(self.name, lambda stored: self.run(lambda: seen(stored)))

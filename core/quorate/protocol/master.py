@@ -79,7 +79,7 @@ class Master:
         """Why this master must not lead: agents have rows that the metastore does not hold."""
         self.told_newer: dict[tuple[str, int], tuple[int, str]] = {}
         """(zone, partition) -> (version, agent): rows newer than what was read.  The shell reads
-        everything again, and calls `looked_again`."""
+        everything again, and calls `looked_again` with what was in here before it began."""
         self.recovering = recovering
         self.agents: dict[str, Agent] = {}
         self.zones: dict[str, ZoneMaster] = {}
@@ -251,15 +251,23 @@ class Master:
         for copy in copies:
             part = zone.parts.get(copy.partition)
             if part is not None and copy.version > part.row.version:
-                self.told_newer[zone.record.uid, copy.partition] = (copy.version, node)
+                place, told = (zone.record.uid, copy.partition), (copy.version, node)
+                self.told_newer[place] = max(told, self.told_newer.get(place, told))
 
-    def looked_again(self, stored: Mapping[Key, Value]) -> None:
-        """`stored`: what the metastore holds, read after agents had told of newer rows."""
+    def looked_again(
+        self, told_newer: Mapping[tuple[str, int], tuple[int, str]], stored: Mapping[Key, Value]
+    ) -> None:
+        """`stored`: what the metastore holds, read after agents had told of `told_newer`.
+
+        What was told since then may have been stored after it was read: it waits for the next
+        reading, and nothing is decided of these partitions."""
         versions: dict[tuple[str, int], int] = {}
         for key, rows in stored.items():
             if isinstance(key, ShardKey) and isinstance(rows, tuple):
                 versions.update({(key.uid, row.partition): row.version for row in rows})
-        for (uid, partition), (version, node) in sorted(self.told_newer.items()):
+        for (uid, partition), (version, node) in sorted(told_newer.items()):
+            if self.told_newer.get((uid, partition)) == (version, node):
+                del self.told_newer[uid, partition]
             newest = versions.get((uid, partition), 0)
             if newest < version:
                 name = self.zones[uid].record.name if uid in self.zones else uid
@@ -267,7 +275,6 @@ class Master:
                     f"agent {node} has row {version} of partition {partition} of zone {name}, and "
                     f"the metastore holds {newest}"
                 )
-        self.told_newer.clear()
 
     # --- zones -----------------------------------------------------------------------------------
 

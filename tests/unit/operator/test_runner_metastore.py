@@ -7,6 +7,7 @@ import pytest
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import NodeRecord
+from quorate.protocol.messages import CopyReport, Inventory
 from quorate.protocol.metastore import (
     Conflict,
     Key,
@@ -230,3 +231,50 @@ async def test_a_master_that_was_followed_does_not_write_the_record_of_a_deleted
     await former.stop()
 
     assert all(isinstance(key, NodeKey) for key in world.stored())
+
+
+async def test_rows_told_while_everything_is_read_are_judged_by_the_next_reading(
+    world: World,
+) -> None:
+    class Slow(MemoryMetastore):
+        """From some time on, readings are answered only when a test says so."""
+
+        is_slow = False
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.waiting: list[asyncio.Future[None]] = []
+
+        async def load(self) -> dict[Key, Stored]:
+            stored = await super().load()
+            if self.is_slow:
+                self.waiting.append(asyncio.get_running_loop().create_future())
+                await self.waiting[-1]
+            return stored
+
+    metastore = Slow()
+    runner = await world.lead(metastore=metastore)
+    await until(lambda: is_available(runner), "available")
+    metastore.is_slow = True
+    looking = asyncio.create_task(runner.look_again())
+    await until(lambda: len(metastore.waiting) == 1, "a reading under way")
+
+    # The master before stores a row late, and tells it to an agent.
+    key = ShardKey("uid-1", 0)
+    present = metastore.stored[key]
+    assert isinstance(present.value, tuple)
+    newer = msgspec.structs.replace(present.value[7], version=present.value[7].version + 1)
+    rows = (*present.value[:7], newer, *present.value[8:])
+    await metastore.write(key, rows, present.revision)
+    copy = CopyReport(7, newer.version, None, "", newer.term, 0, 0, True)
+    for link in world.agents["agent-2"].links:
+        link.send(Inventory("uid-1", (copy,), last=False))
+    await until(lambda: len(metastore.waiting) == 2, "another reading, for what was told")
+    metastore.is_slow = False
+    metastore.waiting[0].set_result(None)
+    await looking
+    await runner.look_again()  # and one that has begun after all that was told
+    metastore.waiting[1].set_result(None)
+    await until(lambda: all(agent.rows[7] == newer for agent in world.agents.values()), "published")
+
+    assert runner.is_leading
