@@ -59,15 +59,13 @@ class EmbeddedStore:
         self._thread.start()
 
     @classmethod
-    def open(cls, folder: Path, *, is_new: bool = False) -> "EmbeddedStore":
+    def open(cls, folder: Path) -> "EmbeddedStore":
         """Lock the folder, check the file, or make both.  Raises StoreRefused, also where an
-        operator has run before and its file is gone: agents have data that it knew of.  `is_new`:
-        it is meant to be gone."""
+        operator has run before and its file is gone: agents have data that it knew of."""
         folder.mkdir(parents=True, exist_ok=True)
         lock = _take_lock(folder / LOCK)
         try:
-            if not is_new:
-                _check_not_lost(folder)
+            _check_not_lost(folder)
             connection = _connect(folder / DATABASE)
         except BaseException:
             os.close(lock)

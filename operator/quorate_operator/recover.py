@@ -1,10 +1,12 @@
 """`quorate-operator recover`: a new metastore in the place of one that is lost, damaged or too old.
 
-What was there is set aside.  The new one has a mastership above all that agents know, and the mark
-by which the operator, started next, asks the agents for zones and rows (core: recover_rows.py).
+The new one has a mastership above all that agents know, and the mark by which the operator, started
+next, asks the agents for zones and rows (core: recover_rows.py).  It is made in a folder of its own
+and takes the old one's place when it is whole; what was there is set aside.
 """
 
 import asyncio
+import shutil
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,8 +20,10 @@ from quorate_link import BaseHandler, Endpoint, Link
 from quorate_operator.embedded_store import EmbeddedStore, lock_folder
 from quorate_operator.metastore_sqlite import mark_recovering
 from quorate_operator.object_store import ObjectStore
-from quorate_operator.store_backups import set_aside
+from quorate_operator.store_backups import put_in_place, set_aside
 
+MADE = "recover.new"
+"""The folder in which the new metastore is made."""
 ANSWER_S = 5.0
 """Agents that run answer at once; one that is away is heard later, by the operator."""
 
@@ -37,12 +41,27 @@ async def recover(folder: Path, cluster: str, addresses: Sequence[str]) -> list[
                 f"no agent of cluster {cluster} answers at {', '.join(addresses)}: "
                 "start the agents first; nothing was changed"
             )
+        highest = max(known.values())
+        made = folder / MADE
+        shutil.rmtree(made, ignore_errors=True)  # of a command that was interrupted
+        await _make(made, cluster, addresses, highest + RECOVERY_GAP)
         aside = set_aside(folder)
-    store = EmbeddedStore.open(folder, is_new=True)
-    highest = max(known.values())
+        put_in_place(made, folder)
+        shutil.rmtree(made, ignore_errors=True)
+    said = [f"masterships go on above {highest + RECOVERY_GAP}; agents knew {highest}"]
+    if aside is not None:
+        said.append(f"what was there is kept in {aside}")
+    silent = sorted({*addresses} - known.keys())
+    if silent:
+        said.append(f"no answer from {', '.join(silent)}: it is heard when it is back")
+    return said
+
+
+async def _make(folder: Path, cluster: str, addresses: Sequence[str], master_term: int) -> None:
+    store = EmbeddedStore.open(folder)
 
     def job(at: sqlite3.Connection) -> None:
-        mark_recovering(at, cluster, highest + RECOVERY_GAP)
+        mark_recovering(at, cluster, master_term)
 
     try:
         await store.run(job)
@@ -53,13 +72,6 @@ async def recover(folder: Path, cluster: str, addresses: Sequence[str]) -> list[
         await objects.put(StorageCluster.plural, cluster, declared)
     finally:
         await store.close()
-    said = [f"masterships go on above {highest + RECOVERY_GAP}; agents knew {highest}"]
-    if aside is not None:
-        said.append(f"what was there is kept in {aside}")
-    silent = sorted({*addresses} - known.keys())
-    if silent:
-        said.append(f"no answer from {', '.join(silent)}: it is heard when it is back")
-    return said
 
 
 class _Asking(BaseHandler):

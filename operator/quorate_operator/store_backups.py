@@ -18,6 +18,7 @@ from pathlib import Path
 
 DATABASE = "metastore.sqlite"
 BACKUPS = "backups"
+_ENDS = ("", "-wal", "-shm")
 KEPT_MAX = 24
 FIRST_S = 60.0
 EVERY_S = 3600.0
@@ -65,7 +66,7 @@ def way_out(folder: Path) -> str:
 
 def set_aside(folder: Path) -> Path | None:
     """Move the present file away, whatever is in it; where it is now, None when there was none."""
-    files = [folder / f"{DATABASE}{end}" for end in ("", "-wal", "-shm")]
+    files = [folder / f"{DATABASE}{end}" for end in _ENDS]
     if not any(file.exists() for file in files):
         return None
     number = 1
@@ -77,6 +78,18 @@ def set_aside(folder: Path) -> Path | None:
         with suppress(FileNotFoundError):
             file.rename(aside / file.name)
     return aside
+
+
+def put_in_place(made: Path, folder: Path) -> None:
+    """Move the closed file in the folder `made` into `folder`, where there is none; durably."""
+    for end in reversed(_ENDS):  # the file itself comes last
+        with suppress(FileNotFoundError):
+            (made / f"{DATABASE}{end}").rename(folder / f"{DATABASE}{end}")
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _copies(folder: Path) -> list[Path]:

@@ -1,0 +1,101 @@
+"""A new metastore takes the place of the old one in one step, whatever happens on the way."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from quorate.facts.errors import QuorateError
+from quorate.protocol.recover_rows import RECOVERY_GAP
+from quorate_loopback.runner_world import ScriptedAgent
+from quorate_operator import recover
+from quorate_operator.embedded_store import USED, EmbeddedStore, StoreRefused, lock_folder
+from quorate_operator.metastore_sqlite import SqliteMetastore, recovering_clusters
+from quorate_operator.store_backups import DATABASE
+
+
+@pytest.fixture
+async def agent() -> AsyncIterator[ScriptedAgent]:
+    agent = ScriptedAgent("agent-1", lambda table: None)
+    await agent.listen()
+    agent.hello = msgspec.structs.replace(agent.hello, master_term=7)
+    yield agent
+    await agent.close()
+
+
+@pytest.fixture
+async def folder(tmp_path: Path) -> Path:
+    """A folder in which an operator has run."""
+    store = EmbeddedStore.open(tmp_path)
+    await SqliteMetastore(store, "main").acquire_master_term(40)
+    await store.close()
+    (tmp_path / USED).write_text("{}")
+    return tmp_path
+
+
+async def _next_term(folder: Path) -> int:
+    store = EmbeddedStore.open(folder)
+    try:
+        return await SqliteMetastore(store, "main").acquire_master_term()
+    finally:
+        await store.close()
+
+
+async def test_the_new_metastore_goes_on_above_what_agents_know_and_asks_them(
+    folder: Path, agent: ScriptedAgent
+) -> None:
+    said = await recover.recover(folder, "main", [agent.address])
+
+    assert f"above {7 + RECOVERY_GAP}" in said[0]
+    assert (folder / "set-aside-1" / DATABASE).exists()
+    store = EmbeddedStore.open(folder)
+    assert await recovering_clusters(store) == {"main"}
+    await store.close()
+    assert await _next_term(folder) == 7 + RECOVERY_GAP + 1
+    assert not (folder / recover.MADE).exists()
+
+
+async def test_what_fails_before_the_mark_is_made_leaves_the_old_metastore_in_its_place(
+    folder: Path, agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(at: sqlite3.Connection, cluster: str, master_term: int) -> None:
+        raise QuorateError("no room")
+
+    monkeypatch.setattr(recover, "mark_recovering", fails)
+    with pytest.raises(QuorateError, match="no room"):
+        await recover.recover(folder, "main", [agent.address])
+    monkeypatch.undo()
+
+    assert not (folder / "set-aside-1").exists()
+    assert await _next_term(folder) == 42
+    await recover.recover(folder, "main", [agent.address])  # over what the first try left
+    assert await _next_term(folder) == 7 + RECOVERY_GAP + 1
+
+
+async def test_no_operator_can_use_the_folder_before_the_new_metastore_is_there(
+    folder: Path, agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked: list[str] = []
+    in_place: list[int] = []
+    old = (folder / DATABASE).stat().st_ino
+    mark = recover.mark_recovering
+
+    def marked(at: sqlite3.Connection, cluster: str, master_term: int) -> None:
+        try:
+            with lock_folder(folder):
+                pass
+        except StoreRefused as error:
+            locked.append(str(error))
+        in_place.append((folder / DATABASE).stat().st_ino)
+        mark(at, cluster, master_term)
+
+    monkeypatch.setattr(recover, "mark_recovering", marked)
+
+    await recover.recover(folder, "main", [agent.address])
+
+    assert in_place == [old]
+    assert (folder / DATABASE).stat().st_ino != old
+    (error,) = locked
+    assert "is held by another operator" in error
