@@ -73,9 +73,10 @@ class Embedded:
         self._backing_up = asyncio.get_running_loop().create_task(self._keep_backing_up())
 
     async def wait_failed(self) -> None:
-        """Ends only with the error by which reconciling, or a master, has ended: then this process
-        must end."""
-        waited_for = [each for each in (self._loop_task, self._failed) if each is not None]
+        """Ends only with the error by which reconciling, backing up, or a master has ended: then
+        this process must end."""
+        all_of_it = (self._loop_task, self._backing_up, self._failed)
+        waited_for = [each for each in all_of_it if each is not None]
         ended, _ = await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
         for each in ended:
             each.result()
@@ -107,9 +108,11 @@ class Embedded:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(runner.stop() for runner in self._runners.values()))
-        if is_led:
-            await self._back_up()
-        await self._store.close()
+        try:
+            if is_led:
+                await self._back_up()
+        finally:
+            await self._store.close()
 
     def stop_telling(self) -> None:
         """Whoever waits for events is answered now."""

@@ -124,3 +124,22 @@ async def test_a_cluster_whose_agents_know_later_masterships_is_led_again_with_a
     await until(lambda: "start this one again" in embedded.not_ready(), "the bound")
     await embedded.close()
     await agent.close()
+
+
+async def test_a_defect_while_backing_up_is_handed_to_whoever_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(store: EmbeddedStore) -> Path:
+        raise ValueError("a defect of backups")
+
+    monkeypatch.setattr("quorate_operator.embedded.FIRST_S", 0.01)
+    monkeypatch.setattr(EmbeddedStore, "back_up", broken)
+    embedded = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS)
+    await embedded.start()
+
+    with pytest.raises(ValueError, match="a defect of backups"):
+        async with asyncio.timeout(10):
+            await embedded.wait_failed()
+
+    monkeypatch.undo()
+    await embedded.close()
