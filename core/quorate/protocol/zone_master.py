@@ -282,6 +282,7 @@ class ZoneMaster:
         partitions = sorted(self.parts) if whole else sorted(self._dirty)
         self._dirty.clear()
         for partition in partitions:
+            self._note_heard(partition)
             if not self._is_busy(partition):
                 self._decide_part(partition, now)
         if whole or partitions:
@@ -342,17 +343,16 @@ class ZoneMaster:
             return True
         if partition in self._writing.get(partition // SHARD_PARTITIONS, {}):
             return True
-        return self._may_be_outdated(partition)
-
-    def _may_be_outdated(self, partition: int) -> bool:
-        """Whether voters may know a newer row: of a metastore that was put back to an older state
-        a new master learns only from them."""
+        # That the metastore was put back to an older state a new master learns only from voters.
         part = self.parts.get(partition)
-        if part is not None and part.unheard:
-            if any(not self.nodes.reported(voter.node) for voter in part.row.voters):
-                return True
+        is_unheard = part is not None and part.unheard
+        return is_unheard or (self.record.uid, partition) in self._master.told_newer
+
+    def _note_heard(self, partition: int) -> None:
+        """Decisions about the partition begin once every voter has told its rows, or has left."""
+        part = self.parts[partition]
+        if part.unheard and all(self.nodes.reported(voter.node) for voter in part.row.voters):
             self.parts[partition] = msgspec.structs.replace(part, unheard=False)
-        return (self.record.uid, partition) in self._master.told_newer
 
     def _decide_part(self, partition: int, now: Now) -> None:
         master = self._master
