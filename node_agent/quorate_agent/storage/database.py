@@ -349,6 +349,7 @@ class Database:
                 self._open_for_reading()
                 return False
             if self._db.latest_sequence_number() != sequence:
+                self._is_unknown = True
                 raise StorageBroken(
                     f"{self._path}: at sequence {self._db.latest_sequence_number()} after it was"
                     f" opened anew, was at {sequence}"

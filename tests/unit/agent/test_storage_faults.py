@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rocksdict import Rdict
 
 from quorate.protocol.storage import ROW_OVERHEAD_BYTES, Row, StorageFull
 from quorate.protocol.totals import CHANGED_MAX
@@ -306,6 +307,27 @@ def test_a_database_that_cannot_be_opened_anew_is_broken_and_can_be_closed(
     storage.close()
 
     RocksStorage(tmp_path / "zone").close()
+
+
+def test_a_database_that_lost_something_when_it_was_opened_anew_syncs_nothing_lower(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the lower number would be recorded, and the loss be seen by nobody at the next start."""
+    storage = RocksStorage(tmp_path / "zone")
+    storage.record_put(b"promise", b"of a copy")
+    storage.commit()
+    storage.sync()
+    before = storage.database.synced_sequence
+    storage.database._no_room.set()
+    empty = Rdict(str(tmp_path / "empty"))
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "Rdict", lambda *args: empty)
+        with pytest.raises(StorageBroken, match=rf"at sequence 0 .* was at {before}"):
+            assert storage.full_reason
+
+    storage.close()
+
+    assert storage.database.synced_sequence == before
 
 
 # --- Persistent: damage
