@@ -27,7 +27,7 @@ demo: setup ## the whole story on this machine: load, kill, scale, restart, vali
 test: setup ## every test: also real kube-apiserver, real processes, Spark; deep ones while MINUTES=n last
 	@bash tools/run-tests "$(PYTEST)" --minutes $(MINUTES)
 
-test-fast: setup ## unit, property and simulation tests on both cores, under a minute
+test-fast: setup ## unit, property and simulation tests on both cores, two to three minutes
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-units test-simulation
 
 # Two halves of about the same length; what takes longer is for `make test`.

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from quorate.facts.partition_row import PartitionRow
+from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.metastore import NodeKey
 
 if TYPE_CHECKING:
     from quorate_sim.cluster import Cluster
@@ -21,7 +23,11 @@ _ROUNDING = 1e-6
 
 def placement_problems(cluster: Cluster, record: ZoneRecord) -> list[str]:
     """What of a zone lies where it should not; nothing is judged while rows or agents are few."""
-    usable = [agent.name for agent in cluster.living() if record.uid in agent.core.zones]
+    usable = [
+        agent.name
+        for agent in cluster.living()
+        if record.uid in agent.core.zones and not _is_draining(cluster, agent.name)
+    ]
     if len(usable) < record.replicas:
         return []
     rows = [cluster.committed_row(record.uid, p) for p in range(record.partitions)]
@@ -33,6 +39,11 @@ def placement_problems(cluster: Cluster, record: ZoneRecord) -> list[str]:
         *_share_problems(cluster, usable, record, present),
         *_target_problems(cluster, record, present),
     ]
+
+
+def _is_draining(cluster: Cluster, name: str) -> bool:
+    registered = cluster.metastore.value(NodeKey(name))
+    return isinstance(registered, NodeRecord) and registered.draining
 
 
 def _domain(cluster: Cluster, name: str) -> str:

@@ -11,7 +11,7 @@ PAST = (66, 79, 257, 325)
 """Forwarded commands happened twice: one was told that there is no room, and had been executed.  In
 the last an agent was told of no rows: a master that had stood still had written that it left."""
 HOLDS = 0.5
-HELD = (6, 26)
+HELD = (44, 26)
 """An agent gets a forwarded command, or still has it parked, when it may serve and the client has
 been told that nobody knows; in the last one it serves when the command comes."""
 QUICK = 10
