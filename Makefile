@@ -58,10 +58,10 @@ check: setup ## style, types, architecture, generated files
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(PY) -m quorate_operator.write_crds --check crds
+	$(PY) -m quorate_operator.kube.write_crds --check crds
 
 crds: setup ## write crds/ from the models
-	$(PY) -m quorate_operator.write_crds crds
+	$(PY) -m quorate_operator.kube.write_crds crds
 
 control-plane: setup ## find or build etcd, kube-apiserver, kube-controller-manager and kubectl for the tests
 	PYTHONPATH=tests $(PY) -m quorate_control_plane

@@ -20,13 +20,13 @@ from aiohttp import web
 from quorate.facts.errors import QuorateError
 from quorate.protocol.settings import DEFAULTS
 from quorate_link.descriptors import raise_limit
-from quorate_operator.api import make_runner
-from quorate_operator.election import ElectionSettings, scaled
-from quorate_operator.embedded import Embedded
-from quorate_operator.embedded_store import EmbeddedStore
-from quorate_operator.logs import start_logging
-from quorate_operator.recover import recover
-from quorate_operator.stopping import Stopping
+from quorate_operator.embedded.api import make_runner
+from quorate_operator.embedded.operator import Embedded
+from quorate_operator.embedded.recover import recover
+from quorate_operator.mastership.election import ElectionSettings, scaled
+from quorate_operator.metastores.sqlite_file import EmbeddedStore
+from quorate_operator.process.logs import start_logging
+from quorate_operator.process.stopping import Stopping
 
 _log = logging.getLogger("quorate.operator")
 
@@ -141,7 +141,7 @@ async def _run_embedded(folder: Path, host: str, port: int) -> None:
 
 async def _run_kubernetes(arguments: argparse.Namespace) -> int:
     # Here, because the embedded operator needs neither kopf nor its memory.
-    from quorate_operator.kube_access import find_access
+    from quorate_operator.kube.access import find_access
     from quorate_operator.kubernetes import KubernetesOperator
 
     access = find_access(arguments.kubeconfig)

@@ -21,16 +21,16 @@ from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
 from quorate.wire.crds import KINDS
 from quorate.wire.resource import API_VERSION, GROUP
-from quorate_operator.controller import Controller
-from quorate_operator.election import ElectionSettings
-from quorate_operator.elector import Elector
-from quorate_operator.handlers import make_registry, make_settings
-from quorate_operator.health import add_health
-from quorate_operator.kube_access import KubeAccess
-from quorate_operator.kube_api import ApiRefused, ApiUnclear, KubeApi
-from quorate_operator.mandate import CannotLead
-from quorate_operator.metrics import Metrics
-from quorate_operator.stopping import Stopping
+from quorate_operator.declared.controller import Controller
+from quorate_operator.declared.handlers import make_registry, make_settings
+from quorate_operator.kube.access import KubeAccess
+from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi
+from quorate_operator.mastership.election import ElectionSettings
+from quorate_operator.mastership.elector import Elector
+from quorate_operator.process.health import add_health
+from quorate_operator.process.mandate import CannotLead
+from quorate_operator.process.metrics import Metrics
+from quorate_operator.process.stopping import Stopping
 
 _log = logging.getLogger("quorate.kubernetes")
 

@@ -7,9 +7,9 @@ import aiohttp
 from aiohttp import web
 
 from quorate.protocol.settings import DEFAULTS
-from quorate_operator.api import make_runner
-from quorate_operator.embedded import Embedded
-from quorate_operator.embedded_store import EmbeddedStore
+from quorate_operator.embedded.api import make_runner
+from quorate_operator.embedded.operator import Embedded
+from quorate_operator.metastores.sqlite_file import EmbeddedStore
 
 Json = dict[str, Any]
 

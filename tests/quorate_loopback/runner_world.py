@@ -29,10 +29,10 @@ from quorate.protocol.messages import (
 from quorate.protocol.metastore import Key, ShardKey, Value
 from quorate.protocol.settings import DEFAULTS
 from quorate_link import BaseHandler, Endpoint, Link
-from quorate_operator.mandate import Always, Mandate
-from quorate_operator.metastore_memory import MemoryMetastore
-from quorate_operator.metrics import Metrics
-from quorate_operator.runner import Runner
+from quorate_operator.mastership.runner import Runner
+from quorate_operator.metastores.memory import MemoryMetastore
+from quorate_operator.process.mandate import Always, Mandate
+from quorate_operator.process.metrics import Metrics
 
 ZONE = ZoneRecord("uid-1", "sessions", 128, 3)
 NAMES = ("agent-1", "agent-2", "agent-3")

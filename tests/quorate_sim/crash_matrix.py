@@ -15,7 +15,7 @@ import msgspec
 
 from migration_words import Kind
 from quorate.facts.errors import InvariantError
-from quorate_operator.second_look import PAUSES_S
+from quorate_operator.mastership.second_look import PAUSES_S
 from quorate_sim.cluster import Cluster
 from quorate_sim.crash_cases import FOLLOWED, Case
 from quorate_sim.crash_strike import DOWN_MS, FROZEN_MS, Strike, start

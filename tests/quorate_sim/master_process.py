@@ -10,7 +10,7 @@ from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master import Master
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, PreparedRow
 from quorate.protocol.metastore import Key, Revision, Stored, Value
-from quorate_operator.second_look import SecondLook, pauses_s
+from quorate_operator.mastership.second_look import SecondLook, pauses_s
 from quorate_sim.agent_process import Clock
 from quorate_sim.metastore import Outcome
 from quorate_sim.network import Link

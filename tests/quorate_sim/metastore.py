@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from quorate.facts.topology import NodeRecord
 from quorate.protocol.metastore import Conflict, Key, Revision, ShardKey, Stored, Value
-from quorate_operator.metastore_memory import MemoryMetastore
+from quorate_operator.metastores.memory import MemoryMetastore
 from quorate_sim.world import MS, World
 
 if TYPE_CHECKING:

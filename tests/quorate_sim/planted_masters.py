@@ -12,8 +12,8 @@ from quorate.protocol.master import Master
 from quorate.protocol.messages import Hello, Trouble
 from quorate.protocol.metastore import Key, Revision, Value
 from quorate.protocol.zone_master import ZoneMaster
-from quorate_operator.metastore_memory import MemoryMetastore
-from quorate_operator.second_look import SecondLook
+from quorate_operator.mastership.second_look import SecondLook
+from quorate_operator.metastores.memory import MemoryMetastore
 from quorate_sim.changed import changed
 
 

@@ -7,7 +7,7 @@ from quorate.facts.zone import ZoneRecord
 from quorate.protocol.messages import ZoneTable
 from quorate.protocol.metastore import ZoneKey
 from quorate.protocol.recover_rows import RECOVERY_GAP
-from quorate_operator.metastore_memory import MemoryMetastore
+from quorate_operator.metastores.memory import MemoryMetastore
 from quorate_sim.master_process import MasterProcess
 from quorate_sim.network import Link, Process
 from quorate_sim.planted_masters import changes_of_voters_unheard_of, rebuilt_without_a_quorum

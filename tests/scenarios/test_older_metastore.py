@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from quorate.facts.errors import InvariantError
-from quorate_operator.metastore_memory import MemoryMetastore
+from quorate_operator.metastores.memory import MemoryMetastore
 from quorate_sim.master_process import MasterProcess
 from quorate_sim.planted_masters import newer_rows_passed_over, words_passed_over
 from quorate_sim.scenario import Scenario

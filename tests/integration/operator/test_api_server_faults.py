@@ -10,12 +10,12 @@ import pytest
 from quorate.facts.topology import NodeRecord
 from quorate.protocol.metastore import Conflict, NodeKey, OutcomeUnknown, Unavailable
 from quorate_control_plane.control_plane import ControlPlane
-from quorate_operator.clock import boot_ms
-from quorate_operator.election import ElectionSettings
-from quorate_operator.elector import Elector
-from quorate_operator.kube_access import read_kubeconfig
-from quorate_operator.kube_api import KubeApi, MandateLost, path_of
-from quorate_operator.metastore_kubernetes import KubernetesMetastore
+from quorate_operator.kube.access import read_kubeconfig
+from quorate_operator.kube.api import KubeApi, MandateLost, path_of
+from quorate_operator.mastership.election import ElectionSettings
+from quorate_operator.mastership.elector import Elector
+from quorate_operator.metastores.kubernetes import KubernetesMetastore
+from quorate_operator.process.clock import boot_ms
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

@@ -9,9 +9,9 @@ import pytest
 from quorate.protocol.master import Master
 from quorate.protocol.metastore import ShardKey
 from quorate_loopback.runner_world import ZONE, World, is_available, until
-from quorate_operator.dialing import Dialing
-from quorate_operator.event_log import EventLog
-from quorate_operator.runner import Runner
+from quorate_operator.mastership.dialing import Dialing
+from quorate_operator.mastership.event_log import EventLog
+from quorate_operator.mastership.runner import Runner
 
 Act = Callable[[World, Runner], Coroutine[Any, Any, object]]
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate_operator.election import (
+from quorate_operator.mastership.election import (
     Election,
     ElectionSettings,
     Look,

@@ -11,9 +11,9 @@ from quorate.protocol.messages import RefusalCode
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.status import ClusterStatus
 from quorate_loopback.runner_world import ScriptedAgent, until
-from quorate_operator.embedded import OVERTAKEN_MAX, Embedded
-from quorate_operator.embedded_store import EmbeddedStore
-from quorate_operator.object_store import ObjectStore
+from quorate_operator.embedded.objects import ObjectStore
+from quorate_operator.embedded.operator import OVERTAKEN_MAX, Embedded
+from quorate_operator.metastores.sqlite_file import EmbeddedStore
 
 
 class Counting(Embedded):
@@ -101,7 +101,7 @@ async def test_many_zones_are_observed_with_one_status_of_the_cluster(
 async def test_a_cluster_whose_agents_know_later_masterships_is_led_again_with_a_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quorate_operator.embedded.OVERTAKEN_PAUSE_S", 0.001)
+    monkeypatch.setattr("quorate_operator.embedded.operator.OVERTAKEN_PAUSE_S", 0.001)
     agent = ScriptedAgent("agent-1", lambda table: None)
     await agent.listen()
     embedded = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS)
@@ -132,7 +132,7 @@ async def test_a_defect_while_backing_up_is_handed_to_whoever_waits(
     async def broken(store: EmbeddedStore) -> Path:
         raise ValueError("a defect of backups")
 
-    monkeypatch.setattr("quorate_operator.embedded.FIRST_S", 0.01)
+    monkeypatch.setattr("quorate_operator.embedded.operator.FIRST_S", 0.01)
     monkeypatch.setattr(EmbeddedStore, "back_up", broken)
     embedded = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS)
     await embedded.start()

@@ -12,8 +12,8 @@ import pytest
 
 from quorate.facts.topology import NodeRecord
 from quorate.protocol.metastore import NodeKey, OutcomeUnknown
-from quorate_operator.embedded_store import DATABASE, LOCK, EmbeddedStore, StoreRefused
-from quorate_operator.metastore_sqlite import SqliteMetastore
+from quorate_operator.metastores.sqlite import SqliteMetastore
+from quorate_operator.metastores.sqlite_file import DATABASE, LOCK, EmbeddedStore, StoreRefused
 
 KEY = NodeKey("agent-1")
 NODE = NodeRecord("agent-1", "store-1", 1, "127.0.0.1", 7100, "127.0.0.1")
@@ -21,8 +21,8 @@ NODE = NodeRecord("agent-1", "store-1", 1, "127.0.0.1", 7100, "127.0.0.1")
 _WRITER = """
 import asyncio, sys
 from pathlib import Path
-from quorate_operator.embedded_store import EmbeddedStore
-from quorate_operator.metastore_sqlite import SqliteMetastore
+from quorate_operator.metastores.sqlite_file import EmbeddedStore
+from quorate_operator.metastores.sqlite import SqliteMetastore
 
 async def main():
     metastore = SqliteMetastore(EmbeddedStore.open(Path(sys.argv[1])), "main")

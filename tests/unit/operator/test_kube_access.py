@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from quorate_operator.kube_access import AccessRefused, find_access, read_kubeconfig
+from quorate_operator.kube.access import AccessRefused, find_access, read_kubeconfig
 
 
 def kubeconfig(path: Path, user: dict[str, Any], **cluster: Any) -> Path:

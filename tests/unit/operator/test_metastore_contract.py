@@ -11,12 +11,12 @@ from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import StorageKind, SyncWrites, ZoneRecord
 from quorate.protocol.metastore import Conflict, Key, Metastore, NodeKey, ShardKey, Value, ZoneKey
 from quorate_control_plane.control_plane import ControlPlane
-from quorate_operator.embedded_store import EmbeddedStore
-from quorate_operator.kube_access import read_kubeconfig
-from quorate_operator.kube_api import KubeApi
-from quorate_operator.metastore_kubernetes import KubernetesMetastore
-from quorate_operator.metastore_memory import MemoryMetastore
-from quorate_operator.metastore_sqlite import SqliteMetastore
+from quorate_operator.kube.access import read_kubeconfig
+from quorate_operator.kube.api import KubeApi
+from quorate_operator.metastores.kubernetes import KubernetesMetastore
+from quorate_operator.metastores.memory import MemoryMetastore
+from quorate_operator.metastores.sqlite import SqliteMetastore
+from quorate_operator.metastores.sqlite_file import EmbeddedStore
 
 UID = "0b54ad4c-7d1c-4f35-9a7e-5a4f5ce30f01"
 ZONE = ZoneRecord(

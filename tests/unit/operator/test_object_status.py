@@ -13,9 +13,9 @@ from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.resource import API_VERSION, Condition
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone, ZoneStatus
-from quorate_operator.acceptance import Acceptance, accept
-from quorate_operator.decisions import MESSAGE_MAX, About, Decisions, tell_all
-from quorate_operator.object_status import cluster_status, zone_status
+from quorate_operator.declared.acceptance import Acceptance, accept
+from quorate_operator.declared.object_status import cluster_status, zone_status
+from quorate_operator.mastership.decisions import MESSAGE_MAX, About, Decisions, tell_all
 
 EARLIER, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 NODE = NodeStatus("agent-1", "s", 1, True, "Online", "127.0.0.1:7100", "", 16, 16)

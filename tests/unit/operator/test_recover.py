@@ -10,10 +10,10 @@ import pytest
 from quorate.facts.errors import QuorateError
 from quorate.protocol.recover_rows import RECOVERY_GAP
 from quorate_loopback.runner_world import ScriptedAgent
-from quorate_operator import recover
-from quorate_operator.embedded_store import USED, EmbeddedStore, StoreRefused, lock_folder
-from quorate_operator.metastore_sqlite import SqliteMetastore, recovering_clusters
-from quorate_operator.store_backups import DATABASE
+from quorate_operator.embedded import recover
+from quorate_operator.metastores.backups import DATABASE
+from quorate_operator.metastores.sqlite import SqliteMetastore, recovering_clusters
+from quorate_operator.metastores.sqlite_file import USED, EmbeddedStore, StoreRefused, lock_folder
 
 
 @pytest.fixture

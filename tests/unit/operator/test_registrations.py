@@ -10,8 +10,8 @@ from quorate.facts.topology import NodeRecord
 from quorate.protocol.messages import FORMAT_VERSION, Hello
 from quorate.protocol.metastore import Conflict, Key, NodeKey, OutcomeUnknown, Revision, Value
 from quorate_loopback.runner_world import World, is_available, until
-from quorate_operator.metastore_memory import MemoryMetastore
-from quorate_operator.runner import Runner
+from quorate_operator.mastership.runner import Runner
+from quorate_operator.metastores.memory import MemoryMetastore
 
 Ask = Callable[[Runner], Awaitable[str]]
 IsDone = Callable[[World], bool]
@@ -94,7 +94,7 @@ async def test_the_answer_waits_for_the_write(
     metastore = Contested()
     runner = await with_a_node_that_left(world, metastore)
     metastore.answers.clear()
-    monkeypatch.setattr("quorate_operator.registrations.WRITTEN_S", 0.2)
+    monkeypatch.setattr("quorate_operator.mastership.registrations.WRITTEN_S", 0.2)
 
     with pytest.raises(OutcomeUnknown, match=r"agent-4: the metastore .* ask again if it is not"):
         await ask(runner)
@@ -130,7 +130,7 @@ async def test_who_asks_for_a_drain_is_told_when_the_node_is_removed_first(world
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that nobody gives is given up sooner."""
-    monkeypatch.setattr("quorate_operator.registrations.WRITTEN_S", 2.0)
+    monkeypatch.setattr("quorate_operator.mastership.registrations.WRITTEN_S", 2.0)
 
 
 @pytest.mark.usefixtures("soon")

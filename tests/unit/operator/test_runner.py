@@ -19,8 +19,8 @@ from quorate_loopback.runner_world import (
     state_of,
     until,
 )
-from quorate_operator.metastore_memory import MemoryMetastore
-from quorate_operator.runner import Runner
+from quorate_operator.mastership.runner import Runner
+from quorate_operator.metastores.memory import MemoryMetastore
 
 
 async def test_a_zone_is_placed_stored_published_and_served(world: World) -> None:

@@ -21,7 +21,7 @@ from quorate.protocol.metastore import (
     ZoneKey,
 )
 from quorate_loopback.runner_world import ZONE, World, is_available, state_of, until
-from quorate_operator.metastore_memory import MemoryMetastore
+from quorate_operator.metastores.memory import MemoryMetastore
 
 
 class Faulty(MemoryMetastore):

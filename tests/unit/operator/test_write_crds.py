@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from quorate_operator.write_crds import differences, write_crds
+from quorate_operator.kube.write_crds import differences, write_crds
 
 CRDS = Path(__file__).parents[3] / "crds"
 

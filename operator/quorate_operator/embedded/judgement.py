@@ -7,8 +7,8 @@ from quorate.facts.errors import WireError
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
 from quorate_operator import names
-from quorate_operator.embedded import Embedded
-from quorate_operator.object_store import KINDS, BeingDeleted
+from quorate_operator.embedded.objects import KINDS, BeingDeleted
+from quorate_operator.embedded.operator import Embedded
 
 _PLURALS = {kind.kind_name(): plural for plural, kind in KINDS.items()}
 

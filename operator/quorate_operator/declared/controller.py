@@ -18,15 +18,15 @@ from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus
-from quorate_operator.acceptance import accept
-from quorate_operator.decisions import About, Decisions, tell_all
-from quorate_operator.kube_api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
-from quorate_operator.mandate import Mandate
-from quorate_operator.metastore_kubernetes import KubernetesMetastore
-from quorate_operator.metrics import Metrics
-from quorate_operator.object_status import cluster_status, refused_zone_status, zone_status
-from quorate_operator.object_store import rfc3339
-from quorate_operator.runner import Runner
+from quorate_operator.declared.acceptance import accept
+from quorate_operator.declared.object_status import cluster_status, refused_zone_status, zone_status
+from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
+from quorate_operator.mastership.decisions import About, Decisions, tell_all
+from quorate_operator.mastership.runner import Runner
+from quorate_operator.metastores.kubernetes import KubernetesMetastore
+from quorate_operator.process.clock import rfc3339
+from quorate_operator.process.mandate import Mandate
+from quorate_operator.process.metrics import Metrics
 
 _log = logging.getLogger("quorate.controller")
 

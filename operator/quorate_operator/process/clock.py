@@ -1,6 +1,7 @@
-"""What time it is for the core: wall and boot milliseconds, neither ever lower than before."""
+"""What time it is: for the core in wall and boot milliseconds, for objects as the API writes it."""
 
 import time
+from datetime import UTC, datetime
 
 from quorate.facts.time import Now
 
@@ -10,8 +11,13 @@ def boot_ms() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
+def rfc3339() -> str:
+    """Now, as the Kubernetes API writes times."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 class Clock:
-    """Hands out Now."""
+    """Hands out Now; neither of its times is ever lower than before."""
 
     def __init__(self) -> None:
         self._last = Now(0, 0)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from quorate.facts.errors import QuorateError
 from quorate.protocol.metastore import OutcomeUnknown
-from quorate_operator.store_backups import DATABASE, back_up, way_out
+from quorate_operator.metastores.backups import DATABASE, back_up, way_out
 
 FORMAT_VERSION = 1
 LOCK = "operator.lock"

@@ -17,10 +17,10 @@ from quorate.protocol.recover_rows import RECOVERY_GAP
 from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster, split_address
 from quorate_link import BaseHandler, Endpoint, Link
-from quorate_operator.embedded_store import EmbeddedStore, lock_folder
-from quorate_operator.metastore_sqlite import mark_recovering
-from quorate_operator.object_store import ObjectStore
-from quorate_operator.store_backups import put_in_place, set_aside
+from quorate_operator.embedded.objects import ObjectStore
+from quorate_operator.metastores.backups import put_in_place, set_aside
+from quorate_operator.metastores.sqlite import mark_recovering
+from quorate_operator.metastores.sqlite_file import EmbeddedStore, lock_folder
 
 MADE = "recover.new"
 """The folder in which the new metastore is made."""

@@ -26,8 +26,8 @@ from quorate.protocol.metastore import (
     Value,
     ZoneKey,
 )
-from quorate_operator.metrics import Metrics
-from quorate_operator.second_look import SecondLook
+from quorate_operator.mastership.second_look import SecondLook
+from quorate_operator.process.metrics import Metrics
 
 _log = logging.getLogger("quorate.writer")
 

@@ -16,12 +16,12 @@ from quorate.protocol.events import EventPage, ToldEvent
 from quorate.protocol.metastore import OutcomeUnknown
 from quorate.protocol.storage import COUNTER_MAX
 from quorate.wire.resource import API_VERSION
-from quorate_operator.embedded import CLUSTERS, ZONES, Embedded
-from quorate_operator.health import add_health
-from quorate_operator.json_body import read_object
-from quorate_operator.judgement import refusals
-from quorate_operator.object_store import KINDS, BeingDeleted
-from quorate_operator.runner import Runner
+from quorate_operator.embedded.json_body import read_object
+from quorate_operator.embedded.judgement import refusals
+from quorate_operator.embedded.objects import KINDS, BeingDeleted
+from quorate_operator.embedded.operator import CLUSTERS, ZONES, Embedded
+from quorate_operator.mastership.runner import Runner
+from quorate_operator.process.health import add_health
 
 BODY_BYTES_MAX = 1024 * 1024
 NEW_NODES_MAX = 1000

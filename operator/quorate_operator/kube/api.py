@@ -14,8 +14,8 @@ import aiohttp
 from quorate.facts.errors import QuorateError
 from quorate.wire.resource import API_VERSION
 from quorate_operator import names
-from quorate_operator.kube_access import KubeAccess
-from quorate_operator.mandate import Mandate
+from quorate_operator.kube.access import KubeAccess
+from quorate_operator.process.mandate import Mandate
 
 TIMEOUT_S = 5.0
 PAGE_OBJECTS = 250

@@ -7,7 +7,6 @@ gone.  Manifests are checked by the models that the CRDs are made from.
 import sqlite3
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,7 +16,8 @@ from quorate.wire.resource import API_VERSION, Resource, describe, shortened
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
 from quorate_operator import names
-from quorate_operator.embedded_store import EmbeddedStore
+from quorate_operator.metastores.sqlite_file import EmbeddedStore
+from quorate_operator.process.clock import rfc3339
 
 KINDS: dict[str, type[Resource]] = {kind.plural: kind for kind in (StorageCluster, Zone)}
 
@@ -29,11 +29,6 @@ Object = dict[str, Any]
 
 class BeingDeleted(QuorateError):
     """The object is on its way out and cannot be changed."""
-
-
-def rfc3339() -> str:
-    """Now, as the Kubernetes API writes times."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class ObjectStore:

@@ -7,7 +7,7 @@ from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from quorate.protocol.status import ClusterStatus
-from quorate_operator.metrics import Metrics
+from quorate_operator.process.metrics import Metrics
 
 
 class Observed(Protocol):

@@ -43,15 +43,15 @@ from quorate.protocol.status import ClusterStatus, ZoneStatus
 from quorate.wire.frames import encode_frame
 from quorate.wire.resource import is_short_name
 from quorate_link import BaseHandler, Endpoint, Link
-from quorate_operator.clock import Clock
-from quorate_operator.decisions import gather, summary
-from quorate_operator.dialing import Dialing, address_of
-from quorate_operator.event_log import EventLog, states
-from quorate_operator.mandate import Mandate
-from quorate_operator.metrics import Metrics
-from quorate_operator.registrations import Registrations
-from quorate_operator.second_look import pauses_s
-from quorate_operator.writer import RETRY_MAX_S, RETRY_S, Writer
+from quorate_operator.mastership.decisions import gather, summary
+from quorate_operator.mastership.dialing import Dialing, address_of
+from quorate_operator.mastership.event_log import EventLog, states
+from quorate_operator.mastership.registrations import Registrations
+from quorate_operator.mastership.second_look import pauses_s
+from quorate_operator.mastership.writer import RETRY_MAX_S, RETRY_S, Writer
+from quorate_operator.process.clock import Clock
+from quorate_operator.process.mandate import Mandate
+from quorate_operator.process.metrics import Metrics
 
 _log = logging.getLogger("quorate.runner")
 _P = ParamSpec("_P")

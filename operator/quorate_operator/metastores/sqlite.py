@@ -21,7 +21,7 @@ from quorate.protocol.metastore import (
     Value,
     ZoneKey,
 )
-from quorate_operator.embedded_store import EmbeddedStore
+from quorate_operator.metastores.sqlite_file import EmbeddedStore
 
 _Place = tuple[str, str, int]
 T = TypeVar("T")

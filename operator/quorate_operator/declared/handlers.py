@@ -14,8 +14,8 @@ from quorate.wire.resource import GROUP, VERSION
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
 from quorate_operator import names
-from quorate_operator.controller import OBSERVE_S, Controller
-from quorate_operator.kube_api import ApiRefused, ApiUnclear, KubeApi, MandateLost
+from quorate_operator.declared.controller import OBSERVE_S, Controller
+from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost
 
 _log = logging.getLogger("quorate.handlers")
 _TRANSIENT = (ApiRefused, ApiUnclear, MandateLost)

@@ -18,7 +18,7 @@ from quorate.wire.storage_cluster import (
 )
 from quorate.wire.zone import Zone, ZoneMigrations, ZonePartitions, ZoneStatus
 from quorate_operator import names
-from quorate_operator.acceptance import Acceptance
+from quorate_operator.declared.acceptance import Acceptance
 
 _Fact = tuple[str, bool | None, str, str]
 """(type, true | false | unknown, reason, message)."""

@@ -36,7 +36,7 @@ from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.storage_node import StorageNode, node_record, node_spec
 from quorate.wire.zone import ObjectName, Zone
 from quorate_operator import names
-from quorate_operator.kube_api import ApiRefused, ApiUnclear, Json, KubeApi, MandateLost, path_of
+from quorate_operator.kube.api import ApiRefused, ApiUnclear, Json, KubeApi, MandateLost, path_of
 
 _TERM_ATTEMPTS = 20
 

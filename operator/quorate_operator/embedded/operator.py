@@ -20,15 +20,16 @@ from quorate.protocol.status import ClusterStatus
 from quorate.wire.resource import Condition
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus, manifest_of
-from quorate_operator.acceptance import Acceptance, accept
-from quorate_operator.embedded_store import EmbeddedStore
-from quorate_operator.mandate import Always, CannotLead
-from quorate_operator.metastore_sqlite import SqliteMetastore, recovering_clusters
-from quorate_operator.metrics import Metrics
-from quorate_operator.object_status import cluster_status, zone_status
-from quorate_operator.object_store import Object, ObjectStore, rfc3339
-from quorate_operator.runner import Runner
-from quorate_operator.store_backups import EVERY_S, FIRST_S, way_out
+from quorate_operator.declared.acceptance import Acceptance, accept
+from quorate_operator.declared.object_status import cluster_status, zone_status
+from quorate_operator.embedded.objects import Object, ObjectStore
+from quorate_operator.mastership.runner import Runner
+from quorate_operator.metastores.backups import EVERY_S, FIRST_S, way_out
+from quorate_operator.metastores.sqlite import SqliteMetastore, recovering_clusters
+from quorate_operator.metastores.sqlite_file import EmbeddedStore
+from quorate_operator.process.clock import rfc3339
+from quorate_operator.process.mandate import Always, CannotLead
+from quorate_operator.process.metrics import Metrics
 
 _log = logging.getLogger("quorate.embedded")
 

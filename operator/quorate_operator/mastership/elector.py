@@ -10,8 +10,8 @@ import logging
 from datetime import UTC, datetime
 
 from quorate_operator import names
-from quorate_operator.clock import boot_ms
-from quorate_operator.election import (
+from quorate_operator.kube.api import ApiRefused, ApiUnclear, Json, KubeApi
+from quorate_operator.mastership.election import (
     Election,
     ElectionSettings,
     Look,
@@ -24,7 +24,7 @@ from quorate_operator.election import (
     saw,
     wrote,
 )
-from quorate_operator.kube_api import ApiRefused, ApiUnclear, Json, KubeApi
+from quorate_operator.process.clock import boot_ms
 
 _log = logging.getLogger("quorate.elector")
 

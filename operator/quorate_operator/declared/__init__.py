@@ -1,0 +1,1 @@
+"""What users declare on Kubernetes: watched, judged, led, and told of in their status."""

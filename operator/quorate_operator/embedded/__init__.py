@@ -1,0 +1,1 @@
+"""The operator without Kubernetes: one process, one SQLite file, an HTTP API."""

@@ -1,0 +1,1 @@
+"""Where ownership is kept: what the core's `Metastore` asks, over three kinds of storage."""
