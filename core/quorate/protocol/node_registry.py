@@ -267,6 +267,9 @@ class NodeRegistry:
         if agent.removing and record is not None:
             self.writes[node] = None  # it was promised
             return
+        if record is not None and agent.newest is not None and _is_later(record, agent):
+            self._take_later(node, agent, record)
+            wanted = agent.pending
         agent.newest = self.writes.get(node) or record
         if wanted is not None and wanted == record:
             self.written(node, record)
@@ -274,6 +277,20 @@ class NodeRegistry:
             self._register(node, agent, wanted)
         elif agent.newest is not None and agent.newest.draining != agent.drain_wanted:
             self._write_node(node, agent, agent.newest)
+
+    def _take_later(self, node: str, agent: Agent, record: NodeRecord) -> None:
+        """Another master has registered a later process: nothing is written of the earlier one that
+        is known here, for to the next master the later one's memory would be gone for good."""
+        self.writes.pop(node, None)
+        if agent.pending is None:
+            return
+        agent.pending = None
+        agent.connected = False
+        reason = (
+            f"node {node}: incarnation {record.incarnation} of store {record.store} is registered, "
+            "so this process is an earlier one"
+        )
+        self._master.send(node, Refused(reason, RefusalCode.OLDER_PROCESS))
 
     # --- status ----------------------------------------------------------------------------------
 
@@ -307,6 +324,15 @@ def _is_past(record: NodeRecord | None, meant: NodeRecord, agent: Agent) -> bool
     if record.incarnation != meant.incarnation:
         return record.incarnation < meant.incarnation
     return (record.left_since_ms is None) != (meant.left_since_ms is None)
+
+
+def _is_later(record: NodeRecord, agent: Agent) -> bool:
+    """Whether `record` is of a later process than the one that is known or about to be registered:
+    by its count of starts, or over another store while no process of the node is here."""
+    assert agent.newest is not None
+    if record.store != agent.newest.store:
+        return agent.pending is None
+    return record.incarnation > agent.newest.incarnation
 
 
 def _agent_state(agent: Agent) -> str:

@@ -8,6 +8,7 @@ from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master import Master
+from quorate.protocol.membership import record_of
 from quorate.protocol.messages import FORMAT_VERSION, AgentReport, Hello, RefusalCode, Refused
 from quorate.protocol.metastore import NodeKey, ShardKey, ZoneKey
 from quorate.protocol.settings import DEFAULTS
@@ -106,6 +107,48 @@ def test_who_takes_part_is_registered_again_when_an_earlier_master_wrote_last(
 def test_what_a_later_process_has_registered_stays() -> None:
     _, written = rewritten(incarnation=2)
     assert written is None
+
+
+@pytest.mark.parametrize("changes", [{"incarnation": 2}, {"store": "another", "incarnation": 1}])
+def test_a_write_that_waits_does_not_bring_an_earlier_process_back(
+    changes: dict[str, object],
+) -> None:
+    """The next master would take the later one's memory, or folder, for gone for good."""
+    master, key = with_agents(), NodeKey("agent-2")
+    present = master.registration("agent-2")
+    assert present is not None
+    assert master.drain("agent-2", True, at(10_001)) == ""
+    master.take_outputs()  # this write is under way
+    master.agent_disconnected("agent-2", True, at(10_002))  # that it left waits for its end
+
+    later = msgspec.structs.replace(present, **changes)
+    master.reloaded(key, later, at(10_003))
+
+    # That it is to drain was promised to a person: it goes on with the later process.
+    assert master.take_outputs().writes == [(key, msgspec.structs.replace(later, draining=True))]
+    assert master.agents["agent-2"].record == later
+
+
+def test_a_process_that_another_has_followed_meanwhile_is_not_registered_over_it() -> None:
+    master, key = Master(1, DEFAULTS, at(0)), NodeKey("agent-1")
+    master.agent_connected(hello(1, "p"), at(0))
+    assert [written for written, _ in master.take_outputs().writes] == [key]
+
+    master.reloaded(key, record_of(hello(2, "next")), at(100))
+
+    outputs = master.take_outputs()
+    assert outputs.writes == []
+    (refused,) = [message for _, message in outputs.sends if isinstance(message, Refused)]
+    assert refused.code == RefusalCode.OLDER_PROCESS
+    assert "incarnation 2 of store s" in refused.reason
+    for boot_ms in range(100, 1_000, 100):  # what it still says does not bring it back
+        master.receive("agent-1", AgentReport(1), at(boot_ms))
+        master.tick(at(boot_ms))
+    assert master.take_outputs().writes == []
+    assert online(master) == []
+    assert registered(master, hello(2, "next"), at(1_000)) == []
+    assert known_process(master) == (2, "next")
+    assert online(master) == ["agent-1"]
 
 
 def test_that_an_agent_left_is_written_again_when_it_was_not() -> None:
