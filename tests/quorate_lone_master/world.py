@@ -56,6 +56,7 @@ class LoneMaster:
         self.refuses: Callable[[str], bool] = lambda node: False
         self.mute: Callable[[str], bool] = lambda node: False
         self.sizes: dict[str, int] = {}  # zone uid -> bytes of each copy, told when asked
+        self.unreached: dict[str, tuple[str, ...]] = {}  # node -> members that it does not reach
         self.settings = settings
         self._incarnations: dict[str, int] = {}
         self._rows: dict[tuple[str, int], PartitionRow] = {}
@@ -152,7 +153,8 @@ class LoneMaster:
             self.ms += STEP_MS
             for node, agent in list(self.master.agents.items()):
                 if agent.connected:
-                    self.master.receive(node, AgentReport(1), self.now)
+                    report = AgentReport(1, unreached=self.unreached.get(node, ()))
+                    self.master.receive(node, report, self.now)
             self.master.tick(self.now)
             self.write()
             self._serve()

@@ -387,7 +387,7 @@ class Checks:
         if usable >= wanted and not len(row.owners) == len(row.voters) == wanted:
             found.append(f"partition {partition}: {usable} agents are there, but the row is {row}")
         states: list[object] = []
-        serving = 0
+        serving = mine_count = 0
         stores = {voter.node: voter.store for voter in row.voters}
         for agent in cluster.living():
             zone = agent.core.zones.get(uid)
@@ -405,6 +405,7 @@ class Checks:
                 found.append(f"I-7: {agent.label} still has partition {partition}")
             if not mine:
                 continue
+            mine_count += 1
             if not present or copy is None or not copy.adopted or copy.above:
                 found.append(f"I-7: {agent.label} lacks partition {partition}")
                 continue
@@ -414,6 +415,8 @@ class Checks:
                 found.append(f"partition {partition}: {agent.name} is back and does not own")
             live = [(key, each) for key, each in rows if each.value is not None]
             states.append((agent.label, copy.last_term, copy.lwm, live))
+        if mine_count < len(row.voters):
+            found.append(f"I-7: partition {partition}: stores are gone that vote in {row}")
         if serving != 1:
             found.append(f"partition {partition}: {serving} primaries serve {row}")
         if len({repr(state[1:]) for state in states if isinstance(state, tuple)}) > 1:

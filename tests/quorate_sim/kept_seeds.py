@@ -11,6 +11,7 @@ KEPT = {
     7340345: "a write waited for the next one where a store was gone and the last Acks lost",
     7341122: "a disk was taken while another machine lacked what Interval had not synced",
     31000636: "a zone was deleted while copies were missing: the master decided nothing more",
+    31000503: "the cluster was taken for at rest while a store that was gone still had a vote",
     31001343: "who had said that it leaves was stopped after the faults, and its memory lost",
     31001427: "as 7341122",
     31001450: "two stores of one machine had one name in the check of tombstones",

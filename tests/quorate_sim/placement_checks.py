@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import NodeRecord
-from quorate.facts.zone import ZoneRecord
+from quorate.facts.zone import Planner, ZoneRecord
+from quorate.planning.plan_migrations import is_reached
+from quorate.planning.plan_staged import reachable_target
 from quorate.protocol.metastore import NodeKey
 
 if TYPE_CHECKING:
@@ -131,17 +133,20 @@ def _target_problems(
 ) -> list[str]:
     """A row has not the owners that the target names: what both planners promise.
 
-    Their order is not judged.  Staged leaves owners that would change places in a circle where they
-    are, and a row whose primary was followed after the target was made keeps that order until the
-    topology changes."""
+    In its order, but for owners that would change places in a circle: Staged leaves these."""
     master = cluster.newest_master()
     led = master.master.zones.get(record.uid) if master is not None and master.master else None
     target = led.target if led is not None else None
     if target is None:
         return []
-    return [
-        f"target: partition {row.partition} is at {row.replicas}, {record.planner} was to bring it "
-        f"to {target[row.partition]}"
-        for row in rows
-        if not sorted(row.owners) == sorted(row.voter_nodes) == sorted(target[row.partition])
-    ]
+    found: list[str] = []
+    for row in rows:
+        wanted: Sequence[str | None] = target[row.partition]
+        if record.planner is Planner.STAGED:
+            wanted = reachable_target(row.replicas, row.voter_nodes, wanted)
+        if not is_reached(row.replicas, row.voter_nodes, wanted):
+            found.append(
+                f"target: partition {row.partition} is at {row.replicas}, {record.planner} was to "
+                f"bring it to {wanted}"
+            )
+    return found

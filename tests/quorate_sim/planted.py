@@ -38,6 +38,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "promise-not-durable": planted_copies.promise_not_durable,
     "read-of-unanswered": planted_primaries.read_of_unanswered,
     "read-without-lease": planted_primaries.read_without_lease,
+    "roles-stay-where-taken": planted_placements.roles_stay_where_they_were_taken,
     "same-term-twice": planted_primaries.same_term_twice,
     "serves-while-frozen": planted_primaries.serves_while_frozen,
     "skip-the-lease-wait": planted_primaries.skip_the_lease_wait,

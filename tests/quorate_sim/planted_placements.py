@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.zone import Planner
 from quorate.planning.distribute_partitions import DataNode
@@ -32,6 +33,15 @@ def _nodes_with(**fields: Any) -> AbstractContextManager[None]:
 
     _data_nodes = Rebalance.data_nodes
     return changed(Rebalance, "data_nodes", data_nodes)
+
+
+def roles_stay_where_they_were_taken() -> AbstractContextManager[None]:
+    """A row whose primary was followed is looked at again only when the topology changes."""
+
+    def owners_changed(self: Rebalance, before: PartitionRow, row: PartitionRow) -> str:
+        return ""
+
+    return changed(Rebalance, "owners_changed", owners_changed)
 
 
 def staged_removes_first() -> AbstractContextManager[None]:

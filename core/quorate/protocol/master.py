@@ -154,7 +154,11 @@ class Master:
             return
         agent.heard_ms = now.boot_ms
         if isinstance(message, AgentReport):
-            agent.unreached = frozenset(message.unreached)
+            unreached = frozenset(message.unreached)
+            if unreached != agent.unreached:
+                agent.unreached = unreached
+                for each in self.zones.values():
+                    each.reach_changed()
             if message.leaving and not agent.leaving:
                 agent.leaving = True
                 for each in self.zones.values():

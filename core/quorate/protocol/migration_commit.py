@@ -8,7 +8,6 @@ row to write, or messages to send, or nothing; the caller asks again after every
        |  destination or primary left, refused, too long                         FAILED: version + 2
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -182,14 +181,13 @@ def _candidates(part: Part, nodes: Nodes) -> list[Holder]:
     """Online voters, best first: those that reach a quorum, then the freshest reported copy, then
     the hotter replica index, then by name."""
     row = part.row
-    online = [holder for holder in map(nodes.holder, row.voter_nodes) if holder is not None]
-    online = [holder for holder in online if _is_same(nodes, row, holder.node)]
+    online = _online_voters(nodes, row)
 
     def rank(holder: Holder) -> tuple[bool, bool, bool, int, int, int, str]:
         report = nodes.report(holder.node, row.partition)
         index = row.replicas.index(holder.node) if holder.node in row.replicas else 99
         return (
-            _is_cut_off(nodes, row, holder.node, online),
+            is_cut_off(nodes, row, holder.node),
             holder.node in part.tried,
             nodes.leaving(holder.node),
             -(report.last_term if report and index == 99 else 1 << 60),
@@ -201,12 +199,17 @@ def _candidates(part: Part, nodes: Nodes) -> list[Holder]:
     return sorted(online, key=rank)
 
 
-def _is_cut_off(nodes: Nodes, row: PartitionRow, node: str, online: Sequence[Holder]) -> bool:
-    """Whether `node` reaches too few of the `online` voters for a quorum, as they and it report.
+def _online_voters(nodes: Nodes, row: PartitionRow) -> list[Holder]:
+    online = [holder for holder in map(nodes.holder, row.voter_nodes) if holder is not None]
+    return [holder for holder in online if _is_same(nodes, row, holder.node)]
+
+
+def is_cut_off(nodes: Nodes, row: PartitionRow, node: str) -> bool:
+    """Whether `node` reaches too few of the online voters for a quorum, as they and it report.
 
     Each agent tells only what it sees itself; an agent that one other does not reach may be well.
     """
-    reached = [each for each in online if nodes.reach_each_other(node, each.node)]
+    reached = [v for v in _online_voters(nodes, row) if nodes.reach_each_other(node, v.node)]
     return len(reached) < quorum(len(row.voters), len(nodes.dead_voters(row)))
 
 

@@ -7,7 +7,7 @@ together (migration_queue.py).
 
 from collections.abc import Callable, Iterable, Sequence
 
-from quorate.facts.partition_row import Migration, PartitionRow
+from quorate.facts.partition_row import Migration, PartitionRow, is_committed
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.zone import Planner, ZoneRecord
@@ -24,7 +24,7 @@ from quorate.planning.plan_staged import reachable_target
 from quorate.planning.retries import Retries
 from quorate.protocol import ownership
 from quorate.protocol.membership import Agent, ZoneNodes
-from quorate.protocol.migration_commit import Part
+from quorate.protocol.migration_commit import Part, is_cut_off
 from quorate.protocol.settings import ProtocolSettings
 
 
@@ -39,7 +39,7 @@ class Rebalance:
         settings: ProtocolSettings,
     ) -> None:
         self.target: Distribution | None = None
-        self.off_target: list[int] = []
+        self.off_target: dict[int, None] = {}
         self._agents = agents
         self._nodes = nodes
         self._parts = parts
@@ -50,6 +50,7 @@ class Rebalance:
         self.sizes: dict[int, int] = {}
         self._states: dict[str, str] = {}
         self._refilling: dict[str, tuple[int, ...]] = {}
+        self._kept_off: set[int] = set()
 
     # --- who may hold copies ---------------------------------------------------------------------
 
@@ -117,6 +118,13 @@ class Rebalance:
     def _forget_steps(self) -> None:
         self._steps.clear()
         self._queued.clear()
+        self._kept_off.clear()
+
+    def reach_changed(self) -> None:
+        """Somebody reports that it reaches others than before."""
+        for partition in self._kept_off:
+            self._steps.pop(partition, None)
+        self._kept_off.clear()
 
     def note_size(self, partition: int, size: int) -> None:
         """One of the partition's copies has so many bytes."""
@@ -152,19 +160,20 @@ class Rebalance:
         current = [row_when_done(self._parts[p].row, there) for p in sorted(self._parts)]
         self._forget_steps()
         self.target = distribute_partitions(current, nodes, record.replicas)
-        self.off_target = sorted(self._parts)
+        self.off_target = dict.fromkeys(sorted(self._parts))
         return True
 
     def _wanted(self, row: PartitionRow) -> tuple[str, ...]:
         """The target of one row, its primary kept off nodes that are leaving or not there, or whose
-        copy is being refilled."""
+        copy is being refilled; a node that is cut off keeps the role, but does not get it."""
         assert self.target is not None
         target = list(self.target.assignments[row.partition])
 
         def serves(node: str) -> bool:
             if row.partition in self._refilling.get(node, ()):
                 return False
-            return self._nodes.holder(node) is not None and not self._nodes.leaving(node)
+            is_there = self._nodes.holder(node) is not None and not self._nodes.leaving(node)
+            return is_there and not self._is_kept_off(row, node)
 
         if target and not serves(target[0]):
             primary = row.replicas[0]
@@ -175,6 +184,10 @@ class Rebalance:
                 target.remove(others[0])
                 target.insert(0, others[0])
         return tuple(target)
+
+    def _is_kept_off(self, row: PartitionRow, node: str) -> bool:
+        """Whether `node` would be stuck, were it made primary, as it and others report."""
+        return node != row.replicas[0] and is_cut_off(self._nodes, row, node)
 
     def is_wanted(self, row: PartitionRow, record: ZoneRecord) -> bool:
         """Whether the row's active migration still leads to its target."""
@@ -195,6 +208,9 @@ class Rebalance:
 
     def _next_step(self, row: PartitionRow, record: ZoneRecord) -> PlannedMigration | None:
         nodes, wanted = self._nodes, self._wanted(row)
+        meant = self.target.assignments[row.partition] if self.target is not None else ()
+        if meant and self._is_kept_off(row, meant[0]):
+            self._kept_off.add(row.partition)
         planner = Planner.MINIMAL if self._hands_over(row, wanted) else record.planner
         lost = [*nodes.gone_voters(row)]
         lost += [n for n in wanted if n not in lost and nodes.holder(n) is None]
@@ -221,18 +237,18 @@ class Rebalance:
         if self.target is None or not self.off_target:
             return []
         found: list[QueuedMigration] = []
-        left: list[int] = []
+        left: dict[int, None] = {}
         for partition in self.off_target:
             part = self._parts[partition]
             if is_busy(partition) or part.row.active is not None or not part.serves:
-                left.append(partition)
+                left[partition] = None
                 continue
             step = self._planned_step(part.row, record)
             if step is None:
-                if _misses_copies(part.row):
-                    left.append(partition)  # somebody is waited for
+                if _misses_copies(part.row) or partition in self._kept_off:
+                    left[partition] = None  # somebody is waited for
                 continue
-            left.append(partition)
+            left[partition] = None
             if step.destination is not None and self._nodes.holder(step.destination) is None:
                 continue
             queued = self._queued.get(partition)
@@ -306,10 +322,18 @@ class Rebalance:
         migration = _migration(record.name, row, step, destination)
         return ownership.started(row, migration), f"{step.kind} started"
 
+    def owners_changed(self, before: PartitionRow, row: PartitionRow) -> str:
+        """The row may not be where it should be.  Answers the primary before it where another took
+        the role over although that one is there: it was stuck, or did not come to serve."""
+        self.look_again(row.partition)
+        old, new = before.primary, row.primary
+        if old is None or new is None or old.node == new.node or is_committed(before, row):
+            return ""
+        return old.node if self._nodes.holder(old.node) == old else ""
+
     def look_again(self, partition: int) -> None:
-        """A migration of this partition has failed: its row is not where it should be."""
-        if partition not in self.off_target:
-            self.off_target.append(partition)
+        """This partition's row may not be where it should be: a migration of it has failed, say."""
+        self.off_target.setdefault(partition)
 
 
 def _misses_copies(row: PartitionRow) -> bool:

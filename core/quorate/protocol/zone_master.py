@@ -107,6 +107,10 @@ class ZoneMaster:
         self._rebalance.topology_changed()
         self._pass_ms = -(1 << 40)
 
+    def reach_changed(self) -> None:
+        """An agent reports that it reaches others than before."""
+        self._rebalance.reach_changed()
+
     # --- what agents say -------------------------------------------------------------------------
 
     def _note(self, partition: int, **changes: object) -> None:
@@ -483,6 +487,8 @@ class ZoneMaster:
                 reasons.setdefault(decided[1], []).append(row.partition)
             if row.active is not None:
                 self._judge_active(row.partition)
+            elif before is not None and before.replicas != row.replicas:
+                self._owners_changed(before, row, now)
             self._dirty.add(row.partition)
             news.append(row)
         for row in rows:
@@ -494,6 +500,12 @@ class ZoneMaster:
             if not reason.endswith(("started", "committed", "owns again")):
                 which = f"{len(partitions)} partitions from {partitions[0]} on"
                 self._master.event(self.record.uid, None, Reason.ROW_CHANGED, f"{reason}: {which}")
+
+    def _owners_changed(self, before: PartitionRow, row: PartitionRow, now: Now) -> None:
+        stuck = self._rebalance.owners_changed(before, row)
+        if stuck:
+            retries = self._master.queue.retries
+            retries.taken_over(self.record.uid, row.partition, stuck, now.boot_ms)
 
     def _is_told(self, before: PartitionRow, row: PartitionRow, reason: str, now: Now) -> bool:
         """Count a migration that has ended; whether an Event of its own says why."""

@@ -187,6 +187,45 @@ def test_a_node_that_returned_is_no_longer_held_against() -> None:
     assert not retries.is_held_back("z", 0, "B", now_ms=0)
 
 
+def taken_over(retries: Retries, times: int, now_ms: int = 0) -> int:
+    """The role goes back to B as soon as it may and is taken from it at once; when it may again."""
+    for _ in range(times):
+        retries.taken_over("z", 0, "B", now_ms)
+        retries.succeeded("z", 0, "B")
+        while retries.is_held_back("z", 0, "B", now_ms):
+            now_ms += FIRST_WAIT_MS
+    return now_ms
+
+
+def test_a_role_that_was_taken_from_a_node_returns_later_each_time_also_where_it_succeeds() -> None:
+    assert [taken_over(Retries(), n) // FIRST_WAIT_MS for n in (1, 2, 3)] == [1, 3, 7]
+    retries = Retries()
+    many_ms = taken_over(retries, 8)
+    assert taken_over(retries, 1, many_ms) - many_ms == LONGEST_WAIT_MS
+    assert not retries.is_held_back("z", 0, "C", many_ms)
+    assert not retries.is_held_back("z", 1, "B", many_ms)
+
+
+def test_a_role_that_a_node_kept_for_a_minute_returns_soon_when_it_is_taken_again() -> None:
+    retries = Retries()
+    later_ms = taken_over(retries, 5) + LONGEST_WAIT_MS
+    assert taken_over(retries, 1, later_ms) - later_ms == FIRST_WAIT_MS
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_role_returns_at_once_to_a_new_process_and_in_a_new_zone_of_that_name(
+    is_deleted: bool,
+) -> None:
+    retries = Retries()
+    retries.taken_over("z", 0, "B", 0)
+    assert retries.is_held_back("z", 0, "B", 0)
+    if is_deleted:
+        retries.forget_zone("z")
+    else:
+        retries.returned("B")
+    assert not retries.is_held_back("z", 0, "B", 0)
+
+
 def test_a_deleted_zone_is_forgotten() -> None:
     retries = Retries()
     retries.failed("z", 0, "B", now_ms=0)
