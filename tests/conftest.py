@@ -5,6 +5,7 @@ import signal
 from hypothesis import settings
 
 pytest_plugins = [
+    "lanes",
     "machine_parts",
     "fresh_seeds",
     "deep_tests",

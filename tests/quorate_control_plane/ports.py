@@ -8,15 +8,21 @@ from collections.abc import Iterator
 
 # Below the range from which the kernel takes ports for outgoing connections, so that none of those
 # can take a port between our look and the process's bind.
-_PORTS = range(18000, 32000)
+_ports = range(18000, 32000)
 _looks = itertools.count()
+
+
+def listen_within(ports: range) -> None:
+    """From now on only these: processes of tests that run beside ours have others."""
+    global _ports
+    _ports = ports
 
 
 def free_ports() -> Iterator[int]:
     """Loopback ports nobody listens on; runs that start together look from different places."""
-    offset = (time.monotonic_ns() // 1000 + os.getpid() * 101 + next(_looks) * 331) % len(_PORTS)
-    for step in range(len(_PORTS)):
-        port = _PORTS[(offset + step) % len(_PORTS)]
+    offset = (time.monotonic_ns() // 1000 + os.getpid() * 101 + next(_looks) * 331) % len(_ports)
+    for step in range(len(_ports)):
+        port = _ports[(offset + step) % len(_ports)]
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

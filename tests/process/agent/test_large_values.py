@@ -22,7 +22,7 @@ from quorate_cluster.steadiness import changes, standing
 from quorate_cluster.waiting import wait_until
 from quorate_differential.raw_replies import encode_command
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process, pytest.mark.alone, pytest.mark.timeout(300)]
 
 MIB = 1 << 20
 NEVER = ("PartitionLost", "NewStore", "MigrationFailed", "NodeLeft")

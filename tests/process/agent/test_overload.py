@@ -20,7 +20,7 @@ from quorate_cluster.served import assert_served
 from quorate_cluster.standstill import stood_still_since
 from quorate_cluster.steadiness import changes, standing
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.process, pytest.mark.alone, pytest.mark.timeout(400)]
 
 CONNECTIONS = 150
 KEYS = 6000

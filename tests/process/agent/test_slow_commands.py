@@ -7,7 +7,12 @@ from quorate_cluster.fixtures import StartCluster
 from quorate_cluster.routing import keys_by_port
 from quorate_cluster.steadiness import changes, standing
 
-pytestmark = [pytest.mark.process, pytest.mark.deep, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.alone,
+    pytest.mark.deep,
+    pytest.mark.timeout(300),
+]
 
 
 def test_no_agent_is_taken_for_lost_over_a_pipeline_of_slow_reads(

@@ -1,0 +1,123 @@
+"""What `make test` runs: every test in one lane, and a run that ends as its worst lane does."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from quorate_cluster.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+
+# In the place of pytest: notes what it was told, and does what the test says.
+PROGRAM = """#!/usr/bin/env bash
+case "$*" in
+  *--ignore=*) lane=second ;;
+  *--lane-lock*) lane=first ;;
+  *) lane=computing ;;
+esac
+printf '%s\\n' "$@" >"{folder}/$lane"
+{does}
+"""
+SAYS = """
+echo "a test of lane $lane"
+echo "---------------- the machine ----------------"
+echo "as $lane saw it"
+echo "============== slowest 50 durations =============="
+[ $lane = computing ] || echo "$((${#lane} * 10)).25s call     tests/$lane.py::test"
+[ $lane != second ] || echo "FAILED tests/second.py::test - it is wrong"
+echo "12 passed in $lane"
+[ $lane != STATUS_OF ] || exit 2
+"""
+WAITS = """
+trap 'touch "{folder}/$lane-interrupted"; kill $!; exit 2' INT
+sleep 60 &
+touch "{folder}/$lane-waits"
+wait
+"""
+
+
+def _program(folder: Path, does: str) -> Path:
+    program = folder / "pytest"
+    program.write_text(PROGRAM.format(folder=folder, does=does.format(folder=folder)))
+    program.chmod(0o755)
+    return program
+
+
+def _run(folder: Path, does: str) -> subprocess.CompletedProcess[str]:
+    command = ["bash", "tools/run-tests", f"{_program(folder, does)} -m", "--minutes", "7"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+def _told(folder: Path, lane: str) -> list[str]:
+    return (folder / lane).read_text().splitlines()
+
+
+def test_each_folder_is_run_by_one_lane(tmp_path: Path) -> None:
+    done = _run(tmp_path, "true")
+
+    assert done.returncode == 0, done.stderr
+    lanes = {lane: _told(tmp_path, lane) for lane in ("first", "second", "computing")}
+    for told in lanes.values():
+        assert told[0] == "-m"
+        assert told[told.index("--minutes") + 1] == "7"
+    named = [*lanes["first"], *lanes["computing"]]
+    elsewhere = sorted(each for each in named if each.startswith("tests/"))
+    ignored = [each.removeprefix("--ignore=") for each in lanes["second"] if "--ignore=" in each]
+    assert sorted(ignored) == elsewhere
+    for folder in elsewhere:
+        assert (ROOT / folder).is_dir(), folder
+
+
+def test_lanes_of_processes_share_a_lock_and_no_port(tmp_path: Path) -> None:
+    _run(tmp_path, "true")
+
+    locks, ports = [], []
+    for lane in ("first", "second"):
+        told = _told(tmp_path, lane)
+        locks.append(told[told.index("--lane-lock") + 1])
+        first, last = told[told.index("--lane-ports") + 1].split("-")
+        ports.append(range(int(first), int(last) + 1))
+    assert locks[0] == locks[1]
+    assert not {*ports[0]} & {*ports[1]}
+    assert not Path(locks[0]).parent.exists()
+
+
+@pytest.mark.parametrize("failed", ["first", "second", "computing"])
+def test_a_run_ends_as_its_worst_lane_and_shows_at_last_what_all_of_them_found(
+    tmp_path: Path, failed: str
+) -> None:
+    done = _run(tmp_path, SAYS.replace("{", "{{").replace("}", "}}").replace("STATUS_OF", failed))
+
+    assert done.returncode == 2
+    _, _, end = done.stdout.partition("== all lanes\n")
+    assert end.splitlines() == [
+        "---------------- the machine ----------------",
+        "as first saw it",
+        "---------------- the machine ----------------",
+        "as second saw it",
+        "---------------- the machine ----------------",
+        "as computing saw it",
+        "50 slowest:",
+        "60.25s call     tests/second.py::test",
+        "50.25s call     tests/first.py::test",
+        "FAILED tests/second.py::test - it is wrong",
+        "first: 12 passed in first",
+        "second: 12 passed in second",
+        "computing: 12 passed in computing",
+    ]
+
+
+def test_what_interrupts_the_run_interrupts_every_lane(tmp_path: Path) -> None:
+    command = ["bash", "tools/run-tests", str(_program(tmp_path, WAITS))]
+    lanes = ("first", "second", "computing")
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True
+    ) as run:
+        wait_until(lambda: all((tmp_path / f"{lane}-waits").exists() for lane in lanes), "lanes")
+        os.killpg(run.pid, signal.SIGINT)  # as a terminal does
+
+    assert run.returncode == 130
+    assert all((tmp_path / f"{lane}-interrupted").exists() for lane in lanes)
