@@ -39,7 +39,8 @@ STEP_MS = 100
 
 class LoneMaster:
     """`fills`: whether a migration's destination gets on (zone, partition, node); `refuses`: if
-    a node refuses the prepared row; `mute`: whether it leaves that unanswered."""
+    a node refuses the prepared row; `mute`: whether it leaves that unanswered; `serves`: whether a
+    primary says that it serves."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class LoneMaster:
         self.fills: Callable[[str, int, str], bool] = lambda zone, partition, node: True
         self.refuses: Callable[[str], bool] = lambda node: False
         self.mute: Callable[[str], bool] = lambda node: False
+        self.serves: Callable[[str], bool] = lambda node: True
         self.sizes: dict[str, int] = {}  # zone uid -> bytes of each copy, told when asked
         self.unreached: dict[str, tuple[str, ...]] = {}  # node -> members that it does not reach
         self.settings = settings
@@ -195,6 +197,8 @@ class LoneMaster:
         if row.primary is None or not self.master.agents[row.primary.node].connected:
             return
         primary, active = row.primary.node, row.active
+        if not self.serves(primary):
+            return
         self.master.receive(primary, Activated(uid, row.partition, row.term, 0), self.now)
         if active is not None:
             to = active.destination.node if active.destination is not None else ""

@@ -52,7 +52,7 @@ class Part(msgspec.Struct, frozen=True):
     `stored`: voters that have said that they have this very row, or a newer one, durably.
     `unheard`: the row was read by a new master that has not heard yet which rows its voters have.
     `progress_ms`: when its destination last had more than before.  `unwanted`: it does not lead to
-    the row's target any more.
+    the row's target any more.  `handed_over`: the row's term began with the commit of a migration.
     """
 
     row: PartitionRow
@@ -74,6 +74,7 @@ class Part(msgspec.Struct, frozen=True):
     unwanted: bool = False
     unheard: bool = False
     stored: tuple[Voter, ...] = ()
+    handed_over: bool = False
 
     @property
     def caught_up(self) -> bool:
@@ -84,6 +85,16 @@ class Part(msgspec.Struct, frozen=True):
     def serves(self) -> bool:
         """Whether the primary is there and has said that it serves in this term."""
         return self.activated and self.row.replicas[0] is not None
+
+    @property
+    def is_being_handed_over(self) -> bool:
+        """Whether a planned new primary is about to serve: clients wait, none is refused.
+
+        It ends with `activated`, or with the row: past `activation_bound_ms` another voter is made
+        primary, and that is no hand-over.
+        """
+        is_on_its_way = self.handed_over and not self.activated and not self.stuck
+        return is_on_its_way and self.row.replicas[0] is not None
 
 
 class Decision(NamedTuple):
@@ -108,7 +119,10 @@ def adopt_row(part: Part, row: PartitionRow, now_ms: int) -> Part:
         and row.active.migration_id == before.active.migration_id
     )
     if row.term != before.term:
-        return Part(row, now_ms, tried=part.tried, resolved=row.active is None)
+        handed_over = before.active is not None and row == committed_row(before)
+        return Part(
+            row, now_ms, tried=part.tried, resolved=row.active is None, handed_over=handed_over
+        )
     kept = msgspec.structs.replace(
         part,
         row=row,

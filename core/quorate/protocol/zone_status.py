@@ -78,8 +78,11 @@ def zone_status(
     sentence: str,
     refusals: tuple[tuple[str, str], ...] = (),
 ) -> ZoneStatus:
-    """The zone as users see it.  `sentence`: what its first placement, or rebuilding, waits for."""
-    available = degraded = 0
+    """The zone as users see it.  `sentence`: what its first placement, or rebuilding, waits for.
+
+    A partition whose primary is being handed over counts as served, and its migration as running.
+    """
+    available = degraded = handed_over = 0
     unavailable: list[int] = []
     if record.recovering:
         unavailable = [p for p in range(record.partitions) if p not in parts]
@@ -89,13 +92,15 @@ def zone_status(
         short = record.replicas - len(part.row.owners)
         if short > 0:
             missing[short] = missing.get(short, 0) + 1
-        if not part.serves:
+        handed_over += part.is_being_handed_over
+        if not part.serves and not part.is_being_handed_over:
             unavailable.append(partition)
         elif short > 0:
             degraded += 1
         else:
             available += 1
     migrations = _migrations(parts, moved)
+    running = len(migrations) + handed_over
     lost = [p for p in unavailable if p in parts and rebalance.is_lost(parts[p].row)]
     unavailable.sort()
     if record.deleting:
@@ -113,8 +118,8 @@ def zone_status(
                 f"; {len(lost)} of them are LOST (partitions {named}{more}): every store that held"
                 f" them is gone for good; {way_out_of_loss(record)}"
             )
-    elif migrations:
-        phase, sentence = "Rebalancing", f"{len(migrations)} migrations are under way"
+    elif running:
+        phase, sentence = "Rebalancing", f"{running} migrations are under way"
     elif degraded:
         counted = f"{degraded} partitions have fewer than {record.replicas} copies"
         phase, sentence = "Degraded", "; ".join([counted, *rebalance.missing()])
@@ -132,7 +137,7 @@ def zone_status(
         available=available,
         degraded=degraded,
         unavailable=len(unavailable),
-        migrations_running=len(migrations),
+        migrations_running=running,
         migrations_queued=max(len(rebalance.off_target) - len(migrations), 0),
         migrations_done=moved.migrations_done,
         migrations_failed=moved.migrations_failed,

@@ -126,8 +126,31 @@ def test_an_up_whose_reader_has_gone_is_finished(
 
     assert (up.returncode, said) == (0, "")
     (zone,) = cluster.state().zones
-    # It ended when all was served, not before; primaries may be on their way to their places.
-    assert zone.unavailable < zone.partitions // 4
+    assert zone.unavailable == 0  # it ended when all was served, not before
+
+
+def test_primaries_that_find_their_places_after_an_up_make_no_partition_unavailable(
+    quorate: Quorate, cluster: DevCluster
+) -> None:
+    quorate("dev", "up")
+    quorate("apply", "-f", str(EXAMPLE), "--wait", "60")
+    quorate("dev", "kill", "agent-1")
+    wait_until(lambda: not _primaries(cluster)["agent-1"], "others in the place of agent-1")
+    quorate("dev", "up")
+    seen: set[int] = set()
+
+    def is_in_place() -> bool:
+        (zone,) = cluster.state().zones
+        seen.add(zone.unavailable)
+        return min(_primaries(cluster).values()) > zone.partitions // 4
+
+    wait_until(is_in_place, "primaries on every agent", 60, lambda: _primaries(cluster))
+
+    assert seen == {0}
+
+
+def _primaries(cluster: DevCluster) -> dict[str, int]:
+    return {node.name: node.primaries for node in cluster.state().nodes}
 
 
 def test_an_up_that_cannot_serve_says_what_is_missing(
