@@ -184,8 +184,11 @@ def main(arguments: list[str] | None = None) -> None:
     except (OSError, QuorateError) as error:
         _end(EXIT_FAILED, str(error))
     if agent.restart:
-        folder = DataFolder.open(settings.data, cluster=settings.cluster, node=settings.name)
-        aside = folder.set_aside(agent.failure)
+        try:
+            folder = DataFolder.open(settings.data, cluster=settings.cluster, node=settings.name)
+            aside = folder.set_aside(agent.failure)
+        except FolderRefused as refused:
+            _end(EXIT_REFUSED, str(refused))
         folder.close()
         _log.error("the data folder was set aside as %s: %s", aside, agent.failure)
         os.execv(sys.executable, [sys.executable, "-m", "quorate_agent", *sys.argv[1:]])

@@ -127,23 +127,19 @@ class DataFolder:
                 f"{path}: {error.strerror}. Way out: name a folder this user may write to"
             ) from error
         try:
-            _finish_setting_aside(path)
-            identity = _read_identity(path / _IDENTITY)
-            if identity is None:
-                _check_nothing_left(path)
-                store = make_store_id()
-                identity = _new_identity(cluster, node, store, 0)
-            _check_identity(path, identity, cluster, node)
-            folder = cls(path, lock, identity)
-            folder._remove_unlisted_zones()
-            folder._write(incarnation=identity.incarnation + 1)
-        except BaseException as error:
+            with _refused_by_system(path):
+                _finish_setting_aside(path)
+                identity = _read_identity(path / _IDENTITY)
+                if identity is None:
+                    _check_nothing_left(path)
+                    store = make_store_id()
+                    identity = _new_identity(cluster, node, store, 0)
+                _check_identity(path, identity, cluster, node)
+                folder = cls(path, lock, identity)
+                folder._remove_unlisted_zones()
+                folder._write(incarnation=identity.incarnation + 1)
+        except BaseException:
             os.close(lock)
-            if isinstance(error, OSError):
-                raise FolderRefused(
-                    f"{error.filename or path}: {error.strerror}."
-                    f" Way out: make room or mend permissions"
-                ) from error
             raise
         return folder
 
@@ -235,12 +231,17 @@ class DataFolder:
         """Keep what is here under set-aside-<n> and start a new, empty store (incarnation 1).
 
         Close every storage first.  The master term is kept: it is the cluster's, not the store's.
+        FolderRefused: the disk has no room for it; what was begun is finished by the next start.
         """
-        aside = _move_aside(self.path, self._identity, make_store_id(), reason)
-        identity = _read_identity(self.path / _IDENTITY)
-        assert identity is not None
-        self._identity = identity
-        self._write(incarnation=1)
+        try:
+            with _refused_by_system(self.path):
+                aside = _move_aside(self.path, self._identity, make_store_id(), reason)
+                identity = _read_identity(self.path / _IDENTITY)
+                assert identity is not None
+                self._identity = identity
+                self._write(incarnation=1)
+        except FolderRefused as refused:
+            raise FolderRefused(f"{reason}; it cannot be set aside: {refused}") from refused
         return aside
 
     def close(self) -> None:
@@ -289,13 +290,20 @@ def unused_folder(path: Path) -> Iterator[None]:
 
     A setting aside that was cut off is finished first.
     """
-    try:
+    with _refused_by_system(path):
         lock = _take_lock(path)
         try:
             _finish_setting_aside(path)
             yield
         finally:
             os.close(lock)
+
+
+@contextmanager
+def _refused_by_system(path: Path) -> Iterator[None]:
+    """Whatever the system refuses below `path` refuses the folder."""
+    try:
+        yield
     except OSError as error:
         raise FolderRefused(
             f"{error.filename or path}: {error.strerror}. Way out: make room or mend permissions"

@@ -15,7 +15,14 @@ from typing import Any, get_args
 from quorate.facts.errors import QuorateError
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.agent import AgentCore, FromMaster, MembersChanged, ZoneClosed, ZoneOpened
+from quorate.protocol.agent import (
+    AgentCore,
+    FromMaster,
+    MastershipNotKept,
+    MembersChanged,
+    ZoneClosed,
+    ZoneOpened,
+)
 from quorate.protocol.client_messages import Forward, Forwarded
 from quorate.protocol.masterships import why_not_obeyed
 from quorate.protocol.membership import is_namesake
@@ -45,6 +52,7 @@ from quorate_agent.descriptors import Descriptors
 from quorate_agent.durable_file import write_durably
 from quorate_agent.endpoint import ZoneEndpoint
 from quorate_agent.farewell import hand_over, say_farewell, see_transactions_end
+from quorate_agent.folder_writes import FolderWrites
 from quorate_agent.garbage import Garbage
 from quorate_agent.large_commands import LargeCommands
 from quorate_agent.memory_limit import memory_limit
@@ -123,8 +131,9 @@ class Agent(BaseHandler):
         self._master: Link | None = None
         self._uninformed: set[str] = set()
         """Zones of which this link's master has not told the rows yet."""
-        self._unkept: set[str] = set()
-        """Zones of whose record a failed write was told."""
+        self._folder_writes = FolderWrites(settings.name, folder)
+        self._closing: set[str] = set()
+        """Deleted zones whose storage is being closed."""
         self._loop = asyncio.get_running_loop()
         self._turn = TurnEnd(self._loop.call_soon, self._end_turn).ask
         self._admin: AdminServer | None = None
@@ -233,51 +242,43 @@ class Agent(BaseHandler):
         return engine
 
     def keep_zone(self, record: ZoneRecord) -> bool:
-        """Remember the zone as it was told, if there is room.  It is synced on the event loop: only
-        when the zone was declared anew, or its port here changed."""
-        try:
-            self.folder.keep_zone(record)
-        except OSError as error:
-            if record.uid not in self._unkept:
-                self._unkept.add(record.uid)
-                _log.warning(
-                    "zone %s: what it was declared to be cannot be recorded: %s; it is tried again"
-                    " when its rows change",
-                    record.name,
-                    error,
-                )
-            return False
-        self._unkept.discard(record.uid)
-        return True
+        """Remember the zone as it was told, if there is room: when it was declared anew, or its
+        port here changed."""
+        return self._folder_writes.keep_zone(record)
 
     def kept_zones(self) -> list[ZoneRecord]:
         """The zones whose data is here."""
         return self.folder.kept_zones()
 
-    def remove_zone(self, uid: str) -> None:
-        """Delete a zone's data; its clients are ended first."""
+    def remove_zone(self, uid: str) -> bool:
+        """Delete a zone's data; its clients are ended first.  Return whether it is gone."""
+        if uid in self._closing:
+            return False
         self._uninformed.discard(uid)
-        self._unkept.discard(uid)
         runtime = self._runtimes.pop(uid, None)
         engine = self._engines.pop(uid, None)
         if runtime is not None:
+            self._closing.add(uid)
             self._spawn(self._close_and_remove(uid, runtime))
-            return
+            return False
         if engine is not None:
             engine.close()
-        self._zone_closed(uid)
+        return self._zone_closed(uid)
 
     async def _close_and_remove(self, uid: str, runtime: ZoneRuntime) -> None:
         await runtime.close()
-        self._zone_closed(uid)
+        self._closing.discard(uid)
+        if self._zone_closed(uid):
+            self.core.zone_removed(uid)
 
-    def _zone_closed(self, uid: str) -> None:
-        """Nothing of a deleted zone is open: its files go, and others may have its room."""
-        if uid in self.folder.zone_uids():
-            self.folder.remove_zone(uid)
+    def _zone_closed(self, uid: str) -> bool:
+        """Nothing of a deleted zone is open: its files go, and others may have its room.  Return
+        whether they are gone; the master asks again."""
+        is_gone = self._folder_writes.remove_zone(uid)
         self._opening.closed(uid)
         self.core.try_refused_zones()
         self._turn()
+        return is_gone
 
     async def _look_up_again(self) -> None:
         found = False
@@ -288,8 +289,8 @@ class Agent(BaseHandler):
         self._turn()
 
     def raise_master_term(self, term: int, word: str) -> None:
-        """Remember the highest mastership obeyed."""
-        self.folder.raise_master_term(term, word)
+        """Remember the highest mastership obeyed; MastershipNotKept."""
+        self._folder_writes.raise_master_term(term, word)
 
     # --- links -----------------------------------------------------------------------------------
 
@@ -360,17 +361,7 @@ class Agent(BaseHandler):
                 self._receive(hello.node, message)
         elif hello.role == "master":
             if isinstance(message, _FROM_MASTER):
-                if not self.core.receive_from_master(message, now()):
-                    link.close(
-                        f"agent {self.core.node}: master term {hello.master_term} is over",
-                        RefusalCode.STALE_MASTER,
-                        self.core.master_term,
-                    )
-                else:
-                    self._master = link
-                    self._table_changed()
-                    if isinstance(message, ZoneTable):
-                        self._table_came(message)
+                self._obey(link, hello, message)
         else:
             answer = answer_tool(
                 message,
@@ -383,6 +374,24 @@ class Agent(BaseHandler):
             else:
                 link.send(answer)
         self._turn()
+
+    def _obey(self, link: Link, hello: Hello, message: FromMaster) -> None:
+        try:
+            is_obeyed = self.core.receive_from_master(message, now())
+        except MastershipNotKept as error:
+            link.close(str(error), RefusalCode.NOT_KEPT)
+            return
+        if not is_obeyed:
+            link.close(
+                f"agent {self.core.node}: master term {hello.master_term} is over",
+                RefusalCode.STALE_MASTER,
+                self.core.master_term,
+            )
+            return
+        self._master = link
+        self._table_changed()
+        if isinstance(message, ZoneTable):
+            self._table_came(message)
 
     def _table_came(self, message: ZoneTable) -> None:
         uid = message.zone.uid

@@ -114,8 +114,9 @@ class Disk:
     def kept_zones(self) -> list[ZoneRecord]:
         return []
 
-    def remove_zone(self, uid: str) -> None:
+    def remove_zone(self, uid: str) -> bool:
         self.zones.pop(uid, None)
+        return True
 
     def raise_master_term(self, term: int, word: str) -> None:
         self.master_term = term

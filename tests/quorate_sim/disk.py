@@ -313,11 +313,12 @@ class SimAgentStore:
         """Of zones in memory nothing is left."""
         return [self.disk.kept[uid] for uid in sorted(self.disk.kept)]
 
-    def remove_zone(self, uid: str) -> None:
-        """Delete the zone's data."""
+    def remove_zone(self, uid: str) -> bool:
+        """Delete the zone's data: at once."""
         self.disk.kept.pop(uid, None)
         self.storages.pop(uid, None)
         self.disk.images.pop(uid, None)
+        return True
 
     def raise_master_term(self, term: int, word: str) -> None:
         """Durable at once."""

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from quorate.facts.errors import InvariantError
+from quorate.facts.errors import InvariantError, QuorateError
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
@@ -46,6 +46,10 @@ FromMaster = (
 )
 
 
+class MastershipNotKept(QuorateError):
+    """A higher mastership cannot be made durable now, so its master is not obeyed: why."""
+
+
 class AgentStore(Protocol):
     """The agent's durable state besides what each zone's storage holds."""
 
@@ -60,12 +64,13 @@ class AgentStore(Protocol):
     def kept_zones(self) -> list[ZoneRecord]:
         """The zones that are remembered and whose data is here."""
 
-    def remove_zone(self, uid: str) -> None:
-        """Delete the zone's data (its storage is closed); nothing when there is none."""
+    def remove_zone(self, uid: str) -> bool:
+        """Delete the zone's data (its storage is closed), if any.  Return whether it is gone: else
+        `AgentCore.zone_removed` follows, or it is asked for again."""
 
     def raise_master_term(self, term: int, word: str) -> None:
         """Remember the highest mastership obeyed, its number and its word; durable when it
-        returns."""
+        returns.  MastershipNotKept: it could not be made durable."""
 
 
 class ZoneOpened(NamedTuple):
@@ -188,7 +193,11 @@ class AgentCore:
     # --- messages --------------------------------------------------------------------------------
 
     def receive_from_master(self, message: FromMaster, now: Now) -> bool:
-        """One message of a master; False: it was followed by another, its link is to be closed."""
+        """One message of a master; False: it was followed by another, its link is to be closed.
+
+        MastershipNotKept: the message was not obeyed; the link is to be closed, so that the master
+        tells everything again.
+        """
         if not self._obey(message.master_term):
             return False
         if isinstance(message, MasterPing):
@@ -336,7 +345,11 @@ class AgentCore:
             self._ports.pop(uid, None)
             self._events.append(ZoneClosed(uid, zone.take_finished()))
         self._inventory_sent(uid)
-        self._store.remove_zone(uid)
+        if self._store.remove_zone(uid):
+            self.zone_removed(uid)
+
+    def zone_removed(self, uid: str) -> None:
+        """The data of a zone that was deleted is gone: tell the master, which keeps asking else."""
         self._sends.append((MASTER, RowsStored(uid, ())))
 
     def _report_inventory(self, rows: bool, now: Now) -> None:

@@ -96,6 +96,8 @@ class RefusalCode(enum.StrEnum):
     """The agent's folder must be set aside: it does so and starts anew."""
     OLDER_PROCESS = "older-process"
     STALE_MASTER = "stale-master"
+    NOT_KEPT = "not-kept"
+    """The agent cannot make durable which mastership it obeys: later it may."""
     GOODBYE = "bye"
     """The process is ending, or has no use for the link: nothing is wrong."""
 

@@ -2,6 +2,7 @@
 
 import random
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import redis
@@ -164,3 +165,54 @@ def test_an_agent_whose_disk_is_full_is_named_until_there_is_room(
     log = agent.log_tail(10_000)
     assert log.count("no room, what needs some is refused") == 1
     assert log.count("there is room again") == 1
+
+
+@pytest.mark.needs("small-disk")
+def test_an_agent_that_cannot_record_a_new_master_or_a_deletion_goes_on_and_does_it_later(
+    start_cluster: StartCluster,
+) -> None:
+    cluster = start_cluster(agents=3)
+    agent = _on_small_disk(cluster)
+    cluster.declare()
+    cluster.apply_zone("z", partitions=8)
+    cluster.apply_zone("gone", partitions=8)
+    cluster.wait_quiet("z")
+    client = cluster.client("z")
+    filler = agent.data / "filler"
+    _leave_no_room(filler)
+
+    cluster.delete_zone("gone")  # what is waited for is that it serves no more
+    cluster.operator.terminate()
+    cluster.operator.start()
+
+    wait_until(lambda: "cannot be recorded" in _unreached(cluster), "why it takes no part")
+    assert f"agent {agent.name}: mastership" in _unreached(cluster)
+    assert "make room on the disk of" in _unreached(cluster)
+    cluster.wait_available("z")
+    told = {f"key-{number}": client.set(f"key-{number}", VALUE[:100]) for number in range(100)}
+    assert all(told.values())
+    assert agent.is_alive()
+
+    filler.unlink()
+
+    cluster.wait_online()
+    cluster.wait_quiet("z")
+    assert {client.get(key) for key in told} == {VALUE[:100]}
+    wait_until(lambda: len([*(agent.data / "zones").iterdir()]) == 1, "end of the deleted zone")
+    log = agent.log_tail(10_000)
+    assert log.count("mastership 2 cannot be recorded") == 1
+    assert "Traceback" not in log
+
+
+def _leave_no_room(filler: Path) -> None:
+    with suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 20))
+    with suppress(OSError), filler.open("ab", buffering=0) as file:
+        while True:
+            file.write(b"0")
+
+
+def _unreached(cluster: Cluster) -> str:
+    found = cluster.api.get("storageclusters", cluster.name)
+    return " ".join(each["message"] for each in found["status"]["conditions"])

@@ -13,8 +13,9 @@ import pytest
 
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.storage import Row, ZoneRefused
+from quorate_agent import data_folder
 from quorate_agent.client_ports import ClientPorts
-from quorate_agent.data_folder import DataFolder
+from quorate_agent.data_folder import DataFolder, FolderRefused
 from quorate_agent.descriptors import CLIENTS_MIN, RESERVE, Descriptors
 from quorate_agent.storage import DatabaseRefused
 from quorate_agent.storage.memory import MemoryStorage
@@ -262,6 +263,38 @@ def test_a_set_aside_that_is_cut_off_is_seen_again(agent: OneAgent) -> None:
     old, now = _restarted(agent)
 
     assert now.folder.store != old
+    now.stop()
+
+
+@pytest.mark.parametrize("writes_with_room", [0, 1, 2, 3])
+def test_a_set_aside_without_room_is_refused_in_a_sentence_and_done_when_there_is_some(
+    agent: OneAgent, monkeypatch: pytest.MonkeyPatch, writes_with_room: int
+) -> None:
+    agent.kill()
+    _newest_log(agent.path, "z1").unlink()
+    folder = DataFolder.open(agent.path, cluster="demo", node="agent-1")
+    written: list[str] = []
+    real = data_folder.write_durably
+
+    def write(file: Path, text: str) -> None:
+        if len(written) == writes_with_room:
+            raise OSError(28, "No space left on device", str(file))
+        written.append(text)
+        real(file, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(data_folder, "write_durably", write)
+        with pytest.raises(FolderRefused) as refused:
+            open_stored_zones(folder, Descriptors(1 << 16))
+    folder.close()
+
+    said = str(refused.value)
+    assert said.startswith(f"data folder {agent.path}, zone z1: ")
+    assert "it cannot be set aside: " in said
+    assert "No space left on device. Way out: make room" in said
+    old, now = _restarted(agent)
+    assert now.folder.store != old
+    assert now.zones == {}
     now.stop()
 
 

@@ -9,13 +9,15 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.agent import AgentCore
+from quorate.protocol.agent import AgentCore, MastershipNotKept
 from quorate.protocol.events import Reason
 from quorate.protocol.messages import (
     FORMAT_VERSION,
+    Activated,
     AskInventory,
     Hello,
     Inventory,
+    MasterPing,
     Members,
     Message,
     RowsStored,
@@ -44,6 +46,7 @@ class Store:
         self.kept: list[ZoneRecord] = []
         self.keeping: list[ZoneRecord] = []  # also those for which there was no room
         self.is_full = False
+        self.master_term = 0
 
     def open_zone(self, record: ZoneRecord) -> SimStorage:
         self.tried.append(record.uid)
@@ -51,8 +54,9 @@ class Store:
             raise ZoneRefused(NO_ROOM)
         return SimStorage(self.images.setdefault(record.uid, Image()))
 
-    def remove_zone(self, uid: str) -> None:
+    def remove_zone(self, uid: str) -> bool:
         self.removed.append(uid)
+        return not self.is_full
 
     def keep_zone(self, record: ZoneRecord) -> bool:
         self.keeping.append(record)
@@ -64,7 +68,9 @@ class Store:
         return self.kept
 
     def raise_master_term(self, term: int, word: str) -> None:
-        pass
+        if self.is_full:
+            raise MastershipNotKept(NO_ROOM)
+        self.master_term = term
 
 
 class OneAgent:
@@ -267,6 +273,36 @@ def test_a_refused_zone_that_is_deleted_is_not_tried_again() -> None:
     assert RowsStored("full", ()) in said
     assert agent.store.removed == ["full"]
     assert agent.core.zones == {}
+
+
+def test_a_deleted_zone_whose_data_cannot_be_removed_is_confirmed_when_it_is() -> None:
+    agent = OneAgent()
+    agent.hear(table("z"))
+    agent.store.is_full = True
+    assert RowsStored("z", ()) not in agent.hear(ZoneGone(1, "z"))
+    assert agent.core.zones == {}
+
+    agent.store.is_full = False
+
+    assert RowsStored("z", ()) in agent.hear(ZoneGone(1, "z"))
+    assert agent.store.removed == ["z", "z"]
+
+
+def test_a_mastership_that_cannot_be_recorded_is_not_obeyed_until_it_is() -> None:
+    agent = OneAgent()
+    agent.hear(table("z"))
+    agent.store.is_full = True
+    for message in (MasterPing(2, 1), ZoneGone(2, "z")):
+        with pytest.raises(MastershipNotKept, match=NO_ROOM):
+            agent.core.receive_from_master(message, agent.now)
+    assert "z" in agent.core.zones
+    assert [m for m in agent.turn() if not isinstance(m, Activated)] == []
+    assert not agent.core.receive_from_master(MasterPing(1, 1), agent.now)  # a lower one neither
+
+    agent.store.is_full = False
+
+    assert RowsStored("z", ()) in agent.hear(ZoneGone(2, "z"))
+    assert agent.store.master_term == 2
 
 
 # --- the master ----------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ class Store:
     def kept_zones(self) -> list[ZoneRecord]:
         return []
 
-    def remove_zone(self, uid: str) -> None:
+    def remove_zone(self, uid: str) -> bool:
         raise AssertionError(uid)
 
     def raise_master_term(self, term: int, word: str) -> None:

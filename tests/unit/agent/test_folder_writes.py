@@ -1,0 +1,101 @@
+"""What a running agent writes into its folder: a disk without room for that ends nothing."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.agent import AgentCore, MastershipNotKept
+from quorate.protocol.settings import DEFAULTS
+from quorate_agent import data_folder
+from quorate_agent.data_folder import DataFolder
+from quorate_agent.descriptors import Descriptors
+from quorate_agent.server import Agent, now
+from quorate_agent.settings import AgentSettings
+
+RECORD = ZoneRecord("uid-1", "books", 16, 3)
+
+
+def _with_agent(path: Path, story: Callable[[Agent], None]) -> None:
+    async def run() -> None:
+        folder = DataFolder.open(path, cluster="demo", node="agent-1")
+        folder.zone_path(RECORD.uid)
+        here = "127.0.0.1"
+        settings = AgentSettings("agent-1", path, "demo", here, 0, here, here, 0)
+        agent = Agent(settings, folder, {}, DEFAULTS, Descriptors(4096))
+        try:
+            story(agent)
+        finally:
+            folder.close()
+
+    asyncio.run(run())
+
+
+def _full(file: Path, text: str) -> None:
+    raise OSError(28, "No space left on device", str(file))
+
+
+def test_a_record_without_room_is_warned_of_once_and_kept_when_there_is_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def story(agent: Agent) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(data_folder, "write_durably", _full)
+            assert [agent.keep_zone(RECORD) for _ in range(3)] == [False] * 3
+        assert agent.kept_zones() == []
+        (warning,) = caplog.messages
+        assert "zone books" in warning
+        assert f"No space left on device: '{tmp_path}/zone-uid-1.json'" in warning
+        assert "it is tried again" in warning
+
+        assert agent.keep_zone(RECORD)
+        assert agent.kept_zones() == [RECORD]
+        with monkeypatch.context() as patch:
+            patch.setattr(data_folder, "write_durably", _full)
+            assert not agent.keep_zone(RECORD)
+        assert len(caplog.messages) == 2
+
+    _with_agent(tmp_path, story)
+
+
+def test_the_removal_of_a_zone_without_room_is_warned_of_once_and_done_when_there_is_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def story(agent: Agent) -> None:
+        data = agent.folder.zone_path(RECORD.uid)
+        agent.core = AgentCore(agent._hello(), agent, DEFAULTS, now())
+        with monkeypatch.context() as patch:
+            patch.setattr(data_folder, "write_durably", _full)
+            assert [agent.remove_zone(RECORD.uid) for _ in range(3)] == [False] * 3
+        assert data.exists(), "what is recorded must be there at the next start"
+        (warning,) = caplog.messages
+        assert f"zone {RECORD.uid}: that it was deleted cannot be recorded" in warning
+        assert "No space left on device" in warning
+
+        assert agent.remove_zone(RECORD.uid)
+        assert not data.exists()
+        assert agent.folder.zone_uids() == []
+        assert len(caplog.messages) == 1
+
+    _with_agent(tmp_path, story)
+
+
+def test_a_mastership_without_room_is_refused_and_taken_when_there_is_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def story(agent: Agent) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(data_folder, "write_durably", _full)
+            for _ in range(3):
+                with pytest.raises(MastershipNotKept, match=f"make room on the disk of {tmp_path}"):
+                    agent.raise_master_term(7, "word")
+        (warning,) = caplog.messages
+        assert "mastership 7 cannot be recorded" in warning
+        assert agent.folder.master_term == 0
+
+        agent.raise_master_term(7, "word")
+        assert (agent.folder.master_term, agent.folder.master_word) == (7, "word")
+
+    _with_agent(tmp_path, story)
