@@ -75,7 +75,8 @@ class EmbeddedStore:
     async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """Run a job in a transaction; its answer once that is durable.
 
-        Raises what the job raised (it is undone then), or OutcomeUnknown.
+        Raises what the job raised (it is undone then), a defect of the job included; or
+        OutcomeUnknown, for it and those beside it, when SQLite failed.
         """
         if self._closed:
             raise OutcomeUnknown(f"{self.path} is closed")
@@ -95,8 +96,10 @@ class EmbeddedStore:
         self._closed = True
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
-        self._connection.close()
-        os.close(self._lock)
+        try:
+            self._connection.close()
+        finally:
+            os.close(self._lock)
 
     # --- the thread ------------------------------------------------------------------------------
 
@@ -121,14 +124,17 @@ class EmbeddedStore:
                 connection.execute("SAVEPOINT job")
                 try:
                     outcomes.append((done, job(connection), None))
-                except QuorateError as error:
+                except sqlite3.Error:
+                    raise
+                except Exception as error:  # an outcome, or a defect of the job: its caller's
                     connection.execute("ROLLBACK TO job")
                     outcomes.append((done, None, error))
                 connection.execute("RELEASE job")
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            unknown = OutcomeUnknown(f"{self.path}: {error}")
-            outcomes = [(done, None, unknown) for _, done in jobs]
+        except BaseException as error:  # whatever it is, callers must not wait for ever
+            if isinstance(error, sqlite3.Error):
+                error = OutcomeUnknown(f"{self.path}: {error}")
+            outcomes = [(done, None, error) for _, done in jobs]
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
@@ -141,6 +147,8 @@ def _settle(outcomes: list[tuple[asyncio.Future[Any], Any, BaseException | None]
             continue
         if error is None:
             done.set_result(value)
+        elif isinstance(error, StopIteration):  # which no future takes
+            done.set_exception(RuntimeError(f"a job raised {error!r}"))
         else:
             done.set_exception(error)
 

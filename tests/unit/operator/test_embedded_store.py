@@ -6,6 +6,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,73 @@ async def test_a_write_after_closing_has_an_unknown_outcome(tmp_path: Path) -> N
 
     with pytest.raises(OutcomeUnknown):
         await SqliteMetastore(store, "main").write(KEY, NODE, None)
+
+
+class _Planted(BaseException):
+    """What no code should catch."""
+
+
+@pytest.mark.parametrize(
+    ("planted", "told"),
+    [
+        (ValueError("planted"), ValueError),
+        (OverflowError("planted"), OverflowError),
+        (MemoryError("planted"), MemoryError),
+        (StopIteration("planted"), RuntimeError),
+        (_Planted("planted"), _Planted),
+        (sqlite3.OperationalError("planted"), OutcomeUnknown),
+    ],
+)
+async def test_whatever_a_job_raises_reaches_its_caller_and_the_next_jobs_run(
+    tmp_path: Path, planted: BaseException, told: type[BaseException]
+) -> None:
+    store = EmbeddedStore.open(tmp_path)
+
+    def fails(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO facts VALUES ('half', 1)")
+        raise planted
+
+    with pytest.raises(told, match="planted"):
+        await asyncio.wait_for(store.run(fails), 10)
+
+    assert await asyncio.wait_for(store.run(_facts), 10) == ["format"]
+    await asyncio.wait_for(store.close(), 10)
+
+
+async def test_a_job_with_a_defect_is_undone_alone(tmp_path: Path) -> None:
+    """Those that share its transaction are done."""
+    store = EmbeddedStore.open(tmp_path)
+    may_go_on = threading.Event()
+
+    def put(name: str, error: Exception | None = None) -> Callable[[sqlite3.Connection], None]:
+        def job(connection: sqlite3.Connection) -> None:
+            connection.execute("INSERT INTO facts VALUES (?, 1)", (name,))
+            if error is not None:
+                raise error
+
+        return job
+
+    held = asyncio.ensure_future(store.run(lambda _: may_go_on.wait(10)))
+    together = asyncio.gather(
+        store.run(put("first")),
+        store.run(put("defect", KeyError("planted"))),
+        store.run(put("last")),
+        return_exceptions=True,
+    )
+    await asyncio.sleep(0)  # all of them wait behind the first
+    may_go_on.set()
+
+    first, defect, last = await asyncio.wait_for(together, 10)
+
+    assert (first, last) == (None, None)
+    assert isinstance(defect, KeyError)
+    assert await held
+    assert await store.run(_facts) == ["first", "format", "last"]
+    await store.close()
+
+
+def _facts(connection: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in connection.execute("SELECT name FROM facts ORDER BY name")]
 
 
 @pytest.mark.process
