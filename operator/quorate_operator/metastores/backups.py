@@ -30,9 +30,20 @@ def back_up(folder: Path) -> Path:
     backups.mkdir(exist_ok=True)
     made = backups / f"metastore-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.sqlite"
     fresh = made.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
+    try:
+        _copy(folder / DATABASE, fresh)
+        fresh.replace(made)
+    finally:
+        for part in backups.glob("metastore-*.new*"):  # also of a process that was killed
+            part.unlink(missing_ok=True)
+    for old in _copies(folder)[:-KEPT_MAX]:
+        old.unlink(missing_ok=True)
+    return made
+
+
+def _copy(file: Path, fresh: Path) -> None:
     with (
-        closing(sqlite3.connect(folder / DATABASE)) as source,
+        closing(sqlite3.connect(file)) as source,
         closing(sqlite3.connect(fresh)) as target,
     ):
         source.backup(target)
@@ -41,10 +52,6 @@ def back_up(folder: Path) -> Path:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    fresh.replace(made)
-    for old in _copies(folder)[:-KEPT_MAX]:
-        old.unlink(missing_ok=True)
-    return made
 
 
 def newest_backup(folder: Path) -> Path | None:
