@@ -157,7 +157,7 @@ class KubernetesOperator:
             if not done:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
-        if controller.failed.is_set():
+        if controller.failed.is_set() and not self._elector.lost_reason:
             raise CannotLead(f"{controller.failure}; the log says where")
         failure = None if watching.cancelled() else watching.exception()
         if failure is not None and not is_wanted:

@@ -2,7 +2,10 @@
 
     STANDBY --nobody holds it, or it ran out--> (write) --written--> HOLDER
     HOLDER --every retry_ms--> (write) --written--> HOLDER
-    HOLDER --renew_deadline_ms without a written renewal, or another holds it--> LOST
+    HOLDER --renew_deadline_ms without an answered renewal, or another holds it--> LOST
+
+LOST is final: a renewal that is answered after the deadline revives nobody, because what leads has
+been told meanwhile that it may not act, and has ended.
 
 All times are boot milliseconds of this machine: the wall clock, which the Lease's own times are
 in, may be set at any moment.  A standby counts from when it last *saw* the Lease change; the holder
@@ -49,14 +52,15 @@ class SeenLease:
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """One candidate.  `renewed_ms`: begin of the last written renewal, None on standby."""
+    """One candidate.  `renewed_ms`: begin of the last written renewal, None on standby;
+    `lost_reason`: why it is over, empty before."""
 
     identity: str
     settings: ElectionSettings
     seen: SeenLease | None = None
     seen_ms: int = 0
     renewed_ms: int | None = None
-    is_lost: bool = False
+    lost_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +97,12 @@ Step = Look | Write | Wait | Lost
 def next_step(election: Election, now_ms: int) -> Step:
     """What to do now."""
     settings = election.settings
-    if election.is_lost:
-        return Lost("another holds the lease")
+    if election.lost_reason:
+        return Lost(election.lost_reason)
     if election.renewed_ms is not None:
         age_ms = now_ms - election.renewed_ms
         if age_ms >= settings.renew_deadline_ms:
-            return Lost(f"the lease was not renewed for {age_ms} ms")
+            return Lost(_not_renewed(age_ms))
         if age_ms < settings.retry_ms:
             return Wait(election.renewed_ms + settings.retry_ms)
         assert election.seen is not None
@@ -115,21 +119,30 @@ def next_step(election: Election, now_ms: int) -> Step:
 
 def saw(election: Election, lease: SeenLease, now_ms: int) -> Election:
     """The Lease was read.  Only a change restarts the count."""
+    if election.lost_reason:
+        return replace(election, seen=lease)
     if election.renewed_ms is not None and lease.holder != election.identity:
-        return replace(election, seen=lease, is_lost=True)
+        return replace(election, seen=lease, lost_reason="another holds the lease")
     if election.seen is not None and election.seen.revision == lease.revision:
         return election
     return replace(election, seen=lease, seen_ms=now_ms)
 
 
-def wrote(election: Election, revision: str, began_ms: int) -> Election:
-    """Our write, begun at `began_ms`, was confirmed at `revision`."""
+def wrote(election: Election, revision: str, began_ms: int, now_ms: int) -> Election:
+    """Our write, begun at `began_ms`, was confirmed at `revision`, which is known at `now_ms`."""
     lease = SeenLease(revision, election.identity, election.settings.lease_ms)
+    held_ms = election.renewed_ms if election.renewed_ms is not None else began_ms
+    if now_ms - held_ms >= election.settings.renew_deadline_ms:
+        return replace(election, seen=lease, lost_reason=_not_renewed(now_ms - held_ms))
     return replace(election, seen=lease, seen_ms=began_ms, renewed_ms=began_ms)
 
 
 def holds(election: Election, now_ms: int) -> bool:
     """Whether this candidate may act as the master at `now_ms`."""
-    if election.renewed_ms is None or election.is_lost:
+    if election.renewed_ms is None or election.lost_reason:
         return False
     return now_ms - election.renewed_ms < election.settings.renew_deadline_ms
+
+
+def _not_renewed(age_ms: int) -> str:
+    return f"the lease was not renewed for {age_ms} ms"

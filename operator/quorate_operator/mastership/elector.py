@@ -43,21 +43,32 @@ class Elector:
         self._path = f"{self._collection}/{names.LEASE}"
         self._lease: Json = {}
         self._election = Election(identity, settings)
+        self._has_lapsed = False
 
     def holds(self) -> bool:
-        """See Mandate: asks the boot clock, so that a thawed process knows before it acts."""
-        return holds(self._election, boot_ms())
+        """See Mandate: asks the boot clock, so that a thawed process knows before it acts.
+
+        Once it has answered no to a holder it never answers yes again: a renewal whose answer comes
+        just then would revive a mandate without what led by it.  Any thread may ask."""
+        election = self._election
+        if self._has_lapsed or election.renewed_ms is None:
+            return False
+        if not holds(election, boot_ms()):
+            self._lapse(election.lost_reason or "the lease was not renewed in time")
+        return not self._has_lapsed
+
+    def _lapse(self, reason: str) -> None:
+        self.lost_reason = self.lost_reason or reason
+        self._has_lapsed = True
 
     async def run(self) -> None:
         """Stand, hold, and return when the lease was lost.  A cancellation leaves it as it is."""
-        while True:
+        while not self._has_lapsed:
             now_ms = boot_ms()
             step = next_step(self._election, now_ms)
             match step:
                 case Lost(reason=reason):
-                    self.lost_reason = reason
-                    _log.warning("lease %s lost: %s", self._path, reason)
-                    return
+                    self._lapse(reason)
                 case Wait(at_ms=at_ms):
                     await asyncio.sleep((at_ms - now_ms) / 1000)
                 case Look(at_ms=at_ms):
@@ -65,6 +76,7 @@ class Elector:
                     await self._look()
                 case Write(revision=revision):
                     await self._write(revision)
+        _log.warning("lease %s lost: %s", self._path, self.lost_reason)
 
     async def release(self) -> None:
         """Let the next one begin at once.  Only after everything that writes was stopped."""
@@ -73,7 +85,7 @@ class Elector:
         election = self._election
         spec = {**self._lease.get("spec", {}), "holderIdentity": "", "leaseDurationSeconds": 1}
         body = self._body(self._election.seen.revision, spec)
-        self._election = Election(election.identity, election.settings, is_lost=True)
+        self._election = Election(election.identity, election.settings, lost_reason="released")
         try:
             await self._api.replace(self._path, body, self._timeout_s())
         except (ApiRefused, ApiUnclear) as error:
@@ -123,7 +135,7 @@ class Elector:
             return
         self._lease = written
         revision = written["metadata"]["resourceVersion"]
-        self._election = wrote(self._election, revision, began_ms)
+        self._election = wrote(self._election, revision, began_ms, boot_ms())
         if not was_holder:
             _log.info("lease %s acquired by %s", self._path, self._election.identity)
             self.acquired.set()

@@ -80,8 +80,9 @@ def _ends_with_a_defect(
 class Runner(BaseHandler):
     """Leads one cluster.  All methods belong to the event loop's thread.
 
-    `on_failed` is called once, with a sentence, when a defect has ended it; `on_overtaken` when an
-    agent knows a later mastership, or another one with this number: the next one is counted above.
+    `on_failed` is called once, with a sentence, when a defect or a lost mandate has ended it; its
+    process must end.  `on_overtaken`: an agent knows a later mastership, or another one with this
+    number, and the next one is counted above.
     """
 
     def __init__(
@@ -492,10 +493,10 @@ class Runner(BaseHandler):
         """Whether this process may write and publish, as of this very moment."""
         if self._stopped:
             return False
-        if self._mandate.holds():
-            return True
-        self._end("the mandate is lost: another operator may be the master")
-        return False
+        if not self._mandate.holds():
+            self._end("the mandate is lost: another operator may be the master")
+            self._on_failed(f"cluster {self.cluster}: {self.problem}")
+        return not self._stopped
 
     # --- agents -----------------------------------------------------------------------------------
 

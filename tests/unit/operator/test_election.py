@@ -64,14 +64,14 @@ def test_a_lease_of_our_own_that_we_do_not_know_of_is_ours_to_write_again() -> N
 
 
 def test_the_holder_renews_every_retry_period() -> None:
-    held = wrote(candidate(), "6", 1_000)
+    held = wrote(candidate(), "6", 1_000, 1_010)
 
     assert next_step(held, 2_000) == Wait(2_500)
     assert next_step(held, 2_500) == Write("6")
 
 
 def test_the_holder_stops_at_its_deadline_which_is_before_the_others_begin() -> None:
-    held = wrote(candidate(), "6", 1_000)
+    held = wrote(candidate(), "6", 1_000, 1_010)
 
     assert holds(held, 7_999)
     assert not holds(held, 8_000)
@@ -79,21 +79,38 @@ def test_the_holder_stops_at_its_deadline_which_is_before_the_others_begin() -> 
 
 
 def test_a_holder_that_sees_another_holder_stops_for_good() -> None:
-    held = saw(wrote(candidate(), "6", 1_000), SeenLease("7", "c", 10_000), 1_500)
+    held = saw(wrote(candidate(), "6", 1_000, 1_010), SeenLease("7", "c", 10_000), 1_500)
 
     assert not holds(held, 1_500)
     assert isinstance(next_step(held, 1_500), Lost)
 
 
 def test_a_holder_whose_lease_was_deleted_stops() -> None:
-    assert not holds(saw(wrote(candidate(), "6", 1_000), NOBODY, 1_500), 1_500)
+    assert not holds(saw(wrote(candidate(), "6", 1_000, 1_010), NOBODY, 1_500), 1_500)
 
 
 def test_a_renewal_is_counted_from_its_begin_not_from_its_answer() -> None:
-    held = wrote(wrote(candidate(), "6", 1_000), "7", 2_500)
+    held = wrote(wrote(candidate(), "6", 1_000, 1_010), "7", 2_500, 2_510)
 
     assert holds(held, 9_499)
     assert not holds(held, 9_500)
+
+
+def test_a_renewal_that_is_answered_after_the_deadline_does_not_revive_the_holder() -> None:
+    held = wrote(candidate(), "6", 1_000, 1_010)
+    assert not holds(held, 8_000)
+
+    late = wrote(held, "7", 7_900, 8_000)
+
+    assert not holds(late, 8_001)
+    assert next_step(late, 8_001) == Lost("the lease was not renewed for 7000 ms")
+
+
+def test_a_first_write_that_is_answered_too_late_makes_no_holder() -> None:
+    late = wrote(saw(candidate(), NOBODY, 0), "6", 1_000, 8_000)
+
+    assert not holds(late, 8_000)
+    assert isinstance(next_step(late, 8_000), Lost)
 
 
 def test_a_candidate_that_never_wrote_holds_nothing() -> None:
@@ -143,11 +160,12 @@ class Server:
         max_size=60,
     )
 )
-def test_two_candidates_never_hold_at_the_same_time(
+def test_two_candidates_never_hold_at_the_same_time_and_none_again_after_its_lapse(
     turns: list[tuple[int, int, int, str]],
 ) -> None:
     server = Server()
     elections = [Election("a", SETTINGS), Election("b", SETTINGS)]
+    has_held, has_ended = [False, False], [False, False]
     now_ms = 0
     for who, idle_ms, takes_ms, outcome in turns:
         now_ms += idle_ms
@@ -158,8 +176,10 @@ def test_two_candidates_never_hold_at_the_same_time(
             if outcome != "lost":
                 revision = server.write(step.revision, elections[who].identity)
             now_ms += takes_ms
+            for each in (0, 1):  # the mandate is asked for while a request is under way
+                has_ended[each] |= has_held[each] and not holds(elections[each], now_ms)
             if outcome == "answered" and revision is not None:
-                elections[who] = wrote(elections[who], revision, began_ms)
+                elections[who] = wrote(elections[who], revision, began_ms, now_ms)
             elif outcome == "answered":
                 elections[who] = saw(elections[who], server.lease, now_ms)
         elif isinstance(step, Look) and outcome == "answered":
@@ -168,3 +188,8 @@ def test_two_candidates_never_hold_at_the_same_time(
             elections[who] = saw(elections[who], lease, now_ms)
 
         assert not all(holds(each, now_ms) for each in elections)
+        for each in (0, 1):
+            is_holder = holds(elections[each], now_ms)
+            assert not (is_holder and has_ended[each]), "what lapsed has come back"
+            has_ended[each] |= has_held[each] and not is_holder
+            has_held[each] |= is_holder

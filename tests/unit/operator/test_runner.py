@@ -117,8 +117,8 @@ def knows_all_events(world: World, runner: Runner) -> bool:
 async def test_without_the_mandate_nothing_is_written_and_nothing_sent(
     world: World, world_elsewhere: World
 ) -> None:
-    mandate = Revocable()
-    runner = await world.lead(mandate)
+    mandate, failures = Revocable(), list[str]()
+    runner = await world.lead(mandate, on_failed=failures.append)
     await until(lambda: is_available(runner), "available")
     await world_elsewhere.lead()
     await until(lambda: knows_all_events(world, runner), "nothing on its way to the agents")
@@ -134,6 +134,7 @@ async def test_without_the_mandate_nothing_is_written_and_nothing_sent(
     assert world.stored() == before
     assert {name: len(agent.told) for name, agent in world.agents.items()} == told
     assert "mandate" in runner.problem
+    assert failures == [f"cluster main: {runner.problem}"]  # its process ends, or it leads nothing
 
 
 async def test_a_write_under_way_when_the_mandate_ends_is_not_published(world: World) -> None:
