@@ -83,7 +83,7 @@ class Part(msgspec.Struct, frozen=True):
 
     @property
     def serves(self) -> bool:
-        """Whether the primary is there and has said that it serves in this term."""
+        """Whether the row seats the primary, and it has said that it serves in this term."""
         return self.activated and self.row.replicas[0] is not None
 
     @property

@@ -578,8 +578,7 @@ class ZoneMaster:
 
     def status(self) -> ZoneStatus:
         """The zone as users see it."""
-        refusals = self.nodes.refusals()
         status = zone_status(
-            self.record, self.parts, self._rebalance, self._moved, self.sentence, refusals
+            self.record, self.parts, self.nodes, self._rebalance, self._moved, self.sentence
         )
         return msgspec.structs.replace(status, full=self._full.by_node())

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.events import LOST_NAMED_MAX
+from quorate.protocol.membership import ZoneNodes
 from quorate.protocol.messages import TransferProgress
 from quorate.protocol.migration_commit import Part
 from quorate.protocol.rebalance import Rebalance
@@ -73,15 +74,16 @@ def way_out_of_loss(record: ZoneRecord) -> str:
 def zone_status(
     record: ZoneRecord,
     parts: Mapping[int, Part],
+    nodes: ZoneNodes,
     rebalance: Rebalance,
     moved: Moved,
     sentence: str,
-    refusals: tuple[tuple[str, str], ...] = (),
 ) -> ZoneStatus:
     """The zone as users see it.  `sentence`: what its first placement, or rebuilding, waits for.
 
     A partition whose primary is being handed over counts as served, and its migration as running.
     """
+    refusals = nodes.refusals()
     available = degraded = handed_over = 0
     unavailable: list[int] = []
     if record.recovering:
@@ -93,7 +95,7 @@ def zone_status(
         if short > 0:
             missing[short] = missing.get(short, 0) + 1
         handed_over += part.is_being_handed_over
-        if not part.serves and not part.is_being_handed_over:
+        if not _serves_clients(part, nodes):
             unavailable.append(partition)
         elif short > 0:
             degraded += 1
@@ -155,6 +157,17 @@ def zone_status(
         lost_partitions=tuple(lost[:LOST_NAMED_MAX]),
         refusals=refusals,
     )
+
+
+def _serves_clients(part: Part, nodes: ZoneNodes) -> bool:
+    """Whether clients of the partition are served, as far as the master knows; in a planned
+    hand-over they wait for a moment.
+
+    The row alone does not tell: it names a primary that has died until the next one is written.
+    """
+    primary = part.row.primary
+    is_there = primary is not None and nodes.holder(primary.node) == primary
+    return is_there and not part.stuck and (part.serves or part.is_being_handed_over)
 
 
 def _migrations(parts: Mapping[int, Part], moved: Moved) -> tuple[MigrationStatus, ...]:

@@ -1,6 +1,7 @@
 """What a zone's status counts as served."""
 
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.messages import AgentReport, Trouble, TroubleKind
 from quorate.protocol.settings import DEFAULTS
 from quorate_lone_master.world import LoneMaster
 
@@ -70,3 +71,38 @@ def test_a_primary_that_follows_a_lost_one_is_no_hand_over() -> None:
     status = world.status(ZONE)
     assert status.unavailable > 0
     assert status.migrations_running == 0
+
+
+def _led_by(lone: LoneMaster, node: str) -> list[int]:
+    rows = lone.rows(ZONE).values()
+    return [row.partition for row in rows if row.primary is not None and row.primary.node == node]
+
+
+def test_partitions_of_a_dead_primary_are_unavailable_before_a_row_says_so() -> None:
+    lone = LoneMaster(ZONE)
+    lone.wait(lambda: lone.status(ZONE).phase == "Available")
+    of_a = _led_by(lone, "a")
+    assert of_a
+
+    lone.master.agent_disconnected("a", True, lone.now)  # nothing can be written
+
+    status = lone.status(ZONE)
+    assert status.phase == "Unavailable"
+    assert list(status.unavailable_partitions) == of_a
+    assert status.sentence == f"{len(of_a)} partitions have no serving primary"
+    lone.write()
+    lone.wait(lambda: lone.status(ZONE).unavailable == 0)
+
+
+def test_partitions_whose_primary_says_that_it_has_no_quorum_are_unavailable() -> None:
+    lone = LoneMaster(ZONE)
+    lone.wait(lambda: lone.status(ZONE).phase == "Available")
+    partition = _led_by(lone, "a")[0]
+    term = lone.rows(ZONE)[partition].term
+    since_ms = lone.settings.lease_ms
+
+    trouble = Trouble(ZONE.uid, partition, term, TroubleKind.NO_QUORUM, since_ms)
+    lone.master.receive("a", AgentReport(2, troubles=(trouble,)), lone.now)
+
+    assert lone.status(ZONE).unavailable_partitions == (partition,)
+    lone.wait(lambda: lone.status(ZONE).unavailable == 0)
