@@ -191,14 +191,16 @@ class Rebalance:
 
     def is_wanted(self, row: PartitionRow, record: ZoneRecord) -> bool:
         """Whether the row's active migration still leads to its target."""
-        if self.target is None:
+        # A store that is gone for good leaves, although its node is to have a copy again.
+        dead = self._nodes.dead_voters(row)
+        active = row.active
+        is_reduction = active is not None and active.destination is None and active.source in dead
+        if self.target is None or is_reduction:
             return True
         wanted: tuple[str | None, ...] = self._wanted(row)
         if record.planner is Planner.STAGED and not self._hands_over(row, wanted):
             lost = self._nodes.gone_voters(row)
             wanted = reachable_target(row.replicas, row.voter_nodes, wanted, lost)
-        # A store that is gone for good leaves, although its node is to have a copy again.
-        dead = self._nodes.dead_voters(row)
         return still_serves(row, [node for node in wanted if node not in dead] or wanted)
 
     def _hands_over(self, row: PartitionRow, wanted: Sequence[str | None]) -> bool:

@@ -1,5 +1,7 @@
 """What is under way when the topology changes again: kept if it serves, else given up soon."""
 
+import msgspec
+
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.messages import CaughtUp, Prepared
@@ -124,6 +126,22 @@ def test_a_store_that_is_gone_for_good_is_let_go_though_its_node_is_wanted_again
     world.wait(lambda: world.status(ZONE).missing_copies == {}, 120_000)
 
     assert world.status(ZONE).migrations_cancelled == 0
+
+
+def test_a_store_that_is_gone_for_good_is_let_go_where_only_its_node_is_wanted() -> None:
+    """Its reduction was cancelled and begun again, as fast as rows are written."""
+    two = ZoneRecord("uid-1", "books", 2, 2)
+    world = LoneMaster(two, nodes=("a", "b"))
+    world.fills = lambda zone, partition, node: False
+    world.master.set_zone(msgspec.structs.replace(two, replicas=1), world.now)
+    world.kill("b")
+    world.connect("b", store="new")
+    world.pass_time(3_000)
+    world.fills = lambda zone, partition, node: True
+    world.pass_time(10_000)
+
+    assert world.status(two).migrations_cancelled == 0
+    assert {row.replicas for row in world.rows(two).values()} == {("a",), ("b",)}
 
 
 def test_a_commit_that_waits_to_be_written_is_decided_anew_when_its_destination_is_gone() -> None:
