@@ -32,7 +32,7 @@ echo "12 passed in $lane"
 [ $lane != STATUS_OF ] || exit 2
 """
 WAITS = """
-trap 'touch "{folder}/$lane-interrupted"; kill $!; exit 2' INT
+trap 'touch "{folder}/$lane-is-told"; kill $!; exit 2' INT TERM
 sleep 60 &
 touch "{folder}/$lane-waits"
 wait
@@ -110,7 +110,7 @@ def test_a_run_ends_as_its_worst_lane_and_shows_at_last_what_all_of_them_found(
     ]
 
 
-def test_what_interrupts_the_run_interrupts_every_lane(tmp_path: Path) -> None:
+def test_what_interrupts_the_run_ends_every_lane(tmp_path: Path) -> None:
     command = ["bash", "tools/run-tests", str(_program(tmp_path, WAITS))]
     lanes = ("first", "second", "computing")
     with subprocess.Popen(
@@ -120,4 +120,4 @@ def test_what_interrupts_the_run_interrupts_every_lane(tmp_path: Path) -> None:
         os.killpg(run.pid, signal.SIGINT)  # as a terminal does
 
     assert run.returncode == 130
-    assert all((tmp_path / f"{lane}-interrupted").exists() for lane in lanes)
+    assert all((tmp_path / f"{lane}-is-told").exists() for lane in lanes)
