@@ -7,8 +7,18 @@ need is counted before they are opened, and clients have what is left.
 
 from quorate.protocol.storage import ZoneRefused
 
-RESERVE = 64
-"""Standard files, event loop, folder, tools, and links: two to each other agent, a few to spare."""
+FIXED = 16
+"""Standard files, event loop, folder, the port for metrics."""
+
+LINKS_MIN = 48
+LINKS_MAX = 4_096
+"""Links: two to each other agent, one to the master, some to tools.  Under a limit of 4,096 there
+is room for those of a hundred agents."""
+
+_LIMIT_PER_LINK = 16
+
+RESERVE = FIXED + LINKS_MIN
+"""The least that is kept from zones and clients."""
 
 CLIENTS_MIN = 32
 """Zones leave so many to clients."""
@@ -34,6 +44,9 @@ class Descriptors:
         self.limit = limit
         self.tables = min(max(limit // _LIMIT_PER_TABLE, TABLES_MIN), TABLES_MAX)
         """How many tables each zone may keep open."""
+        self.links = min(max(limit // _LIMIT_PER_LINK, LINKS_MIN), LINKS_MAX)
+        """How many links there may be: more are not accepted."""
+        self.reserve = FIXED + self.links
         self.clients = 0
         self._zones: dict[str, int] = {}
 
@@ -44,7 +57,7 @@ class Descriptors:
     def take_zone(self, uid: str, persistent: bool) -> None:
         """Count a zone that is about to be opened; ZoneRefused where it has no room."""
         needed = self.of_zone(persistent)
-        left = self.limit - RESERVE - CLIENTS_MIN - self._of_zones()
+        left = self.limit - self.reserve - CLIENTS_MIN - self._of_zones()
         if needed > left:
             raise ZoneRefused(
                 f"it needs {needed} file descriptors, and of the {self.limit} that this agent may"
@@ -60,7 +73,7 @@ class Descriptors:
 
     def take_client(self) -> bool:
         """Count a client that has connected; False: there is no room, it is to be closed."""
-        if self.clients >= self.limit - RESERVE - self._of_zones():
+        if self.clients >= self.limit - self.reserve - self._of_zones():
             return False
         self.clients += 1
         return True

@@ -193,7 +193,7 @@ class ZoneOverview:
                 "maxmemory_human": human_bytes(replicas.zone.max_memory_bytes),
                 "maxmemory_policy": "noeviction",
             },
-            "Persistence": {"aof_enabled": int(replicas.zone.persistent)},
+            "Persistence": {"aof_enabled": int(self.is_persistent())},
             "Stats": {
                 "total_connections_received": self.connection_count,
                 "tracking_total_keys": self.tracking.key_count,
@@ -230,6 +230,10 @@ class ZoneOverview:
     def primaries(self) -> Sequence[int]:
         """Partitions this agent serves."""
         return sorted(role.copy.partition for role in self._serving())
+
+    def is_persistent(self) -> bool:
+        """Whether the zone is kept on disk."""
+        return self.replicas.zone.persistent
 
     def partition_count(self) -> int:
         """How many partitions the zone has."""

@@ -66,7 +66,7 @@ from quorate_agent.tools import answer_tool
 from quorate_agent.turn_end import TurnEnd
 from quorate_agent.zone_opening import ZoneOpening
 from quorate_agent.zone_runtime import Engine, ZoneRuntime
-from quorate_link import BaseHandler, Endpoint, Link, Peer
+from quorate_link import BaseHandler, Endpoint, Link, LinkSettings, Peer
 
 _log = logging.getLogger("quorate.agent")
 
@@ -119,7 +119,8 @@ class Agent(BaseHandler):
         self.metrics = AgentMetrics()
         self.peer_port = 0
         self._process = secrets.token_hex(8)
-        self.links = Endpoint(self._hello, self, accept=self._accept)
+        links = LinkSettings(links_max=descriptors.links)
+        self.links = Endpoint(self._hello, self, links, self._accept)
         self.stopped = asyncio.Event()
         self.failure = ""
         self.restart = False

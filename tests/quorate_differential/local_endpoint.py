@@ -111,6 +111,9 @@ class LocalEndpoint:
     def primaries(self) -> Sequence[int]:
         return range(PARTITIONS)
 
+    def is_persistent(self) -> bool:
+        return False
+
     def partition_count(self) -> int:
         return PARTITIONS
 

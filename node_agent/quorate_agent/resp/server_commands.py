@@ -24,8 +24,9 @@ _TIMEOUT_NOT_AN_INTEGER = error(b"ERR timeout is not an integer or out of range"
 _RANDOM_ROWS = 1_000
 
 # What CONFIG GET knows: what clients and benchmark tools ask about, in Redis' terms.
+APPEND_ONLY = b"appendonly"
 CONFIG: dict[bytes, bytes] = {
-    b"appendonly": b"yes",
+    APPEND_ONLY: b"yes",  # "no" where the zone is in memory
     b"cluster-enabled": b"yes",
     b"databases": b"1",
     b"maxmemory-policy": b"noeviction",
@@ -91,7 +92,8 @@ def config_get(session: Session, args: list[bytes]) -> bytes:
                     found.setdefault(name, name)
         elif pattern.lower() in CONFIG:
             found.setdefault(pattern.lower(), pattern)
-    shown = [(bulk(name), bulk(CONFIG[setting])) for setting, name in found.items()]
+    values = CONFIG if session.agent.is_persistent() else {**CONFIG, APPEND_ONLY: b"no"}
+    shown = [(bulk(name), bulk(values[setting])) for setting, name in found.items()]
     return map_(shown, session.connection.resp3)
 
 

@@ -104,6 +104,9 @@ class Agent(Protocol):
     def primaries(self) -> Sequence[int]:
         """The partitions this agent serves, ascending."""
 
+    def is_persistent(self) -> bool:
+        """Whether the zone is kept on disk."""
+
     def partition_count(self) -> int:
         """How many partitions the zone has."""
 

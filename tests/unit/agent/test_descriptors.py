@@ -1,11 +1,12 @@
 """How many zones and clients have room under a limit of descriptors."""
 
 import resource
+from contextlib import suppress
 
 import pytest
 
 from quorate.protocol.storage import ZoneRefused
-from quorate_agent.descriptors import CLIENTS_MIN, RESERVE, Descriptors
+from quorate_agent.descriptors import CLIENTS_MIN, FIXED, RESERVE, Descriptors
 from quorate_link.descriptors import raise_limit
 
 
@@ -37,6 +38,27 @@ def test_a_zone_that_is_closed_leaves_its_room_to_another() -> None:
     descriptors.give_back("first")
 
     descriptors.take_zone("second", persistent=True)
+
+
+@pytest.mark.parametrize("limit", [256, 1024, 4096, 20_000, 1 << 20])
+def test_links_zones_and_clients_together_keep_within_the_limit(limit: int) -> None:
+    """At most so many links are accepted as zones and clients leave room for."""
+    descriptors, persistent = Descriptors(limit), 0
+    with suppress(ZoneRefused):
+        while True:
+            descriptors.take_zone(f"zone-{persistent}", persistent=True)
+            persistent += 1
+    clients = 0
+    while descriptors.take_client():
+        clients += 1
+
+    of_zones = persistent * descriptors.of_zone(persistent=True)
+    assert FIXED + descriptors.links + of_zones + clients <= limit
+    assert clients >= CLIENTS_MIN
+
+
+def test_a_higher_limit_has_room_for_the_links_of_more_agents() -> None:
+    assert [Descriptors(limit).links for limit in (256, 4096, 1 << 20)] == [48, 256, 4096]
 
 
 def test_a_zone_in_memory_needs_only_a_socket() -> None:

@@ -99,3 +99,10 @@ def test_a_mastership_without_room_is_refused_and_taken_when_there_is_some(
         assert (agent.folder.master_term, agent.folder.master_word) == (7, "word")
 
     _with_agent(tmp_path, story)
+
+
+def test_links_are_accepted_only_as_far_as_descriptors_are_kept_for_them(tmp_path: Path) -> None:
+    def story(agent: Agent) -> None:
+        assert agent.links.settings.links_max == Descriptors(4096).links == 256
+
+    _with_agent(tmp_path, story)

@@ -1,4 +1,4 @@
-"""Backups of the embedded operator's file: each is whole, the oldest go, a failed one costs none."""
+"""Backups of the operator's file: each is whole, the oldest go, a failed one leaves nothing."""
 
 import sqlite3
 from contextlib import closing
