@@ -55,7 +55,8 @@ class KubernetesOperator:
         self._settings = settings
         self._election_api = KubeApi(access, None)
         self._elector = Elector(self._election_api, namespace, self.identity, election)
-        self._api = KubeApi(access, self._elector)
+        self._ownership_api = KubeApi(access, self._elector)
+        self._objects_api = KubeApi(access, self._elector)
         self._controller: Controller | None = None
         self._waits_for = ""
 
@@ -82,8 +83,8 @@ class KubernetesOperator:
             await self._elector.release()
             if web_runner is not None:
                 await web_runner.cleanup()
-            await self._api.close()
-            await self._election_api.close()
+            for api in (self._ownership_api, self._objects_api, self._election_api):
+                await api.close()
         return EXIT_LOST if self._elector.lost_reason else 0
 
     async def _stand(self, stop: Stopping, stopping: asyncio.Task[bool]) -> None:
@@ -119,17 +120,19 @@ class KubernetesOperator:
     ) -> None:
         self.metrics.is_master.set(1)
         controller = self._controller = Controller(
-            self._api,
+            self._ownership_api,
+            self._objects_api,
             self._namespace,
             self.identity,
             self._elector,
             self._settings,
             self.metrics,
         )
+        controller.start()
         stop_kopf, started = asyncio.Event(), asyncio.Event()
         watching = asyncio.create_task(
             kopf.operator(
-                registry=make_registry(controller, self._api, self._namespace),
+                registry=make_registry(controller, self._objects_api, self._namespace),
                 settings=make_settings(),
                 namespaces=[self._namespace],
                 standalone=True,

@@ -1,14 +1,21 @@
 """What a master on Kubernetes keeps of its namespace: clusters led, zones wanted, status told.
 
-The watches (handlers.py) hand in what they saw; everything here looks at the whole state each time
-(level, not edge), so an event that was missed costs a moment and nothing else.
+    watches (handlers.py) --objects--> bodies, keys --\\
+    one look per led cluster and pass --what changed--> queue --> workers: make it so, tell it
+
+The watches and the looks put keys into one queue; a worker looks at the whole state of a key's
+object (level, not edge), so an event that was missed costs a moment and nothing else.  Workers and
+looks give the event loop back after every object: the runners, on which ownership depends, wait for
+one object at most, and requests for objects have connections of their own.
 """
 
 import asyncio
+import enum
 import logging
-from collections import deque
+import random
+import time
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import pydantic
@@ -16,9 +23,13 @@ import pydantic
 from quorate.facts.errors import WireError
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
+from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus
 from quorate_operator.declared.acceptance import accept
+from quorate_operator.declared.declared_zone import DeclaredZone, declared
+from quorate_operator.declared.keyed_queue import KeyedQueue
+from quorate_operator.declared.led_cluster import LedCluster
 from quorate_operator.declared.object_status import cluster_status, refused_zone_status, zone_status
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
 from quorate_operator.mastership.decisions import About, Decisions, tell_all
@@ -30,103 +41,82 @@ from quorate_operator.process.metrics import Metrics
 
 _log = logging.getLogger("quorate.controller")
 
-OBSERVE_S = 0.5
+LOOK_S = 0.5
+WORKERS = 8
+"""Objects looked at at a time: most of that time they wait for the API server."""
 UNDECLARED_S = 15.0
-UNTOLD_MAX = 1000
+RELEASE_S = 0.5
+"""How often a zone that is being deleted is looked at."""
+ANEW_S = 300.0
+"""How often what every object says is compared with what was told: somebody may have edited it."""
 
 Body = Mapping[str, Any]
 S = TypeVar("S", StorageClusterStatus, ZoneStatus)
 
 
-class LedCluster:
-    """One StorageCluster with its runner."""
+class Kind(enum.StrEnum):
+    """What a key names; in metrics, too."""
 
-    def __init__(self, cluster: StorageCluster, runner: Runner, decisions: Decisions) -> None:
-        self.cluster = cluster
-        self.runner = runner
-        self.decisions = decisions
-        self.told: dict[str, Any] | None = None
-        self.untold: deque[dict[str, Any]] = deque(maxlen=UNTOLD_MAX)
-        """Events that are still to be created; the oldest go first when the API server is away."""
-        self.task: asyncio.Task[None] | None = None
+    CLUSTER = "storagecluster"
+    ZONE = "zone"
+    EVENTS = "events"
+    """The Events about a cluster and its zones, by the cluster's name."""
+    UNDECLARED = "undeclared"
+    """Zones of a cluster, by its name, that are led and perhaps have no object."""
+
+
+class Key(NamedTuple):
+    """One object to be looked at."""
+
+    kind: Kind
+    name: str
 
 
 class Controller:
-    """Exists while this process is the master."""
+    """Exists while this process is the master.  `objects_api`: for all but ownership."""
 
     def __init__(
         self,
-        api: KubeApi,
+        ownership_api: KubeApi,
+        objects_api: KubeApi,
         namespace: str,
         identity: str,
         mandate: Mandate,
         settings: ProtocolSettings,
         metrics: Metrics,
     ) -> None:
-        self._api = api
+        self._ownership_api = ownership_api
+        self._api = objects_api
         self._namespace = namespace
         self._identity = identity
         self._mandate = mandate
         self._settings = settings
         self._metrics = metrics
         self._led: dict[str, LedCluster] = {}
-        self._zones: dict[str, About] = {}
-        self._closed = False
+        self._clusters: dict[str, Body] = {}
+        self._zones: dict[str, DeclaredZone] = {}
+        self._abouts: dict[str, About] = {}
+        self._queue = KeyedQueue[Key](lambda: random.uniform(0.8, 1.2))
+        self._tasks: list[asyncio.Task[None]] = []
         self.failed = asyncio.Event()
         """A task, or a master, has ended by what nobody foresaw: this process must end."""
         self.failure = ""
         """Why, as a sentence."""
+        metrics.observe_queue(self._queue.__len__)
 
-    # --- clusters --------------------------------------------------------------------------------
-
-    async def cluster_seen(self, body: Body) -> None:
-        """A StorageCluster is there, new or changed."""
-        if self._closed:
-            return
-        try:
-            cluster = StorageCluster.parse(body).model_copy(
-                update={"status": _known(StorageClusterStatus, body)}
-            )
-        except WireError as error:
-            _log.error("%s: not led as it is", error)
-            return
-        name, uid = cluster.metadata.name, cluster.metadata.uid
-        led = self._led.get(name)
-        if led is not None and led.cluster.metadata.uid != uid:
-            await self.cluster_gone(name)
-            led = None
-        if cluster.metadata.deletion_timestamp is not None:
-            return
-        if led is None:
-            decisions = Decisions()
-            runner = Runner(
-                name,
-                KubernetesMetastore(self._api, self._namespace, name, uid),
-                mandate=self._mandate,
-                settings=self._settings,
-                metrics=self._metrics,
-                on_event=decisions.add,
-                on_failed=self._fail,
-                on_overtaken=self._fail,  # the process that leads next counts on
-            )
-            led = self._led[name] = LedCluster(cluster, runner, decisions)
-            runner.start()
-            led.task = asyncio.get_running_loop().create_task(self._keep_telling(led))
-            led.task.add_done_callback(self._task_ended)
-        led.cluster = cluster
-        led.runner.set_addresses(cluster.spec.addresses)
-
-    async def cluster_gone(self, name: str) -> None:
-        """A StorageCluster was deleted: its agents keep what they have, nobody leads them."""
-        led = self._led.pop(name, None)
-        if led is not None:
-            await _stop(led)
+    def start(self) -> None:
+        """Begin to work."""
+        self._start_task(self._begin())
 
     async def close(self) -> None:
         """Write and send nothing more, whatever the watches still see."""
-        self._closed = True
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        self._queue.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
         led, self._led = list(self._led.values()), {}
-        await asyncio.gather(*(_stop(each) for each in led))
+        await asyncio.gather(*(each.runner.stop() for each in led))
 
     def clusters(self) -> list[tuple[str, ClusterStatus]]:
         """Every led cluster with its status."""
@@ -140,19 +130,145 @@ class Controller:
             if led.runner.problem
         ]
 
-    async def _keep_telling(self, led: LedCluster) -> None:
-        looked_at = -UNDECLARED_S
-        loop = asyncio.get_running_loop()
+    # --- what the watches see --------------------------------------------------------------------
+
+    def cluster_seen(self, body: Body) -> None:
+        """A StorageCluster is there, new or changed."""
+        name = body["metadata"]["name"]
+        before, self._clusters[name] = self._clusters.get(name), body
+        if before is None or declared(before) != declared(body):
+            self._queue.add(Key(Kind.CLUSTER, name))
+
+    def cluster_gone(self, name: str) -> None:
+        """A StorageCluster was deleted."""
+        self._clusters.pop(name, None)
+        self._queue.add(Key(Kind.CLUSTER, name))
+
+    def zone_seen(self, body: Body) -> None:
+        """A Zone is there, new or changed."""
+        name, uid = body["metadata"]["name"], body["metadata"]["uid"]
+        known = self._zones.get(name)
+        if known is None or known.uid != uid:
+            known = self._zones[name] = DeclaredZone(body)
+            self._abouts[uid] = About(Zone.kind_name(), name, uid)
+            self._queue.add(Key(Kind.ZONE, name))
+        elif known.update(body):
+            self._queue.add(Key(Kind.ZONE, name))
+
+    def zone_gone(self, name: str, uid: str) -> None:
+        """A Zone is no more."""
+        known = self._zones.get(name)
+        if known is not None and known.uid == uid:
+            del self._zones[name]
+            self._queue.forget(Key(Kind.ZONE, name))
+        self._abouts.pop(uid, None)
+
+    async def zone_released(self, body: Body) -> None:
+        """Wait until a Zone that is being deleted may go."""
+        self.zone_seen(body)
+        name = body["metadata"]["name"]
+        self._queue.add(Key(Kind.ZONE, name))
+        await self._zones[name].released.wait()
+
+    # --- looks -----------------------------------------------------------------------------------
+
+    async def _begin(self) -> None:
+        """Clusters first: a zone's status says whether its cluster is there."""
         while True:
-            await asyncio.sleep(OBSERVE_S)
             try:
-                await self._tell_cluster(led)
-                await self._tell_decisions(led)
-                if loop.time() - looked_at >= UNDECLARED_S and led.runner.is_leading:
-                    looked_at = loop.time()
-                    await self._delete_undeclared(led)
-            except (ApiRefused, ApiUnclear, MandateLost) as error:
-                _log.warning("cluster %s: %s; again soon", led.cluster.metadata.name, error)
+                async for item in self._api.list(path_of(self._namespace, StorageCluster.plural)):
+                    # Objects in a list come without their kind.
+                    self.cluster_seen(
+                        {**item, "apiVersion": API_VERSION, "kind": StorageCluster.kind_name()}
+                    )
+                break
+            except (ApiRefused, ApiUnclear) as error:
+                _log.warning("clusters cannot be listed: %s; again soon", error)
+                await asyncio.sleep(1)
+        for key in [Key(Kind.CLUSTER, name) for name in self._clusters]:
+            await self._work_at(key)  # led before any zone is judged
+        for _ in range(WORKERS):
+            self._start_task(self._work())
+        self._start_task(self._keep_looking())
+
+    async def _keep_looking(self) -> None:
+        loop = asyncio.get_running_loop()
+        anew_s = loop.time() + ANEW_S
+        while True:
+            await asyncio.sleep(LOOK_S)
+            began_s = time.perf_counter()
+            for name, led in list(self._led.items()):
+                self._look_at(name, led)
+                await asyncio.sleep(0)
+            self._metrics.pass_seconds.observe(time.perf_counter() - began_s)
+            if loop.time() >= anew_s:
+                anew_s = loop.time() + ANEW_S
+                self._compare_all()
+
+    def _look_at(self, name: str, led: LedCluster) -> None:
+        change = led.look()
+        if change.all_zones:
+            self._add_zones_of(name)
+        else:
+            for uid in change.zones:
+                about = self._abouts.get(uid)
+                if about is not None:
+                    self._queue.add(Key(Kind.ZONE, about.name))
+        if change.cluster:
+            self._queue.add(Key(Kind.CLUSTER, name))
+        if led.decisions or led.untold:
+            self._queue.add(Key(Kind.EVENTS, name))
+        now_s = asyncio.get_running_loop().time()
+        if led.runner.is_leading and now_s - led.looked_for_undeclared_s >= UNDECLARED_S:
+            led.looked_for_undeclared_s = now_s
+            if self._undeclared(led):
+                self._queue.add(Key(Kind.UNDECLARED, name))
+
+    def _add_zones_of(self, cluster: str) -> None:
+        for name, zone in self._zones.items():
+            if zone.cluster == cluster:
+                self._queue.add(Key(Kind.ZONE, name))
+
+    def _compare_all(self) -> None:
+        for led in self._led.values():
+            led.told = None
+        for zone in self._zones.values():
+            zone.told = None
+        for kind, known in ((Kind.CLUSTER, self._clusters), (Kind.ZONE, self._zones)):
+            for name in known:
+                self._queue.add(Key(kind, name))
+
+    # --- work ------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        while True:
+            await self._work_at(await self._queue.take())
+
+    async def _work_at(self, key: Key) -> None:
+        result = "done"
+        try:
+            match key.kind:
+                case Kind.CLUSTER:
+                    await self._reconcile_cluster(key.name)
+                case Kind.ZONE:
+                    await self._reconcile_zone(key.name)
+                case Kind.EVENTS:
+                    await self._tell_decisions(key.name)
+                case Kind.UNDECLARED:
+                    await self._delete_undeclared(key.name)
+        except (ApiRefused, ApiUnclear, MandateLost) as error:
+            result = "failed"
+            again_s = self._queue.failed(key)
+            _log.warning("%s %s: %s; again in %.1f s", *key, error, again_s)
+        else:
+            self._queue.done(key)
+        self._metrics.reconciles.labels(key.kind.value, result).inc()
+        await asyncio.sleep(0)
+
+    def _start_task(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.append(task)
+        task.add_done_callback(self._task_ended)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
@@ -164,7 +280,53 @@ class Controller:
         self.failure = self.failure or why
         self.failed.set()
 
-    async def _tell_cluster(self, led: LedCluster) -> None:
+    # --- clusters --------------------------------------------------------------------------------
+
+    async def _reconcile_cluster(self, name: str) -> None:
+        body, led = self._clusters.get(name), self._led.get(name)
+        if body is None or (led is not None and led.cluster.metadata.uid != _uid(body)):
+            if led is not None:  # its agents keep what they have, nobody leads them
+                del self._led[name]
+                await led.runner.stop()
+                self._add_zones_of(name)
+                led = None
+            body = self._clusters.get(name)
+        if body is None:
+            return
+        try:
+            cluster = StorageCluster.parse(body)
+        except WireError as error:
+            _log.error("%s: not led as it is", error)
+            return
+        if cluster.metadata.deletion_timestamp is not None and led is None:
+            return
+        if led is None:
+            led = self._lead(
+                cluster.model_copy(update={"status": _known(StorageClusterStatus, body)})
+            )
+        led.cluster = cluster.model_copy(update={"status": led.cluster.status})
+        led.runner.set_addresses(cluster.spec.addresses)
+        await self._tell_cluster(led, body)
+
+    def _lead(self, cluster: StorageCluster) -> LedCluster:
+        name, uid = cluster.metadata.name, cluster.metadata.uid
+        decisions = Decisions()
+        runner = Runner(
+            name,
+            KubernetesMetastore(self._ownership_api, self._namespace, name, uid),
+            mandate=self._mandate,
+            settings=self._settings,
+            metrics=self._metrics,
+            on_event=decisions.add,
+            on_failed=self._fail,
+            on_overtaken=self._fail,  # the process that leads next counts on
+        )
+        led = self._led[name] = LedCluster(cluster, runner, decisions)
+        runner.start()
+        self._add_zones_of(name)
+        return led
+
+    async def _tell_cluster(self, led: LedCluster, body: Body) -> None:
         status = cluster_status(
             led.cluster,
             led.runner.status(),
@@ -173,81 +335,106 @@ class Controller:
             led.runner.problem,
             rfc3339(),
         )
-        told = status.model_dump(mode="json", by_alias=True, exclude_none=True)
-        if told != led.told:
+        fresh = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if fresh != (led.told if led.told is not None else body.get("status")):
             path = path_of(self._namespace, StorageCluster.plural, led.cluster.metadata.name)
-            await self._api.set_status(path, told)
-            led.told = told
-            led.cluster = led.cluster.model_copy(update={"status": status})
+            await self._api.set_status(path, fresh)
+        led.told = fresh
+        led.cluster = led.cluster.model_copy(update={"status": status})
 
-    async def _tell_decisions(self, led: LedCluster) -> None:
+    async def _tell_decisions(self, name: str) -> None:
+        led = self._led.get(name)
+        if led is None:
+            return
         metadata = led.cluster.metadata
         about = About(StorageCluster.kind_name(), metadata.name, metadata.uid)
         now_s = asyncio.get_running_loop().time()
-        led.untold += led.decisions.take(about, self._zones, self._namespace, rfc3339(), now_s)
+        led.untold += led.decisions.take(about, self._abouts, self._namespace, rfc3339(), now_s)
         path = f"/api/v1/namespaces/{self._namespace}/events"
         await tell_all(led.untold, lambda body: self._api.create(path, body))
 
-    async def _delete_undeclared(self, led: LedCluster) -> None:
-        """A zone that is led and has no object was deleted while nobody was there to see it."""
-        known = led.runner.known_zones()
-        if not known:
+    # --- zones that were deleted while no operator ran --------------------------------------------
+
+    def _undeclared(self, led: LedCluster) -> dict[str, str]:
+        """uid -> name of zones that are led, and that the watch has not shown."""
+        return {
+            uid: record.name
+            for uid, record in led.runner.known_zones().items()
+            if uid not in self._abouts and not record.deleting
+        }
+
+    async def _delete_undeclared(self, name: str) -> None:
+        """A zone that is led and has no object was deleted while nobody was there to see it.  The
+        watch may be behind: only a list of all zones tells."""
+        led = self._led.get(name)
+        if led is None:
             return
+        undeclared = self._undeclared(led)
         zones = self._api.list(path_of(self._namespace, Zone.plural))
-        declared = {zone["metadata"]["uid"] async for zone in zones}
-        for uid, record in known.items():
-            if uid not in declared and not record.deleting:
-                _log.warning("zone %s (%s) has no object: deleting its data", record.name, uid)
-                led.runner.set_zone(msgspec.structs.replace(record, deleting=True))
+        declared_uids = {zone["metadata"]["uid"] async for zone in zones}
+        known = led.runner.known_zones()
+        for uid in sorted(undeclared.keys() - declared_uids):
+            if uid in known and not known[uid].deleting:
+                _log.warning("zone %s (%s) has no object: deleting its data", undeclared[uid], uid)
+                led.runner.set_zone(msgspec.structs.replace(known[uid], deleting=True))
 
     # --- zones -----------------------------------------------------------------------------------
 
-    async def lead_zone(self, body: Body, told: dict[str, Any] | None) -> dict[str, Any]:
-        """Make what is led equal to what `body` declares, and tell its status when it differs from
-        `told`, which is answered anew.  Raises ApiRefused, ApiUnclear, MandateLost."""
-        try:
-            zone = Zone.parse(body)
-        except WireError as error:
-            status = refused_zone_status(body["metadata"]["generation"], str(error), rfc3339())
-        else:
-            status = self._led_status(zone.model_copy(update={"status": _known(ZoneStatus, body)}))
-        fresh: dict[str, Any] = status.model_dump(mode="json", by_alias=True, exclude_none=True)
-        if fresh != told:
-            await self._api.set_status(
-                path_of(self._namespace, Zone.plural, body["metadata"]["name"]), fresh
-            )
-        return fresh
+    async def _reconcile_zone(self, name: str) -> None:
+        """Make what is led equal to what is declared, and tell its status when that has changed."""
+        declared_zone = self._zones.get(name)
+        if declared_zone is None or declared_zone.released.is_set():
+            return
+        if declared_zone.is_deleting and await self._is_released(declared_zone):
+            declared_zone.released.set()
+            return
+        if declared_zone.is_deleting:
+            self._queue.add_later(Key(Kind.ZONE, name), RELEASE_S)
+        led = self._led.get(declared_zone.cluster)
+        status = self._led_status(declared_zone, led)
+        if led is not None and not led.is_seen:
+            return  # the first look says how it is; until then what is told of it holds
+        wait_s = declared_zone.wait_s(status)
+        if wait_s:
+            self._queue.add_later(Key(Kind.ZONE, name), wait_s)
+            return
+        fresh = declared_zone.fresh
+        if fresh != declared_zone.told:
+            try:
+                await self._api.set_status(path_of(self._namespace, Zone.plural, name), fresh)
+            except ApiRefused as refused:
+                if refused.status != 404:
+                    raise
+                return  # the watch will tell that it is gone
+            declared_zone.was_told(fresh)
 
-    def _led_status(self, zone: Zone) -> ZoneStatus:
-        uid, cluster = zone.metadata.uid, zone.spec.cluster_ref.name
-        self._zones[uid] = About(Zone.kind_name(), zone.metadata.name, uid)
-        led = self._led.get(cluster)
-        runner = led.runner if led is not None else None
-        record = runner.known_zone(uid) if runner is not None else None
-        acceptance = accept(zone, runner is not None, record)
-        if runner is not None and acceptance.record is not None:
-            runner.set_zone(acceptance.record)
-        seen = runner.zone_status(uid) if runner is not None else None
-        nodes = runner.status().nodes if runner is not None else ()
-        problem = runner.problem if runner is not None else ""
-        return zone_status(zone, acceptance, seen, nodes, problem, rfc3339())
+    def _led_status(self, declared_zone: DeclaredZone, led: LedCluster | None) -> ZoneStatus:
+        """What the zone is said to be, as of the last look; its cluster's master is told of it."""
+        zone, uid = declared_zone.zone, declared_zone.uid
+        if zone is None:
+            generation = declared_zone.body["metadata"]["generation"]
+            return refused_zone_status(generation, declared_zone.problem, rfc3339())
+        zone = zone.model_copy(update={"status": _known(ZoneStatus, declared_zone.told)})
+        if led is None:
+            return zone_status(zone, accept(zone, False, None), None, (), "", rfc3339())
+        acceptance = accept(zone, True, led.runner.known_zone(uid))
+        if acceptance.record is not None:
+            led.runner.set_zone(acceptance.record)
+        return zone_status(zone, acceptance, led.zone(uid), led.nodes, led.problem, rfc3339())
 
-    async def is_zone_released(self, body: Body) -> bool:
+    async def _is_released(self, declared_zone: DeclaredZone) -> bool:
         """Whether a Zone that is being deleted may go: its data is gone wherever an agent is
         online, or its cluster's object is gone, so that nobody reaches the agents through it.  What
         the metastore has of it is then collected with the objects that own it."""
-        metadata, uid = body["metadata"], body["metadata"]["uid"]
-        name = body["spec"]["clusterRef"]["name"]
-        led = self._led.get(name)
+        uid, cluster = declared_zone.uid, declared_zone.cluster
+        led = self._led.get(cluster)
         if led is None:
-            if await self._exists(StorageCluster.plural, name):
+            if await self._exists(StorageCluster.plural, cluster):
                 return False  # not led yet
-            _log.info("zone %s: StorageCluster %s is gone: released", metadata["name"], name)
+            _log.info("zone %s: StorageCluster %s is gone: released", declared_zone.name, cluster)
             return True
-        try:
-            record = accept(Zone.parse(body), True, None).record
-        except WireError:
-            record = None
+        zone = declared_zone.zone
+        record = accept(zone, True, None).record if zone is not None else None
         if record is not None:
             led.runner.set_zone(record)
         elif uid in led.runner.known_zones():
@@ -256,7 +443,6 @@ class Controller:
         if not led.runner.is_zone_gone(uid):
             return False
         led.runner.forget_zone(uid)
-        self._zones.pop(uid, None)
         return True
 
     async def _exists(self, plural: str, name: str) -> bool:
@@ -269,16 +455,13 @@ class Controller:
         return True
 
 
-async def _stop(led: LedCluster) -> None:
-    if led.task is not None:
-        led.task.cancel()
-        await asyncio.gather(led.task, return_exceptions=True)
-    await led.runner.stop()
+def _uid(body: Body) -> str:
+    return str(body["metadata"]["uid"])
 
 
-def _known(kind: type[S], body: Body) -> S:
+def _known(kind: type[S], status: object) -> S:
     """The status an object has; an empty one where another version wrote it."""
     try:
-        return kind.model_validate(body.get("status") or {})
+        return kind.model_validate(status or {})
     except pydantic.ValidationError:
         return kind()

@@ -1,11 +1,10 @@
-"""How kopf shows the namespace to the controller: watches, one daemon per zone, one finaliser.
+"""How kopf shows the namespace to the controller: watches, and one finaliser.
 
 kopf runs only in the process that holds the lease.  It keeps nothing in our objects but the
 finaliser: progress and last-seen states stay in memory, since every loop looks at the whole state.
 """
 
-import asyncio
-import logging
+from collections.abc import Mapping
 from typing import Any
 
 import kopf
@@ -14,11 +13,8 @@ from quorate.wire.resource import GROUP, VERSION
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
 from quorate_operator import names
-from quorate_operator.declared.controller import OBSERVE_S, Controller
-from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost
-
-_log = logging.getLogger("quorate.handlers")
-_TRANSIENT = (ApiRefused, ApiUnclear, MandateLost)
+from quorate_operator.declared.controller import Controller
+from quorate_operator.kube.api import KubeApi
 
 
 class _NoProgress(kopf.ProgressStorage):
@@ -84,32 +80,30 @@ def make_registry(controller: Controller, api: KubeApi, namespace: str) -> kopf.
         )
 
     @kopf.on.event(*clusters, registry=registry)
-    async def cluster_changed(event: kopf.RawEvent, body: kopf.Body, **_: Any) -> None:
+    async def cluster_changed(event: kopf.RawEvent, **_: Any) -> None:
+        body = without_managed_fields(event["object"])
         if event["type"] == "DELETED":
-            await controller.cluster_gone(str(body.metadata.name))
+            controller.cluster_gone(body["metadata"]["name"])
         else:
-            await controller.cluster_seen(dict(body))
+            controller.cluster_seen(body)
 
-    @kopf.daemon(*zones, registry=registry, initial_delay=0)
-    async def lead_zone(body: kopf.Body, stopped: kopf.DaemonStopped, **_: Any) -> None:
-        told: dict[str, Any] | None = None
-        while not stopped:
-            try:
-                told = await controller.lead_zone(dict(body), told)
-            except _TRANSIENT as error:
-                _log.warning("zone %s: %s; again soon", body.metadata.name, error)
-            await stopped.wait(OBSERVE_S)
+    @kopf.on.event(*zones, registry=registry)
+    async def zone_changed(event: kopf.RawEvent, **_: Any) -> None:
+        body = without_managed_fields(event["object"])
+        if event["type"] == "DELETED":
+            controller.zone_gone(body["metadata"]["name"], body["metadata"]["uid"])
+        else:
+            controller.zone_seen(body)
 
     @kopf.on.delete(*zones, registry=registry, backoff=1)
     async def delete_zone(body: kopf.Body, **_: Any) -> None:
-        told: dict[str, Any] | None = None
-        while True:
-            try:
-                if await controller.is_zone_released(dict(body)):
-                    return
-                told = await controller.lead_zone(dict(body), told)
-            except _TRANSIENT as error:
-                _log.warning("zone %s: %s; again soon", body.metadata.name, error)
-            await asyncio.sleep(OBSERVE_S / 2)
+        """kopf takes the finaliser away when this returns."""
+        await controller.zone_released(without_managed_fields(body))
 
     return registry
+
+
+def without_managed_fields(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The object without the list of who wrote which field, the longest part of it."""
+    metadata = {name: each for name, each in body["metadata"].items() if name != "managedFields"}
+    return {**body, "metadata": metadata}

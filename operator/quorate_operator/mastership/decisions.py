@@ -34,6 +34,10 @@ class Decisions:
         self._gathered: dict[_Key, list[Event]] = {}
         self._told_s: dict[_Key, float] = {}  # when routine was told last
 
+    def __bool__(self) -> bool:
+        """Whether something is gathered, also what may wait."""
+        return bool(self._gathered)
+
     def add(self, event: Event) -> None:
         """One more."""
         self._gathered.setdefault(_key(event), []).append(event)

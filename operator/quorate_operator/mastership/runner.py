@@ -57,6 +57,7 @@ _log = logging.getLogger("quorate.runner")
 _P = ParamSpec("_P")
 
 WAY_OUT = "put its newest state back, or end this master if another one leads"
+STARTING = "starting"
 TELL_AGENTS_MS = 100
 LOOK_AT_DIALED_MS = 500
 
@@ -102,7 +103,7 @@ class Runner(BaseHandler):
         """`way_out`: what a user can do when the metastore is older than the agents.
         `recovering`: it was lost, agents are to tell zones and rows."""
         self.cluster = cluster
-        self.problem = "starting"
+        self.problem = STARTING
         """Why the cluster is not led, as a sentence; empty while it is."""
         self.events = EventLog()
         self._word = secrets.token_hex(8)
@@ -149,10 +150,9 @@ class Runner(BaseHandler):
     async def stop(self) -> None:
         """Write and send nothing more.  Idempotent."""
         self._end("stopped")
-        for task in (self._starting, *self._writes):
-            if task is not None:
-                task.cancel()
-        tasks = [task for task in (self._starting, *self._writes) if task is not None]
+        tasks = [each for each in (self._starting, *self._writes) if each is not None]
+        for task in tasks:
+            task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._endpoint is not None:
             await self._endpoint.close()

@@ -46,6 +46,28 @@ class Metrics:
             registry=self.registry,
         )
 
+        self.reconciles = Counter(
+            names.METRIC_RECONCILES,
+            "Looks at declared objects by kind and result: done, failed",
+            ["kind", "result"],
+            registry=self.registry,
+        )
+        self.pass_seconds = Histogram(
+            names.METRIC_PASS_SECONDS,
+            "How long one look at everything that is led took",
+            registry=self.registry,
+            buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3),
+        )
+        self._queue_length = Gauge(
+            names.METRIC_QUEUE,
+            "Declared objects that wait to be looked at",
+            registry=self.registry,
+        )
+
+    def observe_queue(self, length: Callable[[], int]) -> None:
+        """From now on every scrape tells `length` of the queue of declared objects."""
+        self._queue_length.set_function(length)
+
     def observe(self, clusters: Clusters) -> None:
         """From now on every scrape also tells of what `clusters` answers then."""
         self.registry.register(_Observed(clusters))

@@ -1,0 +1,114 @@
+"""One Zone object as the watch last showed it, and what its status was told to be.
+
+A status is told at once when a user would act on it; how far migrations are is told now and then,
+or a rebalance of many zones would keep the API server busy.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from quorate.facts.errors import WireError
+from quorate.wire.zone import Zone, ZoneStatus
+
+PROGRESS_S = 5.0
+
+Body = Mapping[str, Any]
+
+
+class DeclaredZone:
+    """`zone` is None when the object cannot be read; `problem` says why."""
+
+    def __init__(self, body: Body) -> None:
+        self.released = asyncio.Event()
+        """Nothing of it is left that its deletion waits for."""
+        self.zone: Zone | None = None
+        self.problem = ""
+        self.fresh: dict[str, Any] = {}
+        """The newest status."""
+        self._told: dict[str, Any] | None = None
+        self._told_s = float("-inf")
+        self.body = body
+        self._read()
+
+    @property
+    def uid(self) -> str:
+        """Of this object; a later one of the same name has another."""
+        return str(self.body["metadata"]["uid"])
+
+    @property
+    def name(self) -> str:
+        """Of this object."""
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def cluster(self) -> str:
+        """The name of the StorageCluster that it is declared in."""
+        return str(self.body.get("spec", {}).get("clusterRef", {}).get("name", ""))
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether its deletion was asked for."""
+        return self.body["metadata"].get("deletionTimestamp") is not None
+
+    def update(self, body: Body) -> bool:
+        """The watch shows it anew; whether users have changed it."""
+        before, self.body = self.body, body
+        is_changed = declared(before) != declared(body)
+        if is_changed:
+            self._read()
+        return is_changed
+
+    def _read(self) -> None:
+        self.zone, self.problem = None, ""
+        try:
+            self.zone = Zone.parse(self.body)
+        except WireError as error:
+            self.problem = str(error)
+
+    @property
+    def told(self) -> dict[str, Any] | None:
+        """The status that the object has, as far as is known."""
+        return self._told if self._told is not None else self.body.get("status")
+
+    @told.setter
+    def told(self, told: None) -> None:
+        self._told = told
+
+    def was_told(self, status: dict[str, Any]) -> None:
+        """The API server has it."""
+        self._told, self._told_s = status, time.monotonic()
+
+    def wait_s(self, status: ZoneStatus) -> float:
+        """Take the newest status; how long telling it may wait, 0.0: tell it now, or it is told."""
+        self.fresh = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        told = self.told
+        if told is None or told == self.fresh or _to_act_on(told) != _to_act_on(self.fresh):
+            return 0.0
+        return max(self._told_s + PROGRESS_S - time.monotonic(), 0.0)
+
+
+def declared(body: Body) -> object:
+    """What of an object its users decide, to be compared."""
+    metadata = body["metadata"]
+    return (
+        metadata["uid"],
+        metadata.get("generation"),
+        metadata.get("deletionTimestamp"),
+        metadata.get("annotations"),
+    )
+
+
+def _to_act_on(status: Mapping[str, Any]) -> object:
+    conditions = [
+        (each.get("type"), each.get("status"), each.get("reason"))
+        for each in status.get("conditions", [])
+    ]
+    return (
+        conditions,
+        status.get("phase"),
+        status.get("observedGeneration"),
+        status.get("dataNodes"),
+        status.get("endpoints"),
+    )

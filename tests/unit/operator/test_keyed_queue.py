@@ -1,0 +1,103 @@
+"""Keys of objects: each once, never in two hands, later again after a failure."""
+
+import asyncio
+
+import pytest
+
+from quorate_operator.declared import keyed_queue
+from quorate_operator.declared.keyed_queue import KeyedQueue
+
+
+async def taken(queue: KeyedQueue[str], within_s: float = 2.0) -> str:
+    async with asyncio.timeout(within_s):
+        return await queue.take()
+
+
+async def test_a_key_that_is_added_often_is_handed_out_once_in_the_order_of_its_first_time() -> (
+    None
+):
+    queue = KeyedQueue[str]()
+    for key in ("a", "b", "a", "a"):
+        queue.add(key)
+
+    assert len(queue) == 2
+    assert [await taken(queue), await taken(queue)] == ["a", "b"]
+    assert len(queue) == 0
+
+
+async def test_a_key_that_is_added_while_it_is_in_hand_comes_again_and_only_then() -> None:
+    queue = KeyedQueue[str]()
+    queue.add("a")
+    assert await taken(queue) == "a"
+
+    queue.add("a")
+    assert len(queue) == 0  # no second worker gets it
+    queue.done("a")
+
+    assert await taken(queue) == "a"
+    queue.done("a")
+    assert len(queue) == 0
+
+
+async def test_a_failure_brings_the_key_back_after_ever_longer_delays_until_it_succeeds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keyed_queue, "RETRY_S", 0.001)
+    monkeypatch.setattr(keyed_queue, "RETRY_MAX_S", 0.003)
+    queue = KeyedQueue[str]()
+    queue.add("a")
+    delays = []
+    for _ in range(4):
+        assert await taken(queue) == "a"
+        delays.append(queue.failed("a"))
+    assert delays == [0.001, 0.002, 0.003, 0.003]
+
+    assert await taken(queue) == "a"
+    queue.done("a")
+    queue.add("a")
+    await taken(queue)
+
+    assert queue.failed("a") == 0.001
+
+
+async def test_what_changes_does_not_wait_for_the_back_off() -> None:
+    queue = KeyedQueue[str](jitter=lambda: 1_000)
+    queue.add("a")
+    await taken(queue)
+    queue.failed("a")
+
+    queue.add("a")
+
+    assert await taken(queue) == "a"
+
+
+async def test_a_key_that_was_added_while_it_failed_comes_at_once() -> None:
+    queue = KeyedQueue[str](jitter=lambda: 1_000)
+    queue.add("a")
+    await taken(queue)
+    queue.add("a")
+
+    queue.failed("a")
+
+    assert await taken(queue) == "a"
+
+
+async def test_of_two_later_times_the_earlier_one_counts() -> None:
+    queue = KeyedQueue[str]()
+    queue.add_later("a", 60)
+    queue.add_later("a", 0.001)
+    queue.add_later("a", 60)
+
+    assert await taken(queue) == "a"
+
+
+async def test_a_key_that_is_forgotten_does_not_come_back() -> None:
+    queue = KeyedQueue[str]()
+    queue.add("a")
+    await taken(queue)
+    queue.failed("a")
+    queue.forget("a")
+    queue.add_later("b", keyed_queue.RETRY_S * 2)
+
+    assert await taken(queue) == "b"
+    queue.close()
