@@ -58,6 +58,7 @@ class ZoneEndpoint:
         send: Callable[[str, Message], None],
         memory: ClientMemory | None = None,
         large: LargeCommands | None = None,
+        share: TurnShare | None = None,
     ) -> None:
         self.replicas = replicas
         self.memory = memory or ClientMemory()
@@ -78,7 +79,7 @@ class ZoneEndpoint:
         self.hand_overs = HandOvers(replicas, self._clients.values, nodes)
         self._waits = Waits(replicas, self.fulfil)
         self._key_lists = KeyLists(replicas, self.overview.scan, self.fulfil)
-        self._share = TurnShare()
+        self._share = share or TurnShare()
         self._execution = CommandExecution(
             self,
             self._view,

@@ -16,6 +16,7 @@ from quorate_agent.client import Slot, boot_ms
 from quorate_agent.endpoint import ZoneEndpoint
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.storage.memory import MemoryStorage
+from quorate_agent.turn_share import TurnShare
 from quorate_differential.kept_client import KeptClient
 
 ZONE = ZoneRecord("uid-1", "books", 4, 1, StorageKind.IN_MEMORY)
@@ -38,7 +39,10 @@ def endpoint_of(
     is_up: Callable[[str], bool] | None = None,
     is_full: Callable[[], bool] = lambda: False,
 ) -> ZoneEndpoint:
-    """The endpoint of these copies; `nodes`: who is there, with their addresses; all are up."""
+    """The endpoint of these copies; `nodes`: who is there, with their addresses; all are up.
+
+    However long commands take, no turn is over before it is told to.
+    """
     return ZoneEndpoint(
         replicas,
         node=replicas.me.node,
@@ -49,6 +53,7 @@ def endpoint_of(
         why_full=lambda: "no room" if is_full() else "",
         process="process",
         send=lambda node, message: send(message),
+        share=TurnShare(clock=lambda: 0.0),
     )
 
 

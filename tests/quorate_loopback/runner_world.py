@@ -1,7 +1,5 @@
 """A runner that leads, its metastore in memory, and agents that do as agents without trouble do."""
 
-import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -170,13 +168,6 @@ async def world_of_agents() -> AsyncIterator[World]:
     yield world
     await world.close()
     assert world.published_early == []
-
-
-async def until(is_true: Callable[[], bool], what: str, timeout_s: float = 10) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not is_true():
-        assert time.monotonic() < deadline, f"not in {timeout_s} s: {what}"
-        await asyncio.sleep(0.005)
 
 
 def is_available(runner: Runner) -> bool:

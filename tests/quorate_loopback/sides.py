@@ -7,6 +7,7 @@ from typing import Any
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
 from quorate.wire.frames import encode_frame
 from quorate_link import BaseHandler, Endpoint, Link, LinkSettings, Peer
+from quorate_loopback.waiting import until
 
 HOST = "127.0.0.1"
 OPENED: list[Endpoint] = []
@@ -56,12 +57,6 @@ class Side(BaseHandler):
 
     def count(self, *what: object) -> int:
         return sum(event == what for event in self.heard)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for a condition; the scenario's deadline bounds it."""
-    while not condition():  # noqa: ASYNC110  # conditions are of many kinds
-        await asyncio.sleep(0.005)
 
 
 async def linked(server: Side, client: Side, **settings: int) -> tuple[Peer, Link]:

@@ -5,25 +5,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from quorate_cluster.waiting import wait_until
 from quorate_control_plane.binaries import KUBERNETES_VERSION, find_binaries
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_control_plane.fixtures import CRDS, Kubectl
 from quorate_control_plane.keeper import start_time
 
 pytestmark = pytest.mark.integration
-
-
-def wait_until(is_true: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not is_true():
-        assert time.monotonic() < deadline, f"not in {timeout_s} s: {what}"
-        time.sleep(0.05)
 
 
 def processes_about(text: str) -> list[str]:
@@ -139,7 +131,7 @@ def test_nothing_is_left_when_the_test_run_is_ended(end: signal.Signals, tmp_pat
     run.send_signal(end)
     run.wait(60)
 
-    wait_until(lambda: not processes_about(str(folder)), f"no process of {folder}")
+    wait_until(lambda: not processes_about(str(folder)), f"no process of {folder}", 60)
     assert list(tmp_path.iterdir()) == []
 
 

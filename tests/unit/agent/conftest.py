@@ -1,6 +1,7 @@
 """What several tests of the agent start from."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,3 +22,11 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     engine = Engine(request.param, tmp_path)
     yield engine
     engine.close()
+
+
+@pytest.fixture
+def pass_a_minute(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """On the wall clock."""
+    time_ns, passed = time.time_ns, [0]
+    monkeypatch.setattr(time, "time_ns", lambda: time_ns() + sum(passed))
+    return lambda: passed.append(61 * 10**9)

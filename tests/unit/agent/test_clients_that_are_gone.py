@@ -17,6 +17,7 @@ from quorate_agent.client import BACKLOG_MAX, QUEUE_MAX, ClientConnection, Slot,
 from quorate_agent.turn_share import TurnShare
 from quorate_differential.raw_replies import encode_command
 from quorate_lone_agent.agent import Agent
+from quorate_loopback.waiting import until
 
 GET, SET = encode_command([b"GET", b"k"]), encode_command([b"SET", b"k", b"late"])
 Story = Callable[[socket.socket, ClientConnection], Awaitable[None]]
@@ -56,9 +57,11 @@ async def _send(agent: Agent, here: socket.socket, words: bytes) -> None:
 
 
 async def _until(agent: Agent, condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
+    def is_settled() -> bool:
         agent.endpoint.settle()
+        return condition()
+
+    await until(is_settled)
 
 
 @pytest.mark.parametrize("how", ["lease lapsed", "role ended"])
@@ -137,8 +140,7 @@ def test_a_half_closed_client_whose_commands_take_long_is_answered(
     async def story(here: socket.socket, client: ClientConnection) -> None:
         here.sendall(GET * count)
         here.shutdown(socket.SHUT_WR)
-        while not client.paused:  # noqa: ASYNC110  the loop reads meanwhile
-            await asyncio.sleep(0)
+        await until(lambda: client.paused, "client that is not read")
         with monkeypatch.context() as others_first:
             others_first.setattr(TurnShare, "takes", lambda *_: False)
             agent.endpoint.settle()

@@ -11,6 +11,7 @@ import uvloop
 from quorate_agent.listener import GOODBYE_S
 from quorate_lone_agent.agent import OTHER, Agent
 from quorate_lone_agent.listening import listen
+from quorate_loopback.waiting import until
 
 PING = b"*1\r\n$4\r\nPING\r\n"
 GET = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"
@@ -22,10 +23,10 @@ async def _ended(
     *,
     is_read: bool = True,
     at_once: bool = False,
-    until: Callable[[], bool] = lambda: True,
+    may_close: Callable[[], bool] = lambda: True,
 ) -> tuple[bytes, float]:
     """What a client reads to the end that said this just before its agent closed, and how long the
-    close took.  Who does not read stays.  `until`: when to close; by default what the client said
+    close took.  Who does not read stays.  `may_close`: when to; by default what the client said
     last is still unread, for the loop has no turn before."""
     loop = asyncio.get_running_loop()
     port = await listen(agent.endpoint)
@@ -34,9 +35,7 @@ async def _ended(
         assert await loop.run_in_executor(None, client.recv, 100) == b"+PONG\r\n"
         reading = loop.run_in_executor(None, _read_all, client) if is_read else None
         client.sendall(said)
-        async with asyncio.timeout(10):
-            while not until():  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.001)
+        await until(may_close)
         began = time.monotonic()
         await agent.endpoint.close(at_once=at_once)
         took = time.monotonic() - began
@@ -70,7 +69,7 @@ def test_one_that_waits_for_a_reply_hears_the_end() -> None:
     agent.up.discard(OTHER.node)
     agent.give(OTHER, range(4))
 
-    read, took = uvloop.run(_ended(agent, GET * 3, until=lambda: bool(agent.endpoint.parking)))
+    read, took = uvloop.run(_ended(agent, GET * 3, may_close=lambda: bool(agent.endpoint.parking)))
 
     assert read == b""
     assert took < GOODBYE_S
@@ -85,7 +84,7 @@ def test_one_that_was_not_read_any_more_hears_the_end() -> None:
             client.pause()
         return True
 
-    read, took = uvloop.run(_ended(agent, GET * 3, until=paused))
+    read, took = uvloop.run(_ended(agent, GET * 3, may_close=paused))
 
     assert read == b""
     assert took < GOODBYE_S

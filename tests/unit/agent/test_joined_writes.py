@@ -1,8 +1,7 @@
 """Writes of a pipeline that become one update, and those that may not."""
 
 import dataclasses
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -217,12 +216,12 @@ def test_wait_is_for_the_last_of_them(agent: Agent, client: KeptClient) -> None:
 
 
 def test_who_has_cached_an_expired_key_is_told_before_it_is_written(
-    agent: Agent, client: KeptClient
+    agent: Agent, client: KeptClient, pass_a_minute: Callable[[], None]
 ) -> None:
-    agent.write(b"SET", A, b"1", b"PX", b"1")
+    agent.write(b"SET", A, b"1", b"EX", b"60")
     caching = agent.client()
     caching.ask(b"GET", A)
-    time.sleep(0.003)
+    pass_a_minute()
 
     client.send(*_plain(MANY), (b"SET", A, b"2"))
     agent.turn()

@@ -7,6 +7,7 @@ import pytest
 from quorate_agent.descriptors import RESERVE, Descriptors
 from quorate_lone_agent.agent import Agent
 from quorate_lone_agent.listening import listen
+from quorate_loopback.waiting import until
 
 PING = b"*1\r\n$4\r\nPING\r\n"
 
@@ -42,9 +43,7 @@ def test_clients_without_a_descriptor_are_told_so_until_another_has_left() -> No
 
         first[1].close()
         await first[1].wait_closed()
-        async with asyncio.timeout(10):
-            while descriptors.clients > 1:  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.001)
+        await until(lambda: descriptors.clients == 1, "client that has left")
 
         fourth = await _said(port)
         assert fourth[0] == b"+PONG\r\n"

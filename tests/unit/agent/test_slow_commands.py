@@ -27,6 +27,13 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Agent:
     return agent
 
 
+def test_an_agent_alone_ends_its_turns_when_it_is_told_to_on_a_busy_machine_too(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quorate_agent.turn_share.TURN_S", 1e-9)
+    assert agent.writer().send(*[(b"PING",)] * COMMANDS) == [b"PONG"] * COMMANDS
+
+
 @pytest.mark.parametrize("words", [(b"STRLEN", b"k"), (b"PING",), (b"APPEND", b"k", b"v")], ids=str)
 def test_a_pipeline_of_slow_commands_does_not_hold_the_turn(
     slow: Agent, words: tuple[bytes, ...]

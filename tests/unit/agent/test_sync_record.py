@@ -14,6 +14,7 @@ from quorate_agent.data_folder import DataFolder
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_agent.stored_zones import open_zone
 from quorate_agent.sync_record import SyncRecord
+from quorate_loopback.waiting import until
 
 
 @pytest.fixture
@@ -50,12 +51,10 @@ def _recorded(folder: DataFolder) -> int:
     return int(said["synced"].get("z", [0])[0])
 
 
-async def _until(is_so: Callable[[], bool]) -> None:
-    for _ in range(3000):
-        if is_so():
-            return
-        await asyncio.sleep(0.01)
-    raise TimeoutError
+def _noted(record: SyncRecord, folder: DataFolder) -> int:
+    """What is recorded, and that it be noted what there is now."""
+    record.note()
+    return _recorded(folder)
 
 
 def test_one_write_at_a_time_and_the_loop_goes_on_meanwhile(
@@ -81,11 +80,9 @@ def test_one_write_at_a_time_and_the_loop_goes_on_meanwhile(
         record.note()
         assert _recorded(folder) == 0, "nothing is waited for"
         may_end.set()
-        await _until(lambda: _recorded(folder) >= first)
-        while _recorded(folder) < second:
-            record.note()
-            await asyncio.sleep(0.01)
-        await _until(lambda: record._saving is None)
+        await until(lambda: _recorded(folder) >= first)
+        await until(lambda: _noted(record, folder) >= second, "record of the second write")
+        await until(lambda: record._saving is None)
         record.note()
         assert record._saving is None, "nothing was synced since"
         assert len(threads) == 2
@@ -119,9 +116,7 @@ def test_a_disk_without_room_is_told_once_and_recorded_when_there_is_some(
             assert len(caplog.records) == 1
             assert f"data folder {folder.path}: what was synced cannot" in caplog.text
             assert "No space left" in caplog.text
-        while _recorded(folder) < sequence:
-            record.note()
-            await asyncio.sleep(0.01)
+        await until(lambda: _noted(record, folder) >= sequence, "record")
 
     asyncio.run(asyncio.wait_for(story(), 30))
 
@@ -139,7 +134,7 @@ def test_what_no_disk_explains_ends_the_agent(
         with monkeypatch.context() as patch:
             patch.setattr(data_folder, "write_durably", broken)
             record.note()
-            await _until(lambda: record._saving is None)
+            await until(lambda: record._saving is None)
         (said,) = why
         assert said.startswith(f"data folder {folder.path}: what was synced cannot be recorded:")
         assert said.endswith(": ValueError: not as it should be")

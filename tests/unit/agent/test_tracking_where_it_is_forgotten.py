@@ -22,14 +22,6 @@ def _pushes(frames: list[Any]) -> list[Any]:
     return [frame[1] for frame in frames if isinstance(frame, hiredis.PushNotification)]
 
 
-@pytest.fixture
-def pass_a_minute(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """On the wall clock."""
-    time_ns, passed = time.time_ns, [0]
-    monkeypatch.setattr(time, "time_ns", lambda: time_ns() + sum(passed))
-    return lambda: passed.append(61 * 10**9)
-
-
 def test_expiry_is_told_before_anybody_is_answered_that_the_key_is_gone(
     agent: Agent, pass_a_minute: Callable[[], None]
 ) -> None:

@@ -13,7 +13,8 @@ from quorate.protocol.messages import (
     Refused,
 )
 from quorate_link import LinkSettings
-from quorate_loopback.sides import HOST, Side, ended, linked, raw_peer, until
+from quorate_loopback.sides import HOST, Side, ended, linked, raw_peer
+from quorate_loopback.waiting import until
 
 
 def test_both_sides_say_hello_and_messages_pass_both_ways(run) -> None:

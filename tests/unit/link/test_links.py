@@ -18,7 +18,8 @@ from quorate.protocol.messages import (
 from quorate.protocol.tool_messages import AskCopies, CopyRows
 from quorate.wire.frames import FrameReader, encode_frame
 from quorate_link import Link, LinkSettings
-from quorate_loopback.sides import HOST, Side, ended, linked, raw_peer, until
+from quorate_loopback.sides import HOST, Side, ended, linked, raw_peer
+from quorate_loopback.waiting import until
 
 # --- loss and redialing
 

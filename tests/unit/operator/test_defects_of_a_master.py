@@ -8,7 +8,8 @@ import pytest
 
 from quorate.protocol.master import Master
 from quorate.protocol.metastore import ShardKey
-from quorate_loopback.runner_world import ZONE, World, is_available, until
+from quorate_loopback.runner_world import ZONE, World, is_available
+from quorate_loopback.waiting import until
 from quorate_operator.mastership.dialing import Dialing
 from quorate_operator.mastership.event_log import EventLog
 from quorate_operator.mastership.runner import Runner

@@ -10,7 +10,8 @@ from quorate.protocol.master import Master
 from quorate.protocol.messages import RefusalCode
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.status import ClusterStatus
-from quorate_loopback.runner_world import ScriptedAgent, until
+from quorate_loopback.runner_world import ScriptedAgent
+from quorate_loopback.waiting import until
 from quorate_operator.embedded.objects import ObjectStore
 from quorate_operator.embedded.operator import OVERTAKEN_MAX, Embedded
 from quorate_operator.metastores.sqlite_file import EmbeddedStore
@@ -86,9 +87,7 @@ async def test_many_zones_are_observed_with_one_status_of_the_cluster(
         zone = {"clusterRef": {"name": "main"}, "partitions": 1, "replicas": 1}
         await _declare(objects, "Zone", f"z{number}", zone)
     await embedded.reconcile()
-    async with asyncio.timeout(10):
-        while not embedded.clusters()[0][1].zones:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
+    await until(lambda: embedded.clusters()[0][1].zones, "zones")
     asked.clear()
 
     said = [embedded.with_status(zone)["status"] for zone in objects.list("zones")]

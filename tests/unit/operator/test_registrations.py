@@ -9,7 +9,8 @@ import pytest
 from quorate.facts.topology import NodeRecord
 from quorate.protocol.messages import FORMAT_VERSION, Hello
 from quorate.protocol.metastore import Conflict, Key, NodeKey, OutcomeUnknown, Revision, Value
-from quorate_loopback.runner_world import World, is_available, until
+from quorate_loopback.runner_world import World, is_available
+from quorate_loopback.waiting import until
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.metastores.memory import MemoryMetastore
 

@@ -17,8 +17,8 @@ from quorate_loopback.runner_world import (
     World,
     is_available,
     state_of,
-    until,
 )
+from quorate_loopback.waiting import until
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.metastores.memory import MemoryMetastore
 

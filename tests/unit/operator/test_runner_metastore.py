@@ -20,7 +20,8 @@ from quorate.protocol.metastore import (
     Value,
     ZoneKey,
 )
-from quorate_loopback.runner_world import ZONE, World, is_available, state_of, until
+from quorate_loopback.runner_world import ZONE, World, is_available, state_of
+from quorate_loopback.waiting import until
 from quorate_operator.metastores.memory import MemoryMetastore
 
 
