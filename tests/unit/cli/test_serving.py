@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from quorate.protocol.status import NodeStatus, ZoneStatus
+from quorate.protocol.status import NodeStatus
 from quorate_cli.cluster_state import ClusterState
 from quorate_cli.serving import how_to_connect, not_serving, reachable
+from quorate_lone_master.zone_status import status_of_zone
 
 
 def _node(name: str, online: bool = True) -> NodeStatus:
@@ -16,25 +17,12 @@ def _node(name: str, online: bool = True) -> NodeStatus:
 
 def _state(**changes: Any) -> ClusterState:
     fields: dict[str, Any] = {
-        "uid": "u1",
-        "name": "books",
-        "phase": "Available",
         "sentence": "3 partitions have no serving primary",
-        "partitions": 64,
         "available": 40,
         "degraded": 24,
-        "unavailable": 0,
-        "migrations_running": 0,
-        "migrations_queued": 0,
-        "migrations_done": 0,
-        "migrations_failed": 0,
-        "bytes_moved": 0,
-        "full_copies": 0,
         "ports": {"agent-2": 7101, "agent-1": 7100, "agent-3": 7102},
-        "data_nodes": (),
-        "spread_violations": (),
     }
-    zone = ZoneStatus(**{**fields, **changes})
+    zone = status_of_zone(**{**fields, **changes})
     nodes = (_node("agent-1", online=False), _node("agent-3"), _node("agent-2"))
     return ClusterState("main", "here/1", "", 3, nodes, (zone,))
 

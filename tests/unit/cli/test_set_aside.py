@@ -5,11 +5,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from quorate.protocol.status import NodeStatus, ZoneStatus
+from quorate.protocol.status import NodeStatus
 from quorate.wire.zone import Zone
 from quorate_cli.cluster_state import ClusterState
 from quorate_cli.problem import Problem
 from quorate_cli.set_aside import check_all_is_lost, check_can_be_filled, newest_set_aside
+from quorate_lone_master.zone_status import status_of_zone
 
 NODE = NodeStatus("agent-1", "s1", 3, False, "Offline", "127.0.0.1:1", "", 0, 0)
 
@@ -20,13 +21,7 @@ def _zone(replicas: int, storage: str = "Persistent") -> Zone:
 
 
 def _state(missing: dict[int, int], node: NodeStatus = NODE) -> ClusterState:
-    counts = dict.fromkeys(
-        ("partitions", "available", "degraded", "unavailable", "migrations_running"), 0
-    ) | dict.fromkeys(("migrations_queued", "migrations_done", "migrations_failed"), 0)
-    zone = ZoneStatus(
-        uid="u", name="z", phase="", sentence="", bytes_moved=0, full_copies=0, ports={},
-        data_nodes=(), spread_violations=(), missing_copies=missing, **counts,
-    )  # fmt: skip
+    zone = status_of_zone(name="z", missing_copies=missing)
     return ClusterState("main", "me", "", 1, (node,), (zone,))
 
 

@@ -11,6 +11,7 @@ from quorate_cli.cluster_state import ClusterState
 from quorate_cli.object_view import print_description, print_list, print_whole, value_at
 from quorate_cli.resources import ZONE, Whole
 from quorate_cli.status_view import StatusView, size
+from quorate_lone_master.zone_status import status_of_zone
 
 
 def _node(name: str, online: bool = True) -> NodeStatus:
@@ -19,26 +20,8 @@ def _node(name: str, online: bool = True) -> NodeStatus:
 
 
 def _zone(**changes: Any) -> ZoneStatus:
-    fields: dict[str, Any] = {
-        "uid": "u1",
-        "name": "books",
-        "phase": "Available",
-        "sentence": "nothing to do",
-        "partitions": 64,
-        "available": 64,
-        "degraded": 0,
-        "unavailable": 0,
-        "migrations_running": 0,
-        "migrations_queued": 0,
-        "migrations_done": 0,
-        "migrations_failed": 0,
-        "bytes_moved": 0,
-        "full_copies": 0,
-        "ports": {"agent-1": 7000, "agent-9": 7009},
-        "data_nodes": ("agent-1",),
-        "spread_violations": (),
-    }
-    return ZoneStatus(**{**fields, **changes})
+    """Of two agents' ports: one is no member any more."""
+    return status_of_zone(**{"ports": {"agent-1": 7000, "agent-9": 7009}, **changes})
 
 
 def _state(*zones: ZoneStatus, problem: str = "") -> ClusterState:

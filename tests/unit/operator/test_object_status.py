@@ -13,6 +13,7 @@ from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.resource import API_VERSION, Condition
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone, ZoneStatus
+from quorate_lone_master.zone_status import status_of_zone
 from quorate_operator.declared.acceptance import Acceptance, accept
 from quorate_operator.declared.object_status import cluster_status, zone_status
 from quorate_operator.mastership.decisions import MESSAGE_MAX, About, Decisions, tell_all
@@ -33,26 +34,15 @@ def zone(generation: int = 3, deleting: bool = False, **spec: Any) -> Zone:
 
 
 def observed(**changes: Any) -> Observed:
-    whole = {
-        "uid": "u",
+    whole: dict[str, Any] = {
         "name": "sessions",
         "phase": "Pending",
         "sentence": "waiting for agents",
         "partitions": 16,
         "available": 0,
-        "degraded": 0,
-        "unavailable": 0,
-        "migrations_running": 0,
-        "migrations_queued": 0,
-        "migrations_done": 0,
-        "migrations_failed": 0,
-        "bytes_moved": 0,
-        "full_copies": 0,
         "ports": {"agent-1": 7000, "agent-9": 7000},
-        "data_nodes": ("agent-1",),
-        "spread_violations": (),
     }
-    return Observed(**{**whole, **changes})
+    return status_of_zone(**{**whole, **changes})
 
 
 def status(seen: Observed | None, of: Zone | None = None, problem: str = "") -> ZoneStatus:
