@@ -237,11 +237,17 @@ def test_a_new_term_ends_the_filling_and_it_begins_again() -> None:
     _end(story, dict.fromkeys(KEYS, OLD))
 
 
-def test_a_damaged_primary_hands_over_first_and_gets_its_partition_back() -> None:
+def damaged_primary() -> tuple[Scenario, str]:
+    """The story, and the primary that was damaged."""
     story = Scenario()
     written_long_ago(story)
     bad = story.primary
     damage(story, bad)
+    return story, bad
+
+
+def test_a_damaged_primary_hands_over_first_and_gets_its_partition_back() -> None:
+    story, bad = damaged_primary()
     asked = Asked(story, bad, *story.backups())
     assert asked.ask().waits_for == "the primary to be handed over"
     asked.until(lambda: story.primary not in ("", bad), "another serves")
@@ -253,10 +259,7 @@ def test_a_damaged_primary_hands_over_first_and_gets_its_partition_back() -> Non
 
 
 def test_it_does_not_become_primary_before_it_is_refilled() -> None:
-    story = Scenario()
-    written_long_ago(story)
-    bad = story.primary
-    damage(story, bad)
+    story, bad = damaged_primary()
     chunks = HeldChunks(story, bad, passed=2)
     asked = Asked(story, bad, *story.backups())
     asked.until(lambda: bool(chunks.kept), "it is being filled")

@@ -5,6 +5,7 @@ import time
 from contextlib import ExitStack
 from functools import partial
 from itertools import count
+from typing import Any
 
 import hiredis
 import pytest
@@ -167,10 +168,11 @@ class _Following(Background):
     def _hear(self, frame: bytes) -> None:
         reader = hiredis.Reader()
         reader.feed(frame)
-        name, sequence, told = reader.gets()  # type: ignore[misc]
+        push: Any = reader.gets()
+        name, sequence, told = push
         if name != b"SMIGRATED":
             return
-        for _, target, slots in told:  # type: ignore[union-attr]
+        for _, target, slots in told:
             for first, last in re.findall(rb"(\d+)-(\d+)", slots):
                 for partition in range(int(first) // SLOTS, int(last) // SLOTS + 1):
                     self.heard.add(partition)

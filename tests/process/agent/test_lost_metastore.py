@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from redis import RedisCluster
 
 from quorate_cluster.client_errors import CLIENT_ERRORS
 from quorate_cluster.cluster import Cluster
@@ -29,9 +30,9 @@ def _write(cluster: Cluster, value: str) -> None:
         wait_until(lambda key=key: _is_set(client, key, value), f"written {key}")
 
 
-def _is_set(client: object, key: str, value: str) -> bool:
+def _is_set(client: RedisCluster, key: str, value: str) -> bool:
     try:
-        return bool(client.set(key, value))  # type: ignore[attr-defined]
+        return bool(client.set(key, value))
     except CLIENT_ERRORS:
         return False
 

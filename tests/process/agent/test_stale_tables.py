@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count, cycle
+from typing import Any
 
 import hiredis
 import pytest
@@ -332,8 +333,8 @@ def _check_sums(cluster: Cluster) -> None:
     reader = hiredis.Reader()
     for port in ports.values():
         reader.feed(client.run(port, [[b"KEYS", b"*"]])[0])
-    listed = [reader.gets() for _ in ports]
-    assert sorted(key for found in listed for key in found) == sorted(keys)  # type: ignore[union-attr]
+    listed: list[Any] = [reader.gets() for _ in ports]
+    assert sorted(key for found in listed for key in found) == sorted(keys)
     for port, name in zip(ports.values(), cycle((b"FLUSHALL", b"FLUSHDB")), strict=False):
         assert client.run(port, [[name]]) == [b"+OK\r\n"]
     assert total(b"DBSIZE") == 0

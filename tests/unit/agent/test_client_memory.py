@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from quorate_agent.client_memory import GIVEN_BACK_BYTES, WATCHED_BYTES, ClientMemory, budget
+from quorate_agent.endpoint import ZoneEndpoint
 from quorate_agent.large_commands import LargeCommands
 from quorate_agent.resp import connection
 from quorate_differential.kept_client import KeptClient
@@ -27,7 +28,9 @@ def _send(client: KeptClient, data: bytes) -> None:
     """As it comes from a socket: in pieces."""
     for at in range(0, len(data), CHUNK):
         client.connection.data_received(data[at : at + CHUNK])
-        client.connection.endpoint.settle()  # type: ignore[attr-defined]
+        endpoint = client.connection.endpoint
+        assert isinstance(endpoint, ZoneEndpoint)
+        endpoint.settle()
 
 
 def _half(size: int) -> bytes:

@@ -140,6 +140,15 @@ def test_a_migration_whose_row_no_quorum_stores_is_given_up_and_says_so() -> Non
     assert world.part.row.version >= row.version + 2
 
 
+def _stand_still(world: World) -> None:
+    """The master does not run for longer than a migration may; then it hears, and looks."""
+    world.ms += 2 * STALL_MS
+    for node in ("a", "c"):
+        world.master.receive(node, AgentReport(1), world.now)
+    world.master.tick(world.now)
+    world.write()
+
+
 def test_a_master_that_did_not_run_waits_anew_for_a_quorum_to_store_the_row() -> None:
     world = migrating()
     row, active = world.part.row, world.part.row.active
@@ -147,11 +156,7 @@ def test_a_master_that_did_not_run_waits_anew_for_a_quorum_to_store_the_row() ->
     caught_up = CaughtUp(ZONE.uid, 0, active.migration_id, row.version, row.term)
     world.master.receive("a", caught_up, world.now)
 
-    world.ms += 2 * STALL_MS
-    for node in ("a", "c"):
-        world.master.receive(node, AgentReport(1), world.now)
-    world.master.tick(world.now)
-    world.write()
+    _stand_still(world)
 
     assert world.part.row.active == active
     assert world.failed() == []
@@ -214,11 +219,7 @@ def test_a_master_that_did_not_run_gives_no_migration_up_for_it() -> None:
     world = migrating()
     active = world.part.row.active
 
-    world.ms += 2 * STALL_MS
-    for node in ("a", "c"):
-        world.master.receive(node, AgentReport(1), world.now)
-    world.master.tick(world.now)
-    world.write()
+    _stand_still(world)
 
     assert world.part.row.active == active
     assert world.failed() == []

@@ -9,7 +9,7 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.agent import AgentCore, MastershipNotKept
+from quorate.protocol.agent import AgentCore, FromMaster, MastershipNotKept
 from quorate.protocol.events import Reason
 from quorate.protocol.messages import (
     FORMAT_VERSION,
@@ -96,10 +96,10 @@ class OneAgent:
             said += [message for _, message in self.core.synced(uid, turn, self.now)]
         return said
 
-    def hear(self, *messages: Message) -> list[Message]:
+    def hear(self, *messages: FromMaster) -> list[Message]:
         """All in one turn."""
         for message in messages:
-            assert self.core.receive_from_master(message, self.now)  # type: ignore[arg-type]
+            assert self.core.receive_from_master(message, self.now)
         return self.turn()
 
     def pass_time(self, ms: int) -> list[Message]:
