@@ -25,17 +25,22 @@ class LaneLock:
     def __init__(self, path: Path) -> None:
         self._lock: IO[bytes] = path.open("ab")
         self._gate: IO[bytes] = path.with_name(f"{path.name}-gate").open("ab")
+        self._is_alone = False
 
     def take(self, *, alone: bool) -> None:
-        """Wait for it."""
+        """Wait for it; not where it is held alone and wanted so again: another waits at the gate."""
+        if alone and self._is_alone:
+            return
         fcntl.flock(self._gate, fcntl.LOCK_EX)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         finally:
             fcntl.flock(self._gate, fcntl.LOCK_UN)
+        self._is_alone = alone
 
     def release(self) -> None:
         """Let go of it; nothing where it is not held."""
+        self._is_alone = False
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def close(self) -> None:
@@ -79,6 +84,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         lock.close()
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if _lock in config.stash:  # first, and so together: the others are waited for once
+        items.sort(key=lambda item: not _is_alone(item))
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # before a time-out counts
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
@@ -86,12 +96,12 @@ def pytest_runtest_protocol(
     lock = item.config.stash.get(_lock, None)
     if lock is None:
         return (yield)
-    alone = _is_alone(item)
-    lock.take(alone=alone)
+    lock.take(alone=_is_alone(item))
     try:
         return (yield)
     finally:
-        lock.release()
+        if not (nextitem is not None and _is_alone(item) and _is_alone(nextitem)):
+            lock.release()
 
 
 def _is_alone(item: pytest.Item) -> bool:

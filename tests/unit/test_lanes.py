@@ -88,12 +88,28 @@ def test_who_waits_to_be_alone_comes_before_those_that_come_later(tmp_path: Path
     alone.close()
 
 
+def test_who_is_alone_may_go_on_being_it_while_another_waits(tmp_path: Path) -> None:
+    alone, other = (LaneLock(tmp_path / "lock") for _ in range(2))
+    alone.take(alone=True)
+    waiting = threading.Thread(target=other.take, kwargs={"alone": False})
+    waiting.start()
+    wait_until(lambda: not _could_lock(tmp_path / "lock-gate", fcntl.LOCK_EX), "a shut gate")
+
+    alone.take(alone=True)  # at once: the other holds the gate
+    assert waiting.is_alive()
+    alone.release()
+    waiting.join()
+    alone.take(alone=False)
+    alone.close()
+    other.close()
+
+
 def test_a_run_holds_the_lock_while_each_test_runs(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    alone:\n")
     options = ["--lane-lock", str(tmp_path / "lock"), "--lane-ports", "20001-20003"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "lanes", *options],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "lanes", "-v", *options],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
@@ -101,4 +117,12 @@ def test_a_run_holds_the_lock_while_each_test_runs(tmp_path: Path) -> None:
     )
 
     assert "4 passed, 1 error" in done.stdout, done.stdout + done.stderr
+    ran = [line.partition("::")[2].split()[0] for line in done.stdout.splitlines() if "%]" in line]
+    assert ran == [
+        "test_alone",
+        "test_that_never_begins",
+        "test_beside_others",
+        "test_behind_it",
+        "test_ports",
+    ]
     assert _could_lock(tmp_path / "lock", fcntl.LOCK_EX)

@@ -32,6 +32,7 @@ echo "12 passed in $lane"
 [ $lane != STATUS_OF ] || exit 2
 """
 WAITS = """
+echo "what $lane found"
 trap 'touch "{folder}/$lane-is-told"; kill $!; exit 2' INT TERM
 sleep 60 &
 touch "{folder}/$lane-waits"
@@ -114,10 +115,13 @@ def test_what_interrupts_the_run_ends_every_lane(tmp_path: Path) -> None:
     command = ["bash", "tools/run-tests", str(_program(tmp_path, WAITS))]
     lanes = ("first", "second", "computing")
     with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True
+        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as run:
         wait_until(lambda: all((tmp_path / f"{lane}-waits").exists() for lane in lanes), "lanes")
         os.killpg(run.pid, signal.SIGINT)  # as a terminal does
+        said, _ = run.communicate()
 
     assert run.returncode == 130
+    assert "what first found" in said
+    assert "what second found" in said
     assert all((tmp_path / f"{lane}-is-told").exists() for lane in lanes)
