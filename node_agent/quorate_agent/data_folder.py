@@ -5,6 +5,7 @@
     lock             locked while an agent lives over the folder; its process id inside
     zones/<uid>/     one database per Persistent zone
     zone-<uid>.json  what that zone was declared to be, should the metastore be lost
+    agent.json       where its agent listens
     set-aside-<n>/   what an earlier store of this node held, with the reason; never read again
 
 A store is what promises are bound to.  Whatever loses a part of the folder must not go unnoticed
@@ -43,6 +44,7 @@ _IDENTITY: Final = "folder.json"
 _LOCK: Final = "lock"
 _ZONES: Final = "zones"
 _MOVING: Final = "set-aside.json"
+_ADDRESS: Final = "agent.json"
 
 
 class FolderRefused(QuorateError):
@@ -243,6 +245,12 @@ class DataFolder:
         except FolderRefused as refused:
             raise FolderRefused(f"{reason}; it cannot be set aside: {refused}") from refused
         return aside
+
+    def write_address(self, host: str, peer_port: int, admin_port: int) -> None:
+        """Tell whoever looks into the folder where its agent listens now."""
+        address = {"host": host, "peer_port": peer_port, "admin_port": admin_port}
+        told = {"pid": os.getpid(), "name": self._identity.node, **address}
+        write_durably(self.path / _ADDRESS, json.dumps(told))
 
     def close(self) -> None:
         """Let another agent have the folder."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import os
 import secrets
 import time
 from collections.abc import Coroutine
@@ -49,7 +47,6 @@ from quorate_agent.client_memory import budget, give_back
 from quorate_agent.client_ports import ClientPorts
 from quorate_agent.data_folder import DataFolder
 from quorate_agent.descriptors import Descriptors
-from quorate_agent.durable_file import write_durably
 from quorate_agent.endpoint import ZoneEndpoint
 from quorate_agent.farewell import hand_over, say_farewell, see_transactions_end
 from quorate_agent.folder_writes import FolderWrites
@@ -155,14 +152,7 @@ class Agent(BaseHandler):
         self._admin = await start_admin(
             settings.admin_host, settings.admin_port, self.metrics.registry, self._ready
         )
-        state = {
-            "pid": os.getpid(),
-            "name": settings.name,
-            "host": settings.peer_host,
-            "peer_port": self.peer_port,
-            "admin_port": self._admin.port,
-        }
-        write_durably(self.folder.path / "agent.json", json.dumps(state))
+        self.folder.write_address(settings.peer_host, self.peer_port, self._admin.port)
         if not await self._ports.look_up():
             self._spawn(self._look_up_again())
         self._spawn(self._keep_ticking())

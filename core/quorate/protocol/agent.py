@@ -424,7 +424,8 @@ class AgentCore:
                 if node != self.node:
                     self._sends.append((node, self.leases.heartbeat(node, now)))
         for zone in self.zones.values():
-            zone.tick(now)
+            if now.boot_ms >= zone.look_ms:
+                zone.tick(now)
 
     def flush(self, now: Now) -> Flushed:
         """End the turn: every zone's batch is written (not yet durable)."""

@@ -58,6 +58,11 @@ class LockQueue:
         self._unlocked[partition] = None
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits, or is held back."""
+        return not (self._held_back or any(self._waiting.values()))
+
+    @property
     def has_unlocked(self) -> bool:
         """Whether anybody may go on."""
         return bool(self._unlocked)
@@ -73,6 +78,7 @@ class LockQueue:
         Asked again and again, it comes true: partition after partition is held back, the lowest
         first, as those who have locks ask for more; so nobody waits in a circle.  Nobody is held
         back for the sake of locks that are kept for long, by a part in doubt."""
+        self._replicas.look_ms = 0
         before, self._held_back = self._held_back, {}
         roles = sorted(self._replicas.roles.items())
         is_free = not any(role.locks for _, role in roles)

@@ -36,6 +36,7 @@ from quorate.protocol.messages import (
     Trouble,
     TroubleKind,
 )
+from quorate.protocol.next_look import next_look_ms
 from quorate.protocol.outbox import MASTER, Outbox
 from quorate.protocol.primary import Primary, Stage, Waiter
 from quorate.protocol.refill import Refills
@@ -98,6 +99,7 @@ class Replicas:
         self.leases = leases
         self.settings = settings
         self.now = now
+        self.look_ms = 0  # until then a tick finds nothing to do (next_look.py); 0: at once
         self.out = Outbox()
         self.table: list[PartitionRow | None] = [None] * zone.partitions
         self.copies: dict[int, Copy] = {}
@@ -149,6 +151,7 @@ class Replicas:
 
     def set_members(self, nodes: Iterable[NodeRecord]) -> None:
         """Who is registered with which store; a new incarnation has forgotten us."""
+        self.look_ms = 0
         nodes = tuple(nodes)
         self.registered = {node.name: node.incarnation for node in nodes}
         self.online = frozenset([node.name for node in nodes if node.left_since_ms is None])
@@ -168,7 +171,7 @@ class Replicas:
 
     def peer_started(self, node: str, now: Now) -> None:
         """`node` is a new process: it has forgotten what it was sent and what it took back."""
-        self.now = now
+        self.now, self.look_ms = now, 0
         for role in self.roles.values():
             activation.peer_restarted(role, node)
         self.renew_leases()
@@ -180,7 +183,7 @@ class Replicas:
 
     def set_rows(self, rows: Iterable[PartitionRow], now: Now) -> None:
         """Take committed rows; answered by RowsStored once they are durable here."""
-        self.now = now
+        self.now, self.look_ms = now, 0
         stored: list[tuple[int, int]] = []
         for row in rows:
             committed_rows.take(self, row, now)
@@ -200,6 +203,7 @@ class Replicas:
 
     def end_role(self, role: Primary) -> None:
         """The role will never serve again: what waits for acknowledgements is unknown."""
+        self.look_ms = 0
         partition = role.copy.partition
         if self.roles.get(partition) is role:
             del self.roles[partition]
@@ -237,7 +241,7 @@ class Replicas:
 
     def receive(self, node: str, message: Message, now: Now) -> None:
         """One message about this zone from another agent, or from the master (node MASTER)."""
-        self.now = now
+        self.now, self.look_ms = now, 0
         match message:
             case Append():
                 for batch in message.batches:
@@ -335,6 +339,7 @@ class Replicas:
                 fill.reported_ms = now.boot_ms
                 self.out.send(MASTER, fill.progress(self.uid, done=False))
             transfer.step(self, fill)
+        self.look_ms = next_look_ms(self, now)
 
     # --- the turn --------------------------------------------------------------------------------
 
@@ -348,6 +353,7 @@ class Replicas:
         """End the turn: write the batch, then say what to send."""
         self.now = now
         if self.wrote:
+            self.look_ms = 0
             try:
                 self.storage.commit()
             except StorageFull:
@@ -415,6 +421,8 @@ class Replicas:
                 role = self.roles.get(copy.partition)
                 if role is not None:
                     self.finished.answered.extend(role.advance())
+        if turn.adopted or turn.refilled:
+            self.look_ms = 0
         for role in turn.adopted:
             if self.roles.get(role.copy.partition) is role:
                 role.persisted = True

@@ -42,6 +42,11 @@ class Transactions:
         """Whether any of its clients' transactions has not ended."""
         return bool(self._coordinators)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether time alone changes nothing, beside the parts that roles have open."""
+        return not (self._coordinators or self._own) and self.parts.waiting.is_idle
+
     def begin(
         self,
         wanted: tuple[PartWanted, ...],
@@ -53,7 +58,7 @@ class Transactions:
         """Execute all of `wanted`, in rising order of partition, or nothing of it.
 
         `now`: who stood still since the last tick must not take its leases for those of then."""
-        self._replicas.now = now
+        self._replicas.now, self._replicas.look_ms = now, 0
         self._begin(wanted, resp3, cargo, deadline_ms)
         self._perform()
 

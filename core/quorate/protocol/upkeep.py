@@ -50,6 +50,11 @@ class Upkeep:
             self._bound_log(now)
             self._forget_digests(now)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is due that was begun."""
+        return not (self._stalled or self._surveys or self._snapshots)
+
     def _repair(self, now: Now) -> None:
         """Copies that were told of updates they lack, for longer than a message is on its way."""
         replicas = self._replicas

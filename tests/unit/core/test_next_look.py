@@ -1,0 +1,241 @@
+"""An idle zone is looked at rarely, one with something due as soon as that is due.
+
+Visits are counted, not timed: hundreds of idle zones took a tenth of a core.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.time import Now
+from quorate.facts.topology import Holder, NodeRecord, Voter
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.agent import AgentCore
+from quorate.protocol.messages import FORMAT_VERSION, Hello, Members, ZoneTable
+from quorate.protocol.next_look import IDLE_LOOK_MS, next_look_ms
+from quorate.protocol.primary import Primary, Waiter
+from quorate.protocol.replicas import Replicas
+from quorate.protocol.settings import DEFAULTS
+from quorate_sim.disk import Image, SimStorage
+
+TICK_MS = 50
+PARTITIONS = 4
+A = Holder("a", "store-a", 1)
+
+
+class Store:
+    """Opens every zone."""
+
+    def open_zone(self, record: ZoneRecord) -> SimStorage:
+        return SimStorage(Image())
+
+    def keep_zone(self, record: ZoneRecord) -> bool:
+        return True
+
+    def kept_zones(self) -> list[ZoneRecord]:
+        return []
+
+    def remove_zone(self, uid: str) -> bool:
+        return True
+
+    def raise_master_term(self, term: int, word: str) -> None:
+        pass
+
+
+class OneAgent:
+    """The core of an agent that is primary of all partitions of some zones; `visits` of each."""
+
+    def __init__(self, zones: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ms = 10_000
+        self.visits: Counter[str] = Counter()
+        tick = Replicas.tick
+
+        def counted(replicas: Replicas, now: Now) -> None:
+            self.visits[replicas.uid] += 1
+            tick(replicas, now)
+
+        monkeypatch.setattr(Replicas, "tick", counted)
+        hello = Hello(FORMAT_VERSION, "agent", "main", "a", "store-a", 1)
+        self.core = AgentCore(hello, Store(), DEFAULTS, self.now)
+        members = Members(1, (NodeRecord("a", "store-a", 1, "a", 1, "a"),), 1)
+        assert self.core.receive_from_master(members, self.now)
+        for number in range(zones):
+            self.tell(f"zone-{number}", 1)
+            self.turn()
+        self.pass_time(4 * IDLE_LOOK_MS)
+        self.visits.clear()
+
+    @property
+    def now(self) -> Now:
+        return Now(1_000_000 + self.ms, self.ms)
+
+    def tell(self, uid: str, version: int) -> None:
+        rows = tuple(
+            PartitionRow(p, version, version, A, ("a",), (Voter("a", "store-a"),))
+            for p in range(PARTITIONS)
+        )
+        table = ZoneTable(1, ZoneRecord(uid, uid, PARTITIONS, 1), rows, 1)
+        assert self.core.receive_from_master(table, self.now)
+
+    def turn(self) -> None:
+        for uid, turn in self.core.flush(self.now).turns:
+            self.core.synced(uid, turn, self.now)
+
+    def pass_time(self, ms: int) -> None:
+        for _ in range(ms // TICK_MS):
+            self.ms += TICK_MS
+            self.core.tick(self.now)
+            self.turn()
+
+
+def _role(agent: OneAgent, uid: str = "zone-0") -> Primary:
+    return agent.core.zones[uid].roles[0]
+
+
+def _write(agent: OneAgent, uid: str, key: bytes, expires_at: int = 0) -> None:
+    role = _role(agent, uid)
+    role.write(((key, b"value", expires_at),))
+    agent.core.zones[uid].commands_wrote(role)
+    agent.turn()
+
+
+def test_idle_zones_are_visited_a_few_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = OneAgent(100, monkeypatch)
+
+    agent.pass_time(10 * IDLE_LOOK_MS)
+
+    assert {*agent.visits.values()} == {10}, "not never, and not with every tick"
+    assert len(agent.visits) == 100
+
+
+def test_a_zone_in_which_something_happens_is_visited_by_the_next_tick_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = OneAgent(20, monkeypatch)
+    events: list[Callable[[], None]] = [
+        lambda: agent.tell("zone-7", 2),
+        lambda: _write(agent, "zone-7", b"k"),
+        lambda: agent.core.zones["zone-7"].end_role(_role(agent, "zone-7")),
+    ]
+    for event in events:
+        agent.pass_time(IDLE_LOOK_MS)
+        agent.pass_time(IDLE_LOOK_MS - agent.ms % IDLE_LOOK_MS)
+        agent.visits.clear()
+        due = sorted(zone.look_ms for zone in agent.core.zones.values())[0]
+        event()
+        agent.pass_time(TICK_MS)
+
+        assert agent.visits["zone-7"] == 1
+        if agent.ms < due:
+            assert {*agent.visits} == {"zone-7"}
+
+
+def test_a_key_is_expired_when_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = OneAgent(1, monkeypatch)
+    _write(agent, "zone-0", b"k", agent.now.wall_ms + 7 * TICK_MS)
+
+    agent.pass_time(6 * TICK_MS)
+    assert (row := _role(agent).copy.get(b"k")) is not None
+    assert row.value == b"value"
+    agent.pass_time(TICK_MS)
+
+    assert (row := _role(agent).copy.get(b"k")) is None or row.value is None
+
+
+def test_the_end_of_a_lease_is_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = OneAgent(1, monkeypatch)
+    role = _role(agent)
+    role.serving_until = agent.ms + 5 * TICK_MS
+    agent.core.zones["zone-0"].look_ms = 0
+
+    agent.pass_time(4 * TICK_MS)
+    assert role.lapsed_ms == 0
+    agent.pass_time(TICK_MS)
+
+    assert role.lapsed_ms == agent.ms
+
+
+class _Put:
+    """Something that makes a zone busy, and its end."""
+
+    def __init__(
+        self,
+        put: Callable[[Replicas, Primary], object],
+        take: Callable[[Replicas, Primary], object],
+    ) -> None:
+        self.put, self.take = put, take
+
+
+BUSY = {
+    "a fill": _Put(
+        lambda zone, role: zone.fills.update({1: None}),  # type: ignore[dict-item]
+        lambda zone, role: zone.fills.clear(),
+    ),
+    "rows without room": _Put(
+        lambda zone, role: zone.refused_rows.update({0: role.row}),
+        lambda zone, role: zone.refused_rows.clear(),
+    ),
+    "a gap": _Put(
+        lambda zone, role: zone.upkeep._stalled.update({1: (0, 0)}),
+        lambda zone, role: zone.upkeep._stalled.clear(),
+    ),
+    "a survey": _Put(
+        lambda zone, role: zone.upkeep.survey(role.copy),
+        lambda zone, role: zone.upkeep._surveys.clear(),
+    ),
+    "a refill": _Put(
+        lambda zone, role: zone.refills._wanted.update({1: None}),  # type: ignore[dict-item]
+        lambda zone, role: zone.refills._wanted.clear(),
+    ),
+    "a transaction": _Put(
+        lambda zone, role: zone.transactions._coordinators.update({b"t": None}),  # type: ignore[dict-item]
+        lambda zone, role: zone.transactions._coordinators.clear(),
+    ),
+    "somebody who waits for locks": _Put(
+        lambda zone, role: zone.transactions.parts.waiting._waiting.update({1: {b"t": None}}),  # type: ignore[dict-item]
+        lambda zone, role: zone.transactions.parts.waiting._waiting.update({1: {}}),
+    ),
+    "a partition that is held back": _Put(
+        lambda zone, role: zone.transactions.parts.waiting._held_back.update({1: 1}),
+        lambda zone, role: zone.transactions.parts.waiting._held_back.clear(),
+    ),
+    "a client that waits": _Put(
+        lambda zone, role: role.waiters.append(Waiter((), None, 1)),
+        lambda zone, role: role.waiters.clear(),
+    ),
+    "an open part": _Put(
+        lambda zone, role: role.parts.update({b"t": None}),  # type: ignore[dict-item]
+        lambda zone, role: role.parts.clear(),
+    ),
+    "news of where a role stands": _Put(
+        lambda zone, role: setattr(role, "announced", (-1, -1)),
+        lambda zone, role: setattr(
+            role, "announced", (role.copy.majority, max(role.copy.settled, role.settled()))
+        ),
+    ),
+    "a role that is frozen": _Put(
+        lambda zone, role: setattr(role, "frozen", True),
+        lambda zone, role: setattr(role, "frozen", False),
+    ),
+    "a role that is not durable": _Put(
+        lambda zone, role: setattr(role, "persisted", False),
+        lambda zone, role: setattr(role, "persisted", True),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", [*BUSY])
+def test_a_zone_with_something_under_way_is_visited_with_every_tick(
+    monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    agent = OneAgent(1, monkeypatch)
+    zone, role = agent.core.zones["zone-0"], _role(agent)
+    assert next_look_ms(zone, agent.now) == agent.ms + IDLE_LOOK_MS
+
+    BUSY[what].put(zone, role)
+    assert next_look_ms(zone, agent.now) == agent.ms
+
+    BUSY[what].take(zone, role)
+    assert next_look_ms(zone, agent.now) == agent.ms + IDLE_LOOK_MS
