@@ -22,6 +22,8 @@ class FolderWrites:
         self._folder = folder
         self._said: set[str] = set()
         """What failed last time, and was said."""
+        self._unkept_term = 0
+        """The mastership of a message that was not obeyed for want of room."""
 
     def keep_zone(self, record: ZoneRecord) -> bool:
         """Remember the zone as it was told; return whether there was room."""
@@ -39,15 +41,30 @@ class FolderWrites:
             "its data stays until there is room",
         )
 
+    def why_not_kept(self, term: int, word: str) -> str:
+        """Return why a master that greets again cannot be obeyed yet; empty: it may try.
+
+        It is refused before it is connected: a master counts an agent that is connected again and
+        again as online, and what that is primary of stays unserved.
+        """
+        if term == self._unkept_term:
+            try:
+                self.raise_master_term(term, word)
+            except MastershipNotKept as error:
+                return str(error)
+        return ""
+
     def raise_master_term(self, term: int, word: str) -> None:
         """Remember the highest mastership obeyed; MastershipNotKept: there was no room."""
         what = f"agent {self._node}: mastership {term} cannot be recorded"
         then = "its master is not obeyed until there is room"
         if not self._done(lambda: self._folder.raise_master_term(term, word), what, then):
+            self._unkept_term = term
             raise MastershipNotKept(
                 f"{what}, so it is not obeyed. Way out: make room on the disk of"
                 f" {self._folder.path}"
             )
+        self._unkept_term = 0
 
     def _done(self, write: Callable[[], None], what: str, then: str) -> bool:
         try:

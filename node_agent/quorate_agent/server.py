@@ -305,12 +305,13 @@ class Agent(BaseHandler):
         )
 
     def _accept(self, hello: Hello) -> Refused | None:
-        core, why = self.core, ""
-        if hello.role == "master":
-            why = why_not_obeyed(core.master_term, core.master_word, hello)
-        if not why:
+        core = self.core
+        if hello.role != "master":
             return None
-        return Refused(f"agent {core.node}: {why}", RefusalCode.STALE_MASTER, core.master_term)
+        if why := why_not_obeyed(core.master_term, core.master_word, hello):
+            return Refused(f"agent {core.node}: {why}", RefusalCode.STALE_MASTER, core.master_term)
+        why = self._folder_writes.why_not_kept(hello.master_term, hello.master_word)
+        return Refused(why, RefusalCode.NOT_KEPT) if why else None
 
     def on_up(self, link: Link, hello: Hello) -> None:
         if hello.role == "agent":

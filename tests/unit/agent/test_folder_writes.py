@@ -8,6 +8,7 @@ import pytest
 
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent import AgentCore, MastershipNotKept
+from quorate.protocol.messages import FORMAT_VERSION, Hello, RefusalCode
 from quorate.protocol.settings import DEFAULTS
 from quorate_agent import data_folder
 from quorate_agent.data_folder import DataFolder
@@ -86,19 +87,30 @@ def test_a_mastership_without_room_is_refused_and_taken_when_there_is_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def story(agent: Agent) -> None:
+        agent.core = AgentCore(agent._hello(), agent, DEFAULTS, now())
         with monkeypatch.context() as patch:
             patch.setattr(data_folder, "write_durably", _full)
             for _ in range(3):
                 with pytest.raises(MastershipNotKept, match=f"make room on the disk of {tmp_path}"):
                     agent.raise_master_term(7, "word")
+            assert "make room" in _refusal(agent, 7), "it must not be connected again and again"
+            assert _refusal(agent, 8) == "", "its greeting alone changes nothing"
         (warning,) = caplog.messages
         assert "mastership 7 cannot be recorded" in warning
         assert agent.folder.master_term == 0
 
-        agent.raise_master_term(7, "word")
+        assert _refusal(agent, 7) == ""
         assert (agent.folder.master_term, agent.folder.master_word) == (7, "word")
 
     _with_agent(tmp_path, story)
+
+
+def _refusal(agent: Agent, term: int) -> str:
+    """Why a master that greets is refused; empty: it is not."""
+    hello = Hello(FORMAT_VERSION, "master", "demo", "", master_term=term, master_word="word")
+    refused = agent._accept(hello)
+    assert refused is None or refused.code == RefusalCode.NOT_KEPT
+    return "" if refused is None else refused.reason
 
 
 def test_links_are_accepted_only_as_far_as_descriptors_are_kept_for_them(tmp_path: Path) -> None:
