@@ -435,6 +435,9 @@ class AgentCore:
         sends, self._sends = self._sends, []
         turns: list[tuple[str, Turn]] = []
         for uid, zone in self.zones.items():
+            if not zone.has_turn:
+                zone.now = now
+                continue
             turn = zone.flush(now)
             sends += turn.sends
             if turn.wrote or turn.after_sync or turn.acks or turn.adopted or turn.durable:

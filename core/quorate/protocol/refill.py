@@ -159,6 +159,11 @@ class Refills:
                 wanted.has_ended = False
         self._ended = {}
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether any ended with this turn's batch."""
+        return bool(self._ended)
+
     def take_ended(self) -> dict[int, str]:
         """The tokens of those that ended with this turn's batch, which is written."""
         ended = self._ended

@@ -349,6 +349,13 @@ class Replicas:
         self.touched[role.copy.partition] = role.copy
         self.wrote = True
 
+    @property
+    def has_turn(self) -> bool:
+        """Whether a flush would leave anything; far cheaper than to flush an idle zone."""
+        has_written = self.wrote or self.touched or self.dirty or self.adopting
+        has_to_say = self.out.at_once or self.out.after_sync or self.ack_due or self.announcements
+        return bool(has_written or has_to_say or self.refills.has_ended)
+
     def flush(self, now: Now) -> Turn:
         """End the turn: write the batch, then say what to send."""
         self.now = now

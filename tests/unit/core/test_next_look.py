@@ -16,7 +16,7 @@ from quorate.protocol.agent import AgentCore
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Members, ZoneTable
 from quorate.protocol.next_look import IDLE_LOOK_MS, next_look_ms
 from quorate.protocol.primary import Primary, Waiter
-from quorate.protocol.replicas import Replicas
+from quorate.protocol.replicas import Replicas, Turn
 from quorate.protocol.settings import DEFAULTS
 from quorate_sim.disk import Image, SimStorage
 
@@ -50,13 +50,19 @@ class OneAgent:
     def __init__(self, zones: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ms = 10_000
         self.visits: Counter[str] = Counter()
-        tick = Replicas.tick
+        self.flushes: Counter[str] = Counter()
+        tick, flush = Replicas.tick, Replicas.flush
 
         def counted(replicas: Replicas, now: Now) -> None:
             self.visits[replicas.uid] += 1
             tick(replicas, now)
 
+        def flushed(replicas: Replicas, now: Now) -> Turn:
+            self.flushes[replicas.uid] += 1
+            return flush(replicas, now)
+
         monkeypatch.setattr(Replicas, "tick", counted)
+        monkeypatch.setattr(Replicas, "flush", flushed)
         hello = Hello(FORMAT_VERSION, "agent", "main", "a", "store-a", 1)
         self.core = AgentCore(hello, Store(), DEFAULTS, self.now)
         members = Members(1, (NodeRecord("a", "store-a", 1, "a", 1, "a"),), 1)
@@ -66,6 +72,7 @@ class OneAgent:
             self.turn()
         self.pass_time(4 * IDLE_LOOK_MS)
         self.visits.clear()
+        self.flushes.clear()
 
     @property
     def now(self) -> Now:
@@ -108,6 +115,7 @@ def test_idle_zones_are_visited_a_few_times_a_second(monkeypatch: pytest.MonkeyP
 
     assert {*agent.visits.values()} == {10}, "not never, and not with every tick"
     assert len(agent.visits) == 100
+    assert not agent.flushes
 
 
 def test_a_zone_in_which_something_happens_is_visited_by_the_next_tick_and_no_other(
@@ -124,10 +132,12 @@ def test_a_zone_in_which_something_happens_is_visited_by_the_next_tick_and_no_ot
         while min(zone.look_ms for zone in agent.core.zones.values()) <= agent.ms + TICK_MS:
             agent.pass_time(TICK_MS)  # the others are not due with the next tick
         agent.visits.clear()
+        agent.flushes.clear()
         event()
         agent.pass_time(TICK_MS)
 
         assert agent.visits == {"zone-7": 1}
+        assert {*agent.flushes} <= {"zone-7"}
 
 
 def test_a_key_is_expired_when_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
