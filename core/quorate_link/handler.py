@@ -78,7 +78,7 @@ class LinkSettings:
 
     window_bytes: int = 256 * 1024
     """Frames are written only while less than this waits in the transport: urgent messages wait
-    behind so much, and one frame, at most."""
+    behind so much, and one frame, at most.  A long message is many frames."""
 
     kernel_bytes: int = 512 * 1024
     """What the kernel is asked to keep of a connection, on each side, with nothing overtaking it;

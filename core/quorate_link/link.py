@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from quorate.facts.errors import WireError
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, RefusalCode, Refused
 from quorate.wire.frames import FrameReader, encode_frame
+from quorate.wire.long_frames import split_frame
 
 if TYPE_CHECKING:
     from quorate_link.endpoint import Endpoint, Peer
@@ -76,10 +77,11 @@ class Link(asyncio.Protocol):
     def send(self, message: Message) -> bool:
         """Send with this turn's write, or when the peer has taken what is before it.  False: the
         link is down and the message is dropped."""
-        return self.send_frame(encode_frame(message))
+        pieces = split_frame(encode_frame(message))
+        return all(self.send_frame(piece) for piece in pieces)
 
     def send_frame(self, frame: bytes) -> bool:
-        """`send` of a message encoded before (once, for several peers)."""
+        """`send` of a message encoded before (once, for several peers), or of the next piece."""
         if not self.up:
             return False
         self._buffer.append(frame)
@@ -101,9 +103,9 @@ class Link(asyncio.Protocol):
         """Send when nothing ordinary waits, paced.  May be overtaken by `send`."""
         if not self.up:
             return False
-        frame = encode_frame(message)
-        self._bulk.append(frame)
-        self.bulk_bytes += len(frame)
+        for piece in split_frame(encode_frame(message), bulk=True):
+            self._bulk.append(piece)
+            self.bulk_bytes += len(piece)
         self._flush_later()
         return True
 

@@ -2,14 +2,14 @@
 
 A frame is a four-byte big-endian length, then one message in msgpack.  A length above the limit, an
 unknown tag or a field of the wrong type is a WireError: the connection that sent it is closed.
+A long message is several frames (long_frames.py).
 """
 
 import msgspec
 
 from quorate.facts.errors import WireError
 from quorate.protocol.messages import FRAME_BYTES_MAX, Message
-
-HEADER_BYTES = 4
+from quorate.wire.long_frames import HEADER_BYTES, LongFrames
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)
@@ -26,11 +26,12 @@ def encode_frame(message: Message) -> bytes:
 class FrameReader:
     """Cuts a byte stream into messages.  After a WireError it must not be fed again."""
 
-    __slots__ = ("_buffer", "_bytes_max")
+    __slots__ = ("_buffer", "_bytes_max", "_long")
 
     def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._buffer = bytearray()
         self._bytes_max = bytes_max
+        self._long = LongFrames()
 
     def allow(self, bytes_max: int) -> None:
         """From the next frame on, take frames up to this size (the sender is known now)."""
@@ -38,8 +39,8 @@ class FrameReader:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes held of an incomplete frame."""
-        return len(self._buffer)
+        """Bytes held of incomplete messages."""
+        return len(self._buffer) + self._long.pending_bytes
 
     def feed(self, data: bytes) -> list[Message]:
         """The messages that `data` completes."""
@@ -53,13 +54,17 @@ class FrameReader:
         end = len(source)
         while end - at >= HEADER_BYTES:
             start = at + HEADER_BYTES
-            length = int.from_bytes(source[at:start], "big")
-            if length > self._bytes_max:
-                raise WireError(f"frame of {length} bytes: limit {self._bytes_max}")
+            header = length = int.from_bytes(source[at:start], "big")
+            is_piece = length > self._bytes_max
+            if is_piece:
+                length = self._long.length(header, self._bytes_max)
             if end - start < length:
                 break
             at = start + length
-            messages.append(decode_message(source[start:at]))
+            if not is_piece:
+                messages.append(decode_message(source[start:at]))
+            elif (body := self._long.take(header, source[start:at])) is not None:
+                messages.append(decode_message(body))
         if source is buffer:
             del buffer[:at]
         elif at < end:
