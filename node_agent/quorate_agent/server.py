@@ -41,6 +41,7 @@ from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage, ZoneRefused
 from quorate.protocol.transfer_messages import is_bulk
 from quorate.wire.frames import encode_frame
+from quorate.wire.long_frames import split_frame
 from quorate_agent.admin import AdminServer, start_admin
 from quorate_agent.client import boot_ms
 from quorate_agent.client_memory import budget, give_back
@@ -448,7 +449,7 @@ class Agent(BaseHandler):
                     pass  # its clients were ended with its storage
                 case MembersChanged():
                     self._dial_members()
-        if self.core.has_to_open(now()):
+        if flushed.goes_on or self.core.has_to_open(now()):
             self._turn()
         self._send(flushed.sends)
         settled: set[str] = set()
@@ -479,7 +480,7 @@ class Agent(BaseHandler):
 
     def _send(self, sends: list[tuple[str, Message]]) -> None:
         last: Message | None = None
-        frame = b""
+        pieces: list[bytes] = []
         for node, message in sends:
             if node == MASTER:
                 link = self._master
@@ -495,8 +496,9 @@ class Agent(BaseHandler):
                 link.send_bulk(message)
                 continue
             if message is not last:
-                frame, last = encode_frame(message), message
-            link.send_frame(frame)
+                pieces, last = split_frame(encode_frame(message)), message
+            for piece in pieces:
+                link.send_frame(piece)
 
     async def _keep_ticking(self) -> None:
         measured = late_s = 0.0

@@ -1,7 +1,8 @@
 """What a copy needs of a storage engine: rows in key order, an update log, small records, batches.
 
 Everything written is visible to reads at once and becomes durable together at the next `commit`
-(and, where writes are synced, when `sync` has returned after it).  Nothing here blocks but `sync`.
+(and, where writes are synced, when `sync` has returned after it).  Nothing here blocks but `sync`,
+and `commit` where long values were not written ahead.
 A *space* is where the rows of one copy live: partition and generation, so that a full copy can be
 filled beside the one it replaces and take its place in one batch.
 """
@@ -120,6 +121,12 @@ class Storage(Protocol):
 
     def records(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """All records whose name starts with `prefix`, in order of name."""
+
+    def write_ahead(self) -> bool:
+        """Write some of the turn's long values before its batch, if the engine does so; whether
+        `commit` will not take long.  It may be called until then, with other work between, and
+        need not be: `commit` writes what is left.  What was written ahead is seen, and lasts, with
+        the batch only."""
 
     def commit(self) -> None:
         """Write the turn's batch.  StorageFull: nothing was written and the batch is gone."""

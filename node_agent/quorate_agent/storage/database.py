@@ -40,7 +40,9 @@ from quorate_agent.durable_file import write_durably
 from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.log_records import find_foreign_record
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+FORMAT_WITHOUT_PIECES: Final = 1
+"""What a database is until it has a long value (`pieces.py`): earlier versions read it."""
 RESERVE_BYTES: Final = 32 << 20
 """Kept free on the disk: commands are refused before the engine itself runs out of room."""
 WRITE_BUFFER_BYTES: Final = 16 << 20
@@ -167,6 +169,7 @@ class Database:
         self._free = 0
         self._closed = False
         self._is_unknown = False  # an error left unknown what is on disk
+        self._format = FORMAT_WITHOUT_PIECES
         self.synced_sequence = 0
         self.opened_by: OpenedBy | None = None
         folder.mkdir(parents=True, exist_ok=True)
@@ -182,6 +185,11 @@ class Database:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def path(self) -> Path:
+        """Where the engine's files are."""
+        return self._path
 
     @property
     def sequence(self) -> int:
@@ -230,10 +238,11 @@ class Database:
         except Exception as error:
             raise self._broken("read", error) from error
 
-    def write(self, batch: Callable[[], WriteBatch]) -> None:
+    def write(self, batch: Callable[[], WriteBatch], *, once: bool = False) -> bool:
         """Write a batch, unsynced.  StorageFull: it is not in the database.
 
-        `batch` makes it, anew for each attempt.
+        `batch` makes it, anew for each attempt.  `once`: when the engine has to flush before, wait
+        a moment and answer False: it is not in the database.
         """
         if self._no_room.is_set() and not self._reopen():
             raise StorageFull(self._no_room_text)
@@ -244,12 +253,14 @@ class Database:
             except Exception as error:
                 if not waits and _STALLED in str(error):
                     waits = self._wait_for_flush(error)
+                    if once and not waits:
+                        return False
                     continue
                 if not _is_no_room(error):
                     raise self._broken("write", error) from error
                 raise self._without_room(error) from error
             else:
-                return
+                return True
 
     def _wait_for_flush(self, error: Exception) -> bool:
         """The engine wants to make us wait: whether it may, else wait a moment here.
@@ -398,11 +409,12 @@ class Database:
             found = json.loads(text)["format"]
         except (ValueError, KeyError, TypeError):
             raise DatabaseRefused(f"{file}: not readable: {text[:60]!r}. {_WAY_OUT}") from None
-        if found != FORMAT_VERSION:
+        if found not in (FORMAT_WITHOUT_PIECES, FORMAT_VERSION):
             raise DatabaseRefused(
-                f"{file}: format {found}, this version reads {FORMAT_VERSION}."
+                f"{file}: format {found}, this version reads up to {FORMAT_VERSION}."
                 f" Way out: start the version of the agent that wrote it"
             )
+        self._format = found
         if not (self._path / "CURRENT").exists():
             raise DatabaseRefused(f"{self._path / 'CURRENT'}: missing. {_WAY_OUT}")
 
@@ -424,7 +436,19 @@ class Database:
             self._db.flush_wal(True)
         except Exception as error:
             raise DatabaseRefused(self._refusal(error)) from error
-        write_durably(file, json.dumps({"format": FORMAT_VERSION}) + "\n")
+        write_durably(file, json.dumps({"format": self._format}) + "\n")
+
+    def use_pieces(self) -> None:
+        """The first value is about to be written in pieces: from now on no earlier version reads
+        this database.  StorageFull: that cannot be recorded."""
+        if self._format == FORMAT_VERSION:
+            return
+        file = self._folder / "format.json"
+        try:
+            write_durably(file, json.dumps({"format": FORMAT_VERSION}) + "\n")
+        except OSError as error:
+            raise StorageFull(f"{file}: {error}") from error
+        self._format = FORMAT_VERSION
 
     def _refusal(self, error: Exception) -> str:
         text = str(error)

@@ -389,6 +389,10 @@ class MemoryStorage:
 
     # --- the batch
 
+    def write_ahead(self) -> bool:
+        """Memory is written at once."""
+        return True
+
     def commit(self) -> None:
         """Keep what was written.  StorageFull: it grew the rows past the bound; it is undone."""
         if not self.bounded:

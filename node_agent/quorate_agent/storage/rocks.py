@@ -3,6 +3,7 @@
     r partition generation key      -> header (counter, term, expires_at, flags), value
     n partition generation          -> live rows, bytes, digest (in the batch that changes them)
     l partition counter term        -> one encoded update (`rocks_log.py`)
+    v number piece, w number        -> long values, to which rows and updates refer (`pieces.py`)
     c name                          -> one record
     i                               -> who opened the database last (`database.py`)
 
@@ -21,6 +22,7 @@ from rocksdict import WriteBatch
 from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull
 from quorate.protocol.totals import DIGEST_BYTES, Totals
 from quorate_agent.storage.database import RESERVE_BYTES, TABLES_OPEN, Database
+from quorate_agent.storage.pieces import LONG_BYTES, Pieces
 from quorate_agent.storage.rocks_log import RocksLog
 
 _ROW: Final = Struct(">QQQB")
@@ -28,6 +30,7 @@ _ROW_BYTES: Final = _ROW.size
 _SPACE: Final = Struct(">cHI")
 _TOTALS: Final = Struct(">QQ16s")
 _TOMBSTONE: Final = 1
+_IN_PIECES: Final = 2
 
 RECENT_ROWS_MAX: Final = 65_536
 """A zone keeps as many rows unpacked, and again as many: some 40 MB of small ones."""
@@ -43,9 +46,8 @@ def _pack(row: Row) -> bytes:
     return _ROW.pack(row.counter, row.term, row.expires_at, 0) + value
 
 
-def _unpack(data: bytes) -> Row:
-    counter, term, expires_at, flags = _ROW.unpack_from(data)
-    return Row(counter, term, expires_at, None if flags & _TOMBSTONE else data[_ROW_BYTES:])
+def _pack_reference(row: Row, reference: bytes) -> bytes:
+    return _ROW.pack(row.counter, row.term, row.expires_at, _IN_PIECES) + reference
 
 
 def _size(row: Row) -> int:
@@ -56,14 +58,17 @@ class RocksSpace:
     """Rows of one copy."""
 
     __slots__ = (
-        "_database", "_kept", "_less_recent", "_long", "_prefix", "_recent", "_storage", "_totals",
-        "_touched", "_written", "dropped", "overlay",
+        "_database", "_in_pieces", "_kept", "_less_recent", "_long", "_pieces", "_prefix",
+        "_recent", "_storage", "_totals", "_touched", "_very_long", "_written", "dropped",
+        "overlay",
     )  # fmt: skip
 
     def __init__(self, storage: "RocksStorage", partition: int, generation: int) -> None:
         self._storage = storage
         self._database = storage.database
         self._prefix = _SPACE.pack(b"r", partition, generation)
+        self._pieces = storage.pieces
+        self._in_pieces = storage.pieces.owned(self._prefix)
         # This turn's rows (None: dropped).  `dropped`: the database's rows no longer count.
         self.overlay: dict[bytes, Row | None] = {}
         self.dropped = False
@@ -74,6 +79,7 @@ class RocksSpace:
         self._recent: dict[bytes, Row | None] = {}
         self._less_recent: dict[bytes, Row | None] = {}
         self._long: list[bytes] = []  # keys of the turn's rows that are too long for that
+        self._very_long: dict[bytes, bytes] = {}  # values that `_pieces` was given of this turn
         self._totals = Totals(self.get)
         data = self._database.get(b"n" + self._prefix[1:])
         if data is not None:
@@ -93,7 +99,7 @@ class RocksSpace:
             row = self._less_recent[key]
         else:
             data = self._database.get(self._prefix + key)
-            row = None if data is None else _unpack(data)
+            row = None if data is None else self._unpack(data)
         if row is None or _size(row) + len(key) <= RECENT_ROW_BYTES_MAX:
             self._recent[key] = row
             self._storage.count_recent(1)
@@ -105,6 +111,9 @@ class RocksSpace:
         if not self._touched:
             self._touch()
         self.overlay[key] = row
+        value = row.value
+        if value is not None and len(value) > LONG_BYTES:
+            self._take_long(key, value)
         self._totals.replace(key, old, row)
 
     def put_all(self, rows: dict[bytes, Row]) -> None:
@@ -113,6 +122,10 @@ class RocksSpace:
         if not self._touched:
             self._touch()
         self.overlay.update(rows)
+        for key, row in rows.items():
+            value = row.value
+            if value is not None and len(value) > LONG_BYTES:
+                self._take_long(key, value)
         self._totals.replace_all(rows, olds)
 
     def drop(self, key: bytes) -> None:
@@ -169,13 +182,20 @@ class RocksSpace:
 
     def write_to(self, batch: WriteBatch) -> None:
         """Add what the turn wrote."""
-        prefix = self._prefix
+        prefix, very_long = self._prefix, self._very_long
         if self.dropped:
             batch.delete_range(prefix, _after(prefix))
+        if self._in_pieces:
+            self._remove_pieces(batch)
         put = batch.put
         for key, row in self.overlay.items():
             if row is None:
                 batch.delete(prefix + key)
+                continue
+            if very_long and row.value is not None and very_long.get(key) is row.value:
+                data = _pack_reference(row, self._pieces.refer(prefix + key, batch))
+                put(prefix + key, data)
+                self._long.append(key)
                 continue
             data = _pack(row)
             put(prefix + key, data)
@@ -196,6 +216,7 @@ class RocksSpace:
         else:
             self._totals.restore(self._kept)
         self._long.clear()
+        self._very_long.clear()
         self.overlay.clear()
         self.dropped = False
         self._touched = False
@@ -219,6 +240,27 @@ class RocksSpace:
         self._touched = True
         self._storage.touched_spaces.append(self)
 
+    def _unpack(self, data: bytes) -> Row:
+        counter, term, expires_at, flags = _ROW.unpack_from(data)
+        if not flags:
+            return Row(counter, term, expires_at, data[_ROW_BYTES:])
+        if flags & _TOMBSTONE:
+            return Row(counter, term, expires_at, None)
+        return Row(counter, term, expires_at, self._pieces.read(data[_ROW_BYTES:]))
+
+    def _take_long(self, key: bytes, value: bytes) -> None:
+        self._very_long[key] = value
+        self._pieces.take(self._prefix + key, value)
+
+    def _remove_pieces(self, batch: WriteBatch) -> None:
+        """Of the rows that the turn replaces."""
+        owned, prefix = self._in_pieces, self._prefix
+        if self.dropped:
+            gone = list(owned)
+        else:
+            gone = [full_key for key in self.overlay if (full_key := prefix + key) in owned]
+        self._pieces.remove(gone, owned, batch)
+
     def _merged(self, after: bytes | None) -> Iterator[tuple[bytes, Row]]:
         overlay = self.overlay
         fresh = sorted(key for key in overlay if after is None or key > after)
@@ -235,7 +277,7 @@ class RocksSpace:
                         yield fresh[at], row
                     at += 1
                 if key not in overlay:
-                    yield key, _unpack(data)
+                    yield key, self._unpack(data)
         for key in fresh[at:]:
             row = overlay[key]
             if row is not None:
@@ -251,6 +293,11 @@ class RocksStorage:
         self, path: Path | str, *, reserve_bytes: int = RESERVE_BYTES, tables: int = TABLES_OPEN
     ) -> None:
         self.database = Database(Path(path), reserve_bytes, tables)
+        try:
+            self.pieces = Pieces(self.database)
+        except BaseException:
+            self.database.close()
+            raise
         self.touched_spaces: list[RocksSpace] = []
         self.touched_logs: list[RocksLog] = []
         self._spaces: dict[tuple[int, int], RocksSpace] = {}
@@ -319,7 +366,9 @@ class RocksStorage:
     def _log(self, partition: int) -> RocksLog:
         log = self._logs.get(partition)
         if log is None:
-            log = self._logs[partition] = RocksLog(self.database, partition, self.touched_logs)
+            log = self._logs[partition] = RocksLog(
+                self.database, self.pieces, partition, self.touched_logs
+            )
         return log
 
     # --- records
@@ -349,11 +398,23 @@ class RocksStorage:
 
     # --- the batch
 
+    def write_ahead(self) -> bool:
+        """Write some of the turn's long values; whether the batch can be written without waiting
+        for others of them."""
+        if not self.pieces.in_turn:
+            return True
+        try:
+            return self.pieces.write_ahead()
+        except StorageFull:
+            return True  # `commit` finds that as well, and says so
+
     def commit(self) -> None:
         """Write the turn's batch (unsynced).  StorageFull: nothing was written; it is gone."""
         if not (self.touched_spaces or self.touched_logs or self._records):
             return
         try:
+            while self.pieces.in_turn and not self.pieces.write_ahead():
+                pass
             self.database.write(self._batch)
         except StorageFull:
             self._end_turn(committed=False)
@@ -363,10 +424,12 @@ class RocksStorage:
     def _batch(self) -> WriteBatch:
         """What the turn wrote; the engine consumes it."""
         batch = WriteBatch(raw_mode=True)
+        self.pieces.begin_batch()
         for space in self.touched_spaces:
             space.write_to(batch)
         for log in self.touched_logs:
             log.write_to(batch)
+        self.pieces.write_to(batch)
         for name, data in self._records.items():
             if data is None:
                 batch.delete(b"c" + name)
@@ -398,6 +461,7 @@ class RocksStorage:
         return self.database.memory_used()
 
     def _end_turn(self, *, committed: bool) -> None:
+        self.pieces.end_turn(committed)
         for space in self.touched_spaces:
             space.end_turn(committed)
         for log in self.touched_logs:

@@ -1,4 +1,7 @@
-"""How a Persistent zone keeps one partition's updates: the keys `l` of `rocks.py`."""
+"""How a Persistent zone keeps one partition's updates: the keys `l` of `rocks.py`.
+
+A long update is kept in pieces (`pieces.py`): a byte that begins no message, and a reference.
+"""
 
 from collections.abc import Iterator
 from struct import Struct
@@ -8,8 +11,10 @@ from rocksdict import WriteBatch
 
 from quorate.protocol.storage import COUNTER_MAX
 from quorate_agent.storage.database import Database
+from quorate_agent.storage.pieces import LONG_BYTES, REFERENCE, Pieces
 
 _LOG: Final = Struct(">cHQQ")
+_IN_PIECES: Final = b"\xc1"
 
 SEGMENT_BYTES: Final = 256 * 1024
 """The log is cut from the files in pieces of this size; smaller cuts wait for the piece to fill."""
@@ -19,12 +24,20 @@ class RocksLog:
     """One partition's updates: this turn's, and what is known of the others without reading."""
 
     __slots__ = (
-        "_below", "_database", "_partition", "_touched", "_touched_logs", "bytes", "cut_from",
-        "cut_to", "floor", "kept", "overlay", "segments",
+        "_below", "_database", "_in_pieces", "_partition", "_pieces", "_touched", "_touched_logs",
+        "bytes", "cut_from", "cut_to", "floor", "kept", "overlay", "segments",
     )  # fmt: skip
 
-    def __init__(self, database: Database, partition: int, touched_logs: list["RocksLog"]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        pieces: Pieces,
+        partition: int,
+        touched_logs: list["RocksLog"],
+    ) -> None:
         self._database = database
+        self._pieces = pieces
+        self._in_pieces = pieces.owned(_LOG.pack(b"l", partition, 0, 0)[:3])
         self._partition = partition
         self._touched_logs = touched_logs  # every log that the turn's batch has to ask
         self._touched = False
@@ -42,7 +55,10 @@ class RocksLog:
         """Keep one update."""
         self._touch()
         self.overlay[counter, term] = update
-        self._count(counter, len(update))
+        size = len(update)
+        if size > LONG_BYTES:
+            self._pieces.take(_LOG.pack(b"l", self._partition, counter, term), update)
+        self._count(counter, size)
         if counter <= self.floor:
             self._below = True
             self.cut_to = self.floor  # or what was cut below the floor would hide it
@@ -111,11 +127,26 @@ class RocksLog:
         if self.cut_to:
             start = _LOG.pack(b"l", partition, self.cut_from, 0)
             batch.delete_range(start, _LOG.pack(b"l", partition, self.cut_to + 1, 0))
+        if self._in_pieces:
+            self._remove_pieces(batch)
         for (counter, term), update in self.overlay.items():
+            key = _LOG.pack(b"l", partition, counter, term)
             if update is None:
-                batch.delete(_LOG.pack(b"l", partition, counter, term))
+                batch.delete(key)
+            elif len(update) > LONG_BYTES:
+                batch.put(key, _IN_PIECES + self._pieces.refer(key, batch))
             else:
-                batch.put(_LOG.pack(b"l", partition, counter, term), update)
+                batch.put(key, update)
+
+    def _remove_pieces(self, batch: WriteBatch) -> None:
+        """Of updates that the turn cuts, drops or replaces."""
+        owned, partition, cut_to = self._in_pieces, self._partition, self.cut_to
+        gone = {_LOG.pack(b"l", partition, counter, term) for counter, term in self.overlay}
+        gone &= owned.keys()
+        if cut_to:
+            end = _LOG.pack(b"l", partition, cut_to + 1, 0)
+            gone.update([key for key in owned if key < end])
+        self._pieces.remove(sorted(gone), owned, batch)
 
     def end_turn(self, committed: bool) -> None:
         """The batch is in the database, or gone."""
@@ -152,10 +183,19 @@ class RocksLog:
     def _measure(self) -> None:
         self.bytes = 0
         self.segments.clear()
-        for counter, _, update in self._stored(self.floor + 1, COUNTER_MAX):
-            self._count(counter, len(update))
+        for counter, _, data in self._entries(self.floor + 1, COUNTER_MAX):
+            size = len(data)
+            if data[:1] == _IN_PIECES:
+                _, size = REFERENCE.unpack(data[1:])
+            self._count(counter, size)
 
     def _stored(self, first: int, last: int) -> Iterator[tuple[int, int, bytes]]:
+        for counter, term, data in self._entries(first, last):
+            is_long = data[:1] == _IN_PIECES
+            yield counter, term, self._pieces.read(data[1:]) if is_long else data
+
+    def _entries(self, first: int, last: int) -> Iterator[tuple[int, int, bytes]]:
+        """As they are in the database: long ones by reference."""
         start = _LOG.pack(b"l", self._partition, max(first, self.floor + 1), 0)
         end = _LOG.pack(b"l", self._partition, last + 1, 0)
         if start >= end:

@@ -192,14 +192,15 @@ def _received(connection: socket.socket, size: int) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.parametrize("size", [16 * MIB, 64 * MIB])
 def test_long_values_written_at_the_same_time_follow_each_other(
-    start_cluster: StartCluster, measured: Measured
+    start_cluster: StartCluster, measured: Measured, size: int
 ) -> None:
     cluster = start_cluster(agents=3)
     cluster.apply_zone("z", partitions=16, storage="Persistent")
     cluster.wait_quiet("z")
     by_port = keys_by_port(cluster.port("z", "agent-1"), 2000)
-    size, each_port = 16 * MIB, 4
+    each_port = 4
     told: list[bytes] = []
 
     def write(port: int, key: bytes) -> None:
