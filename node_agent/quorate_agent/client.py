@@ -240,7 +240,7 @@ class ClientConnection(asyncio.Protocol):
     def _take_in(self, data: bytes) -> None:
         commands = self.parser.feed(data)
         if self.parser.took_large:
-            self.parser.took_large = False
+            self.parser.took_large = self.state.transaction is not None  # EXEC is as large
             if not self.refusal and self.endpoint.large_came(self, commands):
                 commands = []
         if self.refusal:

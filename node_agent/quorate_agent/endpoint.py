@@ -26,7 +26,7 @@ from quorate_agent.forwards import Forwards
 from quorate_agent.hand_overs import HandOvers
 from quorate_agent.joined_reads import read_one
 from quorate_agent.key_lists import KeyLists
-from quorate_agent.large_commands import LARGE_BYTES, LargeCommands
+from quorate_agent.large_commands import LARGE_BYTES, LargeCommands, is_exec
 from quorate_agent.listener import Listener
 from quorate_agent.outcomes import Outcomes
 from quorate_agent.overview import ZoneOverview
@@ -173,7 +173,9 @@ class ZoneEndpoint:
     def large_came(self, client: ClientConnection, commands: list[list[bytes]]) -> bool:
         """Let the connection wait for its turn when a command is so large; whether it does."""
         size, largest = max(
-            ((sum(map(len, command)), command) for command in commands), key=lambda each: each[0]
+            ((_size_of(client, command), command) for command in commands),
+            key=lambda each: each[0],
+            default=(0, []),
         )
         if size < LARGE_BYTES:
             return False
@@ -355,3 +357,11 @@ class ZoneEndpoint:
         """Rows, members or ports changed: the cluster view is built anew when asked for."""
         self.overview.table_changed()
         self.forwards.table_changed()
+
+
+def _size_of(client: ClientConnection, command: list[bytes]) -> int:
+    """Bytes of its words; an EXEC has those of all that were queued."""
+    transaction = client.state.transaction
+    if transaction is not None and is_exec(command):
+        return transaction.bytes
+    return sum(map(len, command))

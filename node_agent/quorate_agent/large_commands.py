@@ -1,8 +1,9 @@
 """Large commands are executed one after the other, in all zones of an agent.
 
-A turn writes, encodes and sends all that its commands wrote.  For one value of 64 MiB that takes
-long enough; several in one turn, here and on the agents that hold the other copies, would stop
-heartbeats for longer than a lease.  So a connection whose large command is complete waits until
+A turn encodes, hashes and sends all that its commands wrote.  For one value of 64 MiB that takes
+some tenths of a second, and the turn, which small writes join, goes on until the value is on disk;
+several in one turn, here and on the agents that hold the other copies, would make these wait for
+all of them.  So a connection whose large command is complete waits until
 those before it are acknowledged, the other agents have taken what they were sent, and none of them
 is sending a large one itself.  One that could not execute it now (its client reads nothing, a
 command before it waits) is passed over.
@@ -91,16 +92,22 @@ def _cannot_go_on(client: ClientConnection, but_for: int = 0) -> bool:
     return client.blocked > but_for or not client.has_room()
 
 
+def is_exec(args: list[bytes]) -> bool:
+    """Whether it executes what was queued before, which may be large."""
+    return bool(args) and args[0].upper() == b"EXEC"
+
+
 def _is_in_backlog(client: ClientConnection, large: _Large) -> bool:
     return any(command is large.args for _, command in client.backlog)
 
 
 def _is_done(client: ClientConnection, large: _Large) -> bool:
     """Whether the command was executed and waits for no acknowledgement; one that is parked waits
-    for something else."""
+    for something else.  What an EXEC waits with has other words."""
+    is_any = is_exec(large.args)
     return not _is_in_backlog(client, large) and not any(
         isinstance(place, Slot)
-        and place.args is large.args
+        and (is_any or place.args is large.args)
         and not (place.done or place.deadline_ms)
         for place in client.queue
     )

@@ -75,6 +75,33 @@ def test_a_pipeline_of_large_ones_comes_to_its_end() -> None:
     assert client.connection.blocked == 0
 
 
+def test_an_exec_of_large_ones_waits_like_each_of_them() -> None:
+    agent = _agent()
+    first, second, third = agent.writer(), agent.writer(), agent.writer()
+    assert second.ask(b"MULTI") == [b"OK"]
+    _send(agent, second, b"SET", b"b", LARGE)
+    agent.turn()
+    assert second.told() == [b"QUEUED"]
+    _send(agent, first, b"SET", b"a", LARGE)
+    _send(agent, second, b"EXEC")
+    _send(agent, third, b"SET", b"c", LARGE)
+    assert agent.writer().ask(b"EXISTS", b"b") == [0]
+
+    agent.synced()
+    agent.written()
+    assert (first.told(), second.told(), third.told()) == ([b"OK"], [], [])
+    assert agent.writer().ask(b"EXISTS", b"c") == [0]  # until the EXEC is acknowledged
+    agent.turn()
+    assert second.told() == [[b"OK"]]
+    agent.turn()
+    assert third.told() == [b"OK"]
+    assert not agent.endpoint._large
+
+    second.send((b"SET", b"small", b"x"), (b"MULTI",), (b"SET", b"d", b"y"), (b"EXEC",))
+    agent.turn()
+    assert second.told() == [b"OK", b"OK", b"QUEUED", [b"OK"]]
+
+
 def test_small_enough_ones_go_together() -> None:
     agent = _agent()
     clients = [agent.writer() for _ in range(4)]
