@@ -30,6 +30,8 @@ from quorate_operator.process.stopping import Stopping
 
 _log = logging.getLogger("quorate.operator")
 
+HEALTH_PORT = 8080
+
 
 def main() -> int:
     """Exit code 0 after a wanted end, 1 when refused or after a defect, 2 for wrong arguments."""
@@ -88,7 +90,11 @@ def _parse() -> argparse.Namespace:
         help="what a crash of the master costs; default %(default)s",
     )
     kubernetes.add_argument(
-        "--health", type=_address, help="HOST:PORT for /metrics, /healthz, /readyz; default none"
+        "--health",
+        type=_address_or_off,
+        default=("0.0.0.0", HEALTH_PORT),
+        metavar="HOST:PORT",
+        help=f"/metrics, /healthz and /readyz; off: none; default 0.0.0.0:{HEALTH_PORT}",
     )
     return parser.parse_args()
 
@@ -99,6 +105,10 @@ def _address(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text}: write HOST:PORT, for example 0.0.0.0:8080")
     return host, int(port)
+
+
+def _address_or_off(text: str) -> tuple[str, int] | None:
+    return None if text == "off" else _address(text)
 
 
 def _loopback_address(text: str) -> tuple[str, int]:

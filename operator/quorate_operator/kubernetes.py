@@ -22,12 +22,14 @@ from quorate.protocol.status import ClusterStatus
 from quorate.wire.crds import KINDS
 from quorate.wire.resource import API_VERSION, GROUP
 from quorate_operator.declared.controller import Controller
-from quorate_operator.declared.handlers import make_registry, make_settings
+from quorate_operator.declared.handlers import WATCHED, make_registry, make_settings
 from quorate_operator.kube.access import KubeAccess
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi
+from quorate_operator.kube.traffic import Traffic
 from quorate_operator.mastership.election import ElectionSettings
-from quorate_operator.mastership.elector import Elector
+from quorate_operator.mastership.election_thread import ElectionThread
 from quorate_operator.process.health import add_health
+from quorate_operator.process.loop_watch import LoopWatch
 from quorate_operator.process.mandate import CannotLead
 from quorate_operator.process.metrics import Metrics
 from quorate_operator.process.stopping import Stopping
@@ -37,6 +39,9 @@ _log = logging.getLogger("quorate.kubernetes")
 EXIT_LOST = 3
 STOP_BOUND_S = 10.0
 KINDS_S = 2.0
+LAG_MAX_S = 10.0
+WATCH_AGE_MAX_S = 180.0
+"""Three times the interval at which an idle watch begins anew."""
 
 
 class KubernetesOperator:
@@ -53,16 +58,40 @@ class KubernetesOperator:
         self.identity = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
         self._namespace = namespace
         self._settings = settings
-        self._election_api = KubeApi(access, None)
-        self._elector = Elector(self._election_api, namespace, self.identity, election)
-        self._ownership_api = KubeApi(access, self._elector)
-        self._objects_api = KubeApi(access, self._elector)
+        self._watch = LoopWatch()
+        self._election = ElectionThread(
+            access, namespace, self.identity, election, self._watch, self.metrics.api_requests
+        )
+        self._traffic = Traffic(self.metrics.api_requests)
+        self._ownership_api = KubeApi(access, self._election, self._traffic)
+        self._objects_api = KubeApi(access, self._election, self._traffic)
         self._controller: Controller | None = None
         self._waits_for = ""
+        self._is_leading = False
+        self.metrics.is_master.set_function(lambda: self._is_leading and self._election.holds())
+        self.metrics.observe_vitals(
+            self._election.lease_age_s, self._watch.lag_s, self._traffic.watch_ages_s
+        )
 
     def clusters(self) -> list[tuple[str, ClusterStatus]]:
         """See Observed."""
         return self._controller.clusters() if self._controller is not None else []
+
+    def unhealthy(self) -> str:
+        """See Observed.  A loop that stands still cannot answer at all, which fails the probe."""
+        lag_s = self._watch.lag_s()
+        if lag_s > LAG_MAX_S:
+            return f"the event loop is {lag_s:.0f} s late"
+        if self._election.lost_reason:
+            return f"the lease is lost: {self._election.lost_reason}"
+        if not self._is_leading:
+            return ""
+        if not self._election.holds():
+            return f"the lease was renewed {self._election.lease_age_s():.0f} s ago: it has lapsed"
+        for plural, age_s in self._traffic.watch_ages_s().items():
+            if age_s > WATCH_AGE_MAX_S:
+                return f"the watch of {plural} has shown no sign of life for {age_s:.0f} s"
+        return ""
 
     def not_ready(self) -> str:
         """See Observed.  A standby is ready: it does all it should."""
@@ -73,6 +102,7 @@ class KubernetesOperator:
         """Until `stop` or the loss of the lease; the exit code."""
         web_runner = await self._serve_health(*health) if health is not None else None
         stopping = asyncio.create_task(stop.wait())
+        beating = asyncio.create_task(self._watch.run())
         waiting = asyncio.create_task(self._wait_for_kinds())
         try:
             await _first_of(waiting, stopping)
@@ -80,16 +110,18 @@ class KubernetesOperator:
                 await self._stand(stop, stopping)
         finally:
             await _cancel(waiting, stopping)
-            await self._elector.release()
+            await self._election.stop()
+            await _cancel(beating)
             if web_runner is not None:
                 await web_runner.cleanup()
-            for api in (self._ownership_api, self._objects_api, self._election_api):
+            for api in (self._ownership_api, self._objects_api):
                 await api.close()
-        return EXIT_LOST if self._elector.lost_reason else 0
+        return EXIT_LOST if self._election.lost_reason else 0
 
     async def _stand(self, stop: Stopping, stopping: asyncio.Task[bool]) -> None:
-        election = asyncio.create_task(self._elector.run())
-        acquired = asyncio.create_task(self._elector.acquired.wait())
+        self._election.start()
+        election = asyncio.create_task(self._election.ended.wait())
+        acquired = asyncio.create_task(self._election.acquired.wait())
         try:
             await _first_of(election, stopping, acquired)
             if acquired.done() and not stopping.done():
@@ -101,7 +133,7 @@ class KubernetesOperator:
         """Whoever stands for election must be able to lead: without its kinds it could not."""
         while True:
             try:
-                found = await self._election_api.get(f"/apis/{API_VERSION}")
+                found = await self._objects_api.get(f"/apis/{API_VERSION}")
                 known = {each["name"] for each in found["resources"]}
                 missing = [kind.plural for kind in KINDS if kind.plural not in known]
                 self._waits_for = f"the API server does not know {', '.join(missing)} of {GROUP}"
@@ -116,23 +148,27 @@ class KubernetesOperator:
         self._waits_for = ""
 
     async def _lead(
-        self, election: asyncio.Task[None], stop: Stopping, stopping: asyncio.Task[bool]
+        self, election: asyncio.Task[bool], stop: Stopping, stopping: asyncio.Task[bool]
     ) -> None:
-        self.metrics.is_master.set(1)
         controller = self._controller = Controller(
             self._ownership_api,
             self._objects_api,
             self._namespace,
             self.identity,
-            self._elector,
+            self._election,
             self._settings,
             self.metrics,
         )
         controller.start()
+        for plural in WATCHED:
+            self._traffic.watch_seen(plural)  # from here on they have to begin
+        self._is_leading = True
         stop_kopf, started = asyncio.Event(), asyncio.Event()
         watching = asyncio.create_task(
             kopf.operator(
-                registry=make_registry(controller, self._objects_api, self._namespace),
+                registry=make_registry(
+                    controller, self._objects_api, self._traffic, self._namespace
+                ),
                 settings=make_settings(),
                 namespaces=[self._namespace],
                 standalone=True,
@@ -151,16 +187,15 @@ class KubernetesOperator:
             await _cancel(starting, failing)
             # Ownership first: from here on the runners write and send nothing.
             await controller.close()
-            self.metrics.is_master.set(0)
+            self._is_leading = False
             # The next master need not wait for the watches to end: they cannot write any more.
-            await _cancel(election)
-            await self._elector.release()
+            await self._election.stop()
             stop_kopf.set()
             done, _ = await asyncio.wait({watching}, timeout=STOP_BOUND_S)
             if not done:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
-        if controller.failed.is_set() and not self._elector.lost_reason:
+        if controller.failed.is_set() and not self._election.lost_reason:
             raise CannotLead(f"{controller.failure}; the log says where")
         failure = None if watching.cancelled() else watching.exception()
         if failure is not None and not is_wanted:
@@ -172,6 +207,7 @@ class KubernetesOperator:
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, host, port).start()
+        _log.info("health and metrics on %s:%d", *runner.addresses[0][:2])
         return runner
 
 

@@ -454,12 +454,9 @@ class Master:
         primaries: dict[str, int] = {}
         owners: dict[str, int] = {}
         for zone in self.zones.values():
-            for part in zone.parts.values():
-                for node in part.row.owners:
-                    owners[node] = owners.get(node, 0) + 1
-                if part.row.replicas[0] is not None:
-                    first = part.row.replicas[0]
-                    primaries[first] = primaries.get(first, 0) + 1
+            for counts, of_zone in zip((primaries, owners), zone.view.roles(), strict=True):
+                for node, count in of_zone.items():
+                    counts[node] = counts.get(node, 0) + count
         nodes = self._nodes.statuses(primaries, owners)
         zones = tuple(self.zones[uid].status() for uid in sorted(self.zones))
         return ClusterStatus(self.master_term, nodes, zones)

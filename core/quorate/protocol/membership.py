@@ -215,6 +215,10 @@ class ZoneNodes:
             return None
         return agent.record.holder(self._persistent)
 
+    def holders(self) -> tuple[Holder | None, ...]:
+        """The online incarnation of each agent, by name."""
+        return tuple(self.holder(node) for node in sorted(self._agents))
+
     def gone(self, node: str, store: str) -> bool:
         """Whether `node` was judged to have left, refuses the zone, or is online with another store
         than `store`."""

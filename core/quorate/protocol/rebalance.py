@@ -58,6 +58,7 @@ class Rebalance:
         """The agents that copies may be placed on; those that are waited for count as online."""
         nodes: list[DataNode] = []
         replaced = {n for part in self._parts.values() for n in self._nodes.dead_voters(part.row)}
+        self._states.clear()
         for name in sorted(self._agents):
             agent = self._agents[name]
             state = self._state_of(agent, now)
@@ -87,6 +88,11 @@ class Rebalance:
             refused_ms = now.boot_ms - refusal.since_ms
             return "refused" if refused_ms < self._settings.replacement_delay_ms else "without"
         return "online"
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether every agent was there at the last look and no partition is off its target."""
+        return not self.off_target and set(self._states.values()) <= {"online"}
 
     def missing(self) -> list[str]:
         """Why copies are missing, node by node."""

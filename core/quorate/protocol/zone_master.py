@@ -43,12 +43,16 @@ from quorate.protocol.status import ZoneStatus
 from quorate.protocol.zone_deletion import ZoneDeletion
 from quorate.protocol.zone_events import ZoneEvents
 from quorate.protocol.zone_preview import zone_preview
-from quorate.protocol.zone_status import Moved, zone_status
+from quorate.protocol.zone_status import Moved, Parts
+from quorate.protocol.zone_view import ZoneView
 
 if TYPE_CHECKING:
     from quorate.protocol.master import Master
 
 FULL_PASS_MS = 500
+QUIET_PASS_MS = 5_000
+"""Between looks at every partition of a zone at rest: what changes there is told, or changes who is
+there, and both are looked at when they come."""
 
 
 class ZoneMaster:
@@ -57,13 +61,14 @@ class ZoneMaster:
     def __init__(self, master: Master, record: ZoneRecord) -> None:
         self._master = master
         self.record = record
-        self.parts: dict[int, Part] = {}
+        self.parts = Parts()
         self.nodes = ZoneNodes(master.agents, record.uid, record.persistent)
         self._stored = False
         self._decided: dict[int, tuple[PartitionRow, str]] = {}
         self._writing: dict[int, dict[int, tuple[PartitionRow, str]]] = {}
         self._dirty: set[int] = set()
         self._pass_ms = -(1 << 40)
+        self._is_quiet = False
         self._rebalance = Rebalance(master.agents, self.nodes, self.parts, master.settings)
         self._publisher = RowPublisher(master)
         self._deletion = ZoneDeletion(master, record.uid)
@@ -71,6 +76,7 @@ class ZoneMaster:
         self._events = ZoneEvents(master, record.uid, self.parts)
         self._full = FullStorages(master, record.uid)
         self._all_placed = False
+        self.view = ZoneView(self.parts, self.nodes, self._rebalance, self._moved, self._full)
         self.sentence = ""
 
     # --- rows ------------------------------------------------------------------------------------
@@ -106,6 +112,7 @@ class ZoneMaster:
         """Somebody came, left or is leaving: look at every partition again."""
         self._rebalance.topology_changed()
         self._pass_ms = -(1 << 40)
+        self._is_quiet = False
 
     def reach_changed(self) -> None:
         """An agent reports that it reaches others than before."""
@@ -271,7 +278,9 @@ class ZoneMaster:
         if not self.parts and not self.record.recovering:
             return
         self._publisher.resend(self.record, self.parts, now)
-        whole = now.boot_ms - self._pass_ms >= FULL_PASS_MS
+        passed_ms = now.boot_ms - self._pass_ms
+        is_quiet = self._is_quiet and not self._dirty and not self._rebalance.off_target
+        whole = passed_ms >= (QUIET_PASS_MS if is_quiet else FULL_PASS_MS)
         if whole:
             self._pass_ms = now.boot_ms
             self._dirty.clear()
@@ -293,8 +302,20 @@ class ZoneMaster:
             self._master.queue.look_soon()
             self._events.look_at_switched()
         if whole:
-            is_quiet = is_whole and not self._decided and not self._writing
-            self._events.look(self._rebalance, self._moved, is_quiet)
+            is_still = is_whole and not self._decided and not self._writing
+            self._events.look(self._rebalance, self._moved, is_still)
+            self._is_quiet = is_still and self._is_at_rest()
+
+    def _is_at_rest(self) -> bool:
+        """Whether every partition serves with all its copies in their places, and every agent is
+        there: no time that passes changes that."""
+        return self._rebalance.is_at_rest and all(
+            part.serves
+            and part.row.active is None
+            and not part.unheard
+            and len(part.row.owners) == len(part.row.voters) == self.record.replicas
+            for part in self.parts.values()
+        )
 
     def _judge_active(self, partition: int) -> None:
         """Note whether what is under way still leads to where the row should be."""
@@ -577,8 +598,5 @@ class ZoneMaster:
     # --- status ----------------------------------------------------------------------------------
 
     def status(self) -> ZoneStatus:
-        """The zone as users see it."""
-        status = zone_status(
-            self.record, self.parts, self.nodes, self._rebalance, self._moved, self.sentence
-        )
-        return msgspec.structs.replace(status, full=self._full.by_node())
+        """The zone as users see it; the same object as before while nothing has changed."""
+        return self.view.status(self.record, self.sentence)

@@ -14,6 +14,21 @@ UNAVAILABLE_NAMED_MAX = 100
 LOST_SHOWN_MAX = 8
 
 
+class Parts(dict[int, Part]):
+    """A zone's parts by partition; counts its changes, so that looks at it can be saved."""
+
+    changes = 0
+
+    def __setitem__(self, partition: int, part: Part) -> None:
+        self.changes += 1
+        super().__setitem__(partition, part)
+
+    def clear(self) -> None:
+        """As of a dict."""
+        self.changes += 1
+        super().clear()
+
+
 class Moved:
     """What was moved since this master took over, and what is under way, as agents tell it."""
 
@@ -26,12 +41,15 @@ class Moved:
         self._received: dict[tuple[int, str], int] = {}
         self.full_copies = 0
         self.under_way: dict[tuple[int, str], TransferProgress] = {}
+        self.changes = 0
+        """How often any of this has changed."""
 
     def note(self, node: str, message: TransferProgress, is_newcomer: bool = False) -> bool:
         """How far a filling copy on `node` is; whether that is elsewhere than before.
 
         `is_newcomer`: it fills on account of a migration, which may yet be in vain.
         """
+        self.changes += 1
         copy = (message.partition, node)
         known = self.under_way.get(copy)
         before = known.bytes_done if known is not None else 0
@@ -50,6 +68,7 @@ class Moved:
         self, partition: int, destination: str, failed: bool, is_cancelled: bool = False
     ) -> None:
         """A migration is over; what one that failed had moved was moved in vain."""
+        self.changes += 1
         self.under_way.pop((partition, destination), None)
         received = self._received.pop((partition, destination), 0)
         if failed:
@@ -58,6 +77,19 @@ class Moved:
             self.migrations_failed += not is_cancelled
         else:
             self.migrations_done += 1
+
+
+def roles(parts: Mapping[int, Part]) -> tuple[dict[str, int], dict[str, int]]:
+    """How many primaries, and how many copies, each node has."""
+    primaries: dict[str, int] = {}
+    owners: dict[str, int] = {}
+    for part in parts.values():
+        for node in part.row.owners:
+            owners[node] = owners.get(node, 0) + 1
+        first = part.row.replicas[0]
+        if first is not None:
+            primaries[first] = primaries.get(first, 0) + 1
+    return primaries, owners
 
 
 def way_out_of_loss(record: ZoneRecord) -> str:

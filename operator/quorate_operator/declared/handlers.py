@@ -15,6 +15,9 @@ from quorate.wire.zone import Zone
 from quorate_operator import names
 from quorate_operator.declared.controller import Controller
 from quorate_operator.kube.api import KubeApi
+from quorate_operator.kube.traffic import Traffic
+
+WATCHED = (StorageCluster.plural, Zone.plural)
 
 
 class _NoProgress(kopf.ProgressStorage):
@@ -66,8 +69,10 @@ def make_settings() -> kopf.OperatorSettings:
     return settings
 
 
-def make_registry(controller: Controller, api: KubeApi, namespace: str) -> kopf.OperatorRegistry:
-    """All handlers, bound to one controller."""
+def make_registry(
+    controller: Controller, api: KubeApi, traffic: Traffic, namespace: str
+) -> kopf.OperatorRegistry:
+    """All handlers, bound to one controller; `traffic` is told of events."""
     registry = kopf.OperatorRegistry()
     clusters = (GROUP, VERSION, StorageCluster.plural)
     zones = (GROUP, VERSION, Zone.plural)
@@ -81,6 +86,7 @@ def make_registry(controller: Controller, api: KubeApi, namespace: str) -> kopf.
 
     @kopf.on.event(*clusters, registry=registry)
     async def cluster_changed(event: kopf.RawEvent, **_: Any) -> None:
+        traffic.watch_seen(StorageCluster.plural)
         body = without_managed_fields(event["object"])
         if event["type"] == "DELETED":
             controller.cluster_gone(body["metadata"]["name"])
@@ -89,6 +95,7 @@ def make_registry(controller: Controller, api: KubeApi, namespace: str) -> kopf.
 
     @kopf.on.event(*zones, registry=registry)
     async def zone_changed(event: kopf.RawEvent, **_: Any) -> None:
+        traffic.watch_seen(Zone.plural)
         body = without_managed_fields(event["object"])
         if event["type"] == "DELETED":
             controller.zone_gone(body["metadata"]["name"], body["metadata"]["uid"])

@@ -132,6 +132,10 @@ class Embedded:
         """Every led cluster with its status."""
         return [(name, runner.status()) for name, runner in sorted(self._runners.items())]
 
+    def unhealthy(self) -> str:
+        """Nothing: what fails here ends the process (`wait_failed`)."""
+        return ""
+
     def not_ready(self) -> str:
         """Why this operator does not lead all it should; empty when it does."""
         problems = [

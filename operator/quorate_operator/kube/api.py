@@ -15,6 +15,7 @@ from quorate.facts.errors import QuorateError
 from quorate.wire.resource import API_VERSION
 from quorate_operator import names
 from quorate_operator.kube.access import KubeAccess
+from quorate_operator.kube.traffic import Traffic
 from quorate_operator.process.mandate import Mandate
 
 TIMEOUT_S = 5.0
@@ -44,7 +45,9 @@ class MandateLost(QuorateError):
 class KubeApi:
     """Requests to one API server.  `mandate` None: for the elector, which must write without."""
 
-    def __init__(self, access: KubeAccess, mandate: Mandate | None) -> None:
+    def __init__(
+        self, access: KubeAccess, mandate: Mandate | None, traffic: Traffic | None = None
+    ) -> None:
         self.access = access
         trace = aiohttp.TraceConfig()
         if mandate is not None:
@@ -56,7 +59,7 @@ class KubeApi:
         connector = aiohttp.TCPConnector(ssl=access.context or False, limit=64)
         self.session = aiohttp.ClientSession(
             connector=connector,
-            trace_configs=[trace],
+            trace_configs=[trace] if traffic is None else [trace, traffic.trace()],
             headers={"User-Agent": names.FIELD_MANAGER, **access.headers()},
         )
 

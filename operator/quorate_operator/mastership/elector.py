@@ -1,12 +1,14 @@
 """How the operator becomes and remains master: a coordination.k8s.io Lease, on the boot clock.
 
-It is the Mandate of everything that writes.  The master's term does not come from the Lease, which
-anybody may delete: then whoever writes next has it, the holder too, and terms and compare-and-set
-keep the two apart until the other one's renewal is refused.  Its transitions are for display only.
+It is the Mandate of everything that writes; election_thread.py gives it a thread.  The master's
+term does not come from the Lease, which anybody may delete: then whoever writes next has it, the
+holder too, and terms and compare-and-set keep the two apart until the other one's renewal is
+refused.  Its transitions are for display only.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from quorate_operator import names
@@ -33,8 +35,14 @@ class Elector:
     """One candidate for the Lease of a namespace."""
 
     def __init__(
-        self, api: KubeApi, namespace: str, identity: str, settings: ElectionSettings
+        self,
+        api: KubeApi,
+        namespace: str,
+        identity: str,
+        settings: ElectionSettings,
+        may_renew: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`may_renew`: whether what the lease is held for still runs."""
         self.acquired = asyncio.Event()
         self.lost_reason = ""
         """Why it is over; empty before."""
@@ -44,6 +52,7 @@ class Elector:
         self._lease: Json = {}
         self._election = Election(identity, settings)
         self._has_lapsed = False
+        self._may_renew = may_renew
 
     def holds(self) -> bool:
         """See Mandate: asks the boot clock, so that a thawed process knows before it acts.
@@ -57,9 +66,16 @@ class Elector:
             self._lapse(election.lost_reason or "the lease was not renewed in time")
         return not self._has_lapsed
 
+    def lease_age_s(self) -> float:
+        """How long ago the last answered renewal began; 0 when there was none."""
+        renewed_ms = self._election.renewed_ms
+        return (boot_ms() - renewed_ms) / 1000 if renewed_ms is not None else 0.0
+
     def _lapse(self, reason: str) -> None:
-        self.lost_reason = self.lost_reason or reason
         self._has_lapsed = True
+        if not self.lost_reason:
+            self.lost_reason = reason
+            _log.warning("lease %s lost: %s", self._path, reason)
 
     async def run(self) -> None:
         """Stand, hold, and return when the lease was lost.  A cancellation leaves it as it is."""
@@ -75,8 +91,10 @@ class Elector:
                     await asyncio.sleep(max(at_ms - now_ms, 0) / 1000)
                     await self._look()
                 case Write(revision=revision):
-                    await self._write(revision)
-        _log.warning("lease %s lost: %s", self._path, self.lost_reason)
+                    if self._election.renewed_ms is not None and not self._may_renew():
+                        self._lapse("the master's event loop stands still: not renewed")
+                    else:
+                        await self._write(revision)
 
     async def release(self) -> None:
         """Let the next one begin at once.  Only after everything that writes was stopped."""

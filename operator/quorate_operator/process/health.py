@@ -18,6 +18,9 @@ class Observed(Protocol):
     def clusters(self) -> list[tuple[str, ClusterStatus]]:
         """Every led cluster with its status."""
 
+    def unhealthy(self) -> str:
+        """Why this process is to be started again; empty while it need not be."""
+
     def not_ready(self) -> str:
         """Why it does not do all it should; empty when it does."""
 
@@ -31,7 +34,8 @@ def add_health(app: web.Application, observed: Observed) -> None:
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     async def healthz(request: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+        problem = observed.unhealthy()
+        return web.Response(text=f"{problem or 'ok'}\n", status=503 if problem else 200)
 
     async def readyz(request: web.Request) -> web.Response:
         problem = observed.not_ready()

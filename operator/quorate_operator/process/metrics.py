@@ -1,6 +1,6 @@
 """What the operator counts, for Prometheus.  No per-partition labels: sizes must stay bounded."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -64,13 +64,59 @@ class Metrics:
             registry=self.registry,
         )
 
+        self.api_requests = Counter(
+            names.METRIC_API_REQUESTS,
+            "Requests to the API server by method and HTTP status; none: no answer",
+            ["method", "code"],
+            registry=self.registry,
+        )
+
     def observe_queue(self, length: Callable[[], int]) -> None:
         """From now on every scrape tells `length` of the queue of declared objects."""
         self._queue_length.set_function(length)
 
+    def observe_vitals(
+        self,
+        lease_age_s: Callable[[], float],
+        loop_lag_s: Callable[[], float],
+        watch_ages_s: Callable[[], Mapping[str, float]],
+    ) -> None:
+        """From now on every scrape tells what /healthz judges by."""
+        Gauge(
+            names.METRIC_LEASE_AGE,
+            "Seconds since the last renewal of the lease began; 0: never held",
+            registry=self.registry,
+        ).set_function(lease_age_s)
+        Gauge(
+            names.METRIC_LOOP_LAG,
+            "Seconds by which the event loop is late",
+            registry=self.registry,
+        ).set_function(loop_lag_s)
+        self.registry.register(_WatchAges(watch_ages_s))
+
     def observe(self, clusters: Clusters) -> None:
         """From now on every scrape also tells of what `clusters` answers then."""
         self.registry.register(_Observed(clusters))
+
+
+class _WatchAges(Collector):
+    def __init__(self, ages_s: Callable[[], Mapping[str, float]]) -> None:
+        self._ages_s = ages_s
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: there are no watches yet when this is registered."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        """One sample for each kind that is watched."""
+        family = GaugeMetricFamily(
+            names.METRIC_WATCH_AGE,
+            "Seconds since a watch of the API server last showed a sign of life",
+            labels=["kind"],
+        )
+        for kind, age_s in self._ages_s().items():
+            family.add_metric([kind], age_s)
+        return [family]
 
 
 class _Observed(Collector):

@@ -12,10 +12,13 @@ from quorate.protocol.metastore import Conflict, NodeKey, OutcomeUnknown, Unavai
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_operator.kube.access import read_kubeconfig
 from quorate_operator.kube.api import KubeApi, MandateLost, path_of
+from quorate_operator.mastership import election_thread
 from quorate_operator.mastership.election import ElectionSettings
+from quorate_operator.mastership.election_thread import ElectionThread
 from quorate_operator.mastership.elector import Elector
 from quorate_operator.metastores.kubernetes import KubernetesMetastore
 from quorate_operator.process.clock import boot_ms
+from quorate_operator.process.loop_watch import LoopWatch
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -203,3 +206,45 @@ async def test_a_holder_survives_an_api_server_that_is_away_for_a_moment(
     assert not standing.done()
     standing.cancel()
     await asyncio.gather(standing, return_exceptions=True)
+
+
+async def test_a_loop_that_is_busy_for_longer_than_the_lease_costs_no_mastership(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    access = read_kubeconfig(control_plane.kubeconfig)
+    watch = LoopWatch()
+    holder, other = (
+        ElectionThread(access, namespace, name, ELECTION, watch) for name in ("holder", "other")
+    )
+    holder.start()
+    await holder.acquired.wait()
+    other.start()
+
+    time.sleep(ELECTION.lease_ms * 1.5 / 1000)  # noqa: ASYNC251 - it is this loop that is busy
+
+    assert holder.holds()
+    assert not other.holds()
+    assert holder.lease_age_s() < ELECTION.renew_deadline_ms / 1000
+    await holder.stop()
+    assert not holder.holds()
+    async with asyncio.timeout(ELECTION.retry_ms * 3 / 1000):  # it need not run out
+        await other.acquired.wait()
+    await other.stop()
+
+
+async def test_a_master_whose_loop_stands_still_is_not_kept_in_office(
+    control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(election_thread, "STALLED_S", 1.0)
+    watch = LoopWatch()  # nothing leaves marks
+    holder = ElectionThread(
+        read_kubeconfig(control_plane.kubeconfig), namespace, "holder", ELECTION, watch
+    )
+    holder.start()
+
+    async with asyncio.timeout(ELECTION.lease_ms * 3 / 1000):
+        await holder.ended.wait()
+
+    assert not holder.holds()
+    assert "event loop stands still" in holder.lost_reason
+    await holder.stop()

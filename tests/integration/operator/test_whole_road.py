@@ -42,6 +42,8 @@ class Road:
         self.kept = KeptFolder("quorate-road-")
         self.agents: dict[str, Agent] = {}
         self.operators: dict[str, Component] = {}
+        self.health: dict[str, int] = {}
+        """Where each operator answers /healthz and /metrics."""
         self.kubeconfig = control_plane.kubeconfig
         """By which operators reach the API server."""
         self._control_plane = control_plane
@@ -68,7 +70,8 @@ class Road:
 
     def start_operator(self, name: str = "operator-a", *, defective: bool = False) -> Component:
         arguments = ["--namespace", self.namespace, "--lease-seconds", str(LEASE_S)]
-        arguments += ["--kubeconfig", str(self.kubeconfig)]
+        health = self.health[name] = next(self._ports)
+        arguments += ["--kubeconfig", str(self.kubeconfig), "--health", f"127.0.0.1:{health}"]
         command = python("quorate_operator", "kubernetes", *arguments)
         if defective:
             command = defective_operator("kubernetes", *arguments)

@@ -1,0 +1,56 @@
+"""What passes between this process and the API server: requests by answer, and ages of watches.
+
+A watch's age counts from its last sign of life: an event, or the answer with which it began.  An
+idle one begins anew every minute (handlers.py), so an old one is stuck.
+"""
+
+import time
+from types import SimpleNamespace
+
+import aiohttp
+from prometheus_client import Counter
+
+UNANSWERED = "none"
+
+
+class Traffic:
+    """Counts for the sessions that are traced by it."""
+
+    def __init__(self, requests: Counter) -> None:
+        self._requests = requests
+        self._seen_s: dict[str, float] = {}
+
+    def trace(self) -> aiohttp.TraceConfig:
+        """For a session."""
+        trace = aiohttp.TraceConfig()
+        trace.on_request_end.append(self._ended)
+        trace.on_request_exception.append(self._failed)
+        return trace
+
+    def watch_seen(self, plural: str) -> None:
+        """The watch of this kind shows a sign of life."""
+        self._seen_s[plural] = time.monotonic()
+
+    def watch_ages_s(self) -> dict[str, float]:
+        """How long ago the watch of each kind did, of those that have ever begun."""
+        now_s = time.monotonic()
+        return {plural: now_s - seen_s for plural, seen_s in sorted(self._seen_s.items())}
+
+    async def _ended(
+        self,
+        session: aiohttp.ClientSession,
+        context: SimpleNamespace,
+        parameters: aiohttp.TraceRequestEndParams,
+    ) -> None:
+        status = parameters.response.status
+        self._requests.labels(parameters.method, str(status)).inc()
+        if status < 300 and parameters.url.query.get("watch") == "true":
+            self.watch_seen(parameters.url.path.rpartition("/")[2])
+
+    async def _failed(
+        self,
+        session: aiohttp.ClientSession,
+        context: SimpleNamespace,
+        parameters: aiohttp.TraceRequestExceptionParams,
+    ) -> None:
+        self._requests.labels(parameters.method, UNANSWERED).inc()
