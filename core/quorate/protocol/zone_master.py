@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import msgspec
 
@@ -304,7 +305,9 @@ class ZoneMaster:
         if whole:
             is_still = is_whole and not self._decided and not self._writing
             self._events.look(self._rebalance, self._moved, is_still)
-            self._is_quiet = is_still and self._is_at_rest()
+            was_quiet, self._is_quiet = self._is_quiet, is_still and self._is_at_rest()
+            if self._is_quiet and not was_quiet:  # not all zones at the same moment
+                self._pass_ms -= crc32(self.record.uid.encode()) % QUIET_PASS_MS
 
     def _is_at_rest(self) -> bool:
         """Whether every partition serves with all its copies in their places, and every agent is

@@ -84,6 +84,8 @@ class StorageClusterStatus(Part):
     members: list[ClusterMember] = Field(default_factory=list)
     online: Text = ""
     """Agents online of agents named, for example 3/3."""
+    addresses: list[Text] = Field(default_factory=list)
+    """The addresses that are dialed: those of the spec, or of before it was paused."""
     master: ClusterMaster = ClusterMaster()
     conditions: list[Condition] = Field(default_factory=list)
 

@@ -34,3 +34,10 @@ def accept(zone: Zone, cluster_exists: bool, led: ZoneRecord | None) -> Acceptan
     if missing and zone.metadata.deletion_timestamp is None:
         return Acceptance(led, names.REASON_NOT_SUPPORTED, missing)
     return Acceptance(to_record(zone), names.REASON_ACCEPTED, f"led by the master of {cluster}")
+
+
+def as_it_is(acceptance: Acceptance, led: ZoneRecord | None, pause: str) -> Acceptance:
+    """The same of a zone that is paused: led as it was, or not at all when it is new."""
+    if led is None:
+        return Acceptance(None, names.REASON_PAUSED, pause)
+    return Acceptance(led, acceptance.reason, acceptance.message)

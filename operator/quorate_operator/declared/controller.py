@@ -26,11 +26,12 @@ from quorate.protocol.status import ClusterStatus
 from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus
-from quorate_operator.declared.acceptance import accept
+from quorate_operator.declared.acceptance import accept, as_it_is
 from quorate_operator.declared.declared_zone import DeclaredZone, declared
 from quorate_operator.declared.keyed_queue import KeyedQueue
 from quorate_operator.declared.led_cluster import LedCluster
 from quorate_operator.declared.object_status import cluster_status, refused_zone_status, zone_status
+from quorate_operator.declared.pause import pause_of
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
 from quorate_operator.mastership.decisions import About, Decisions, tell_all
 from quorate_operator.mastership.runner import Runner
@@ -301,11 +302,16 @@ class Controller:
         if cluster.metadata.deletion_timestamp is not None and led is None:
             return
         if led is None:
-            led = self._lead(
-                cluster.model_copy(update={"status": _known(StorageClusterStatus, body)})
-            )
+            told = _known(StorageClusterStatus, body.get("status"))
+            led = self._lead(cluster.model_copy(update={"status": told}))
         led.cluster = cluster.model_copy(update={"status": led.cluster.status})
-        led.runner.set_addresses(cluster.spec.addresses)
+        pause = pause_of(StorageCluster.kind_name(), cluster.metadata)
+        if bool(pause) != bool(led.pause):
+            self._add_zones_of(name)
+        led.pause = pause
+        if not pause:
+            led.addresses = cluster.spec.addresses
+        led.runner.set_addresses(led.addresses)
         await self._tell_cluster(led, body)
 
     def _lead(self, cluster: StorageCluster) -> LedCluster:
@@ -334,6 +340,8 @@ class Controller:
             led.runner.unreached(),
             led.runner.problem,
             rfc3339(),
+            led.pause,
+            led.addresses,
         )
         fresh = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         if fresh != (led.told if led.told is not None else body.get("status")):
@@ -385,13 +393,14 @@ class Controller:
         declared_zone = self._zones.get(name)
         if declared_zone is None or declared_zone.released.is_set():
             return
-        if declared_zone.is_deleting and await self._is_released(declared_zone):
-            declared_zone.released.set()
-            return
-        if declared_zone.is_deleting:
-            self._queue.add_later(Key(Kind.ZONE, name), RELEASE_S)
         led = self._led.get(declared_zone.cluster)
-        status = self._led_status(declared_zone, led)
+        pause = declared_zone.pause or (led.pause if led is not None else "")
+        if declared_zone.is_deleting and not pause:
+            if await self._is_released(declared_zone):
+                declared_zone.released.set()
+                return
+            self._queue.add_later(Key(Kind.ZONE, name), RELEASE_S)
+        status = self._led_status(declared_zone, led, pause)
         if led is not None and not led.is_seen:
             return  # the first look says how it is; until then what is told of it holds
         wait_s = declared_zone.wait_s(status)
@@ -408,7 +417,9 @@ class Controller:
                 return  # the watch will tell that it is gone
             declared_zone.was_told(fresh)
 
-    def _led_status(self, declared_zone: DeclaredZone, led: LedCluster | None) -> ZoneStatus:
+    def _led_status(
+        self, declared_zone: DeclaredZone, led: LedCluster | None, pause: str
+    ) -> ZoneStatus:
         """What the zone is said to be, as of the last look; its cluster's master is told of it."""
         zone, uid = declared_zone.zone, declared_zone.uid
         if zone is None:
@@ -417,10 +428,15 @@ class Controller:
         zone = zone.model_copy(update={"status": _known(ZoneStatus, declared_zone.told)})
         if led is None:
             return zone_status(zone, accept(zone, False, None), None, (), "", rfc3339())
-        acceptance = accept(zone, True, led.runner.known_zone(uid))
-        if acceptance.record is not None:
+        known = led.runner.known_zone(uid)
+        acceptance = accept(zone, True, known)
+        if pause:
+            acceptance = as_it_is(acceptance, known, pause)
+        elif acceptance.record is not None:
             led.runner.set_zone(acceptance.record)
-        return zone_status(zone, acceptance, led.zone(uid), led.nodes, led.problem, rfc3339())
+        return zone_status(
+            zone, acceptance, led.zone(uid), led.nodes, led.problem, rfc3339(), pause
+        )
 
     async def _is_released(self, declared_zone: DeclaredZone) -> bool:
         """Whether a Zone that is being deleted may go: its data is gone wherever an agent is

@@ -11,6 +11,7 @@ from typing import Any
 
 from quorate.facts.errors import WireError
 from quorate.wire.zone import Zone, ZoneStatus
+from quorate_operator.declared.pause import pause_of
 
 PROGRESS_S = 5.0
 
@@ -46,6 +47,11 @@ class DeclaredZone:
     def cluster(self) -> str:
         """The name of the StorageCluster that it is declared in."""
         return str(self.body.get("spec", {}).get("clusterRef", {}).get("name", ""))
+
+    @property
+    def pause(self) -> str:
+        """Why its spec is not looked at; empty while it is."""
+        return pause_of(Zone.kind_name(), self.zone.metadata) if self.zone is not None else ""
 
     @property
     def is_deleting(self) -> bool:

@@ -33,6 +33,11 @@ class LedCluster:
         self.cluster = cluster
         self.runner = runner
         self.decisions = decisions
+        self.pause = ""
+        """Why its spec is not looked at; empty while it is."""
+        self.addresses = cluster.status.addresses or cluster.spec.addresses
+        """The addresses that are dialed; at first those of an earlier master, for one that is
+        paused."""
         self.told: dict[str, Any] | None = None
         self.untold: deque[dict[str, Any]] = deque(maxlen=UNTOLD_MAX)
         """Events that are still to be created; the oldest go first when the API server is away."""

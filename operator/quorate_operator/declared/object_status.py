@@ -31,15 +31,18 @@ def zone_status(
     nodes: Sequence[NodeStatus],
     problem: str,
     time: str,
+    pause: str = "",
 ) -> ZoneStatus:
-    """The status of `zone`.  `problem`: why its cluster is not led; `time`: now, RFC 3339."""
+    """The status of `zone`.  `problem`: why its cluster is not led; `time`: now, RFC 3339; `pause`:
+    why its spec is not looked at, a sentence."""
     accepted: _Fact = (
         names.CONDITION_ACCEPTED,
         acceptance.reason == names.REASON_ACCEPTED,
         acceptance.reason,
         acceptance.message,
     )
-    generation = zone.metadata.generation
+    paused = _paused(pause)
+    generation = zone.status.observed_generation if pause else zone.metadata.generation
     if observed is None:
         why = acceptance.message if acceptance.record is None else problem or "not yet led"
         reason = acceptance.reason if acceptance.record is None else names.REASON_NOT_LED
@@ -51,7 +54,9 @@ def zone_status(
         return ZoneStatus(
             observed_generation=generation,
             phase="Deleting" if deleting else "Pending",
-            conditions=_conditions([accepted, *unknown], zone.status.conditions, generation, time),
+            conditions=_conditions(
+                [accepted, *unknown, *paused], zone.status.conditions, generation, time
+            ),
         )
     hosts = {node.name: _host(node) for node in nodes}
     endpoints = [
@@ -78,7 +83,10 @@ def zone_status(
             ),
         ),
         conditions=_conditions(
-            [accepted, *_zone_facts(zone, observed)], zone.status.conditions, generation, time
+            [accepted, *_zone_facts(zone, observed), *paused],
+            zone.status.conditions,
+            generation,
+            time,
         ),
     )
 
@@ -100,11 +108,15 @@ def cluster_status(
     unreached: Mapping[str, str],
     problem: str,
     time: str,
+    pause: str = "",
+    dialed: Sequence[str] = (),
 ) -> StorageClusterStatus:
-    """The status of `cluster`.  `unreached`: address -> why no agent is connected from there."""
-    generation = cluster.metadata.generation
+    """The status of `cluster`.  `unreached`: address -> why no agent is connected from there;
+    `pause`: why its spec is not looked at; `dialed`: the addresses that are then in force."""
+    generation = cluster.status.observed_generation if pause else cluster.metadata.generation
     online = sum(node.online for node in observed.nodes)
-    named = len(cluster.spec.addresses)
+    addresses = list(dialed) if pause else list(cluster.spec.addresses)
+    named = len(addresses)
     if problem:
         ready: _Fact = (names.CONDITION_READY, False, names.REASON_NOT_LED, problem)
     elif unreached:
@@ -128,9 +140,16 @@ def cluster_status(
             for node in observed.nodes
         ],
         online=f"{online}/{named}",
+        addresses=addresses,
         master=ClusterMaster(identity=identity, term=observed.master_term),
-        conditions=_conditions([ready], cluster.status.conditions, generation, time),
+        conditions=_conditions(
+            [ready, *_paused(pause)], cluster.status.conditions, generation, time
+        ),
     )
+
+
+def _paused(pause: str) -> list[_Fact]:
+    return [(names.CONDITION_PAUSED, True, names.REASON_PAUSED, pause)] if pause else []
 
 
 def _zone_facts(zone: Zone, observed: Observed) -> list[_Fact]:

@@ -1,0 +1,21 @@
+"""Whether users have paused a Zone or a StorageCluster: what they declare waits, all else goes on.
+
+While an object is paused its spec is not looked at: addresses are neither dialed anew nor drained,
+a zone is neither changed nor deleted, a new one is not created.  The last spec that was acted on
+stays in force, and so do failover, catching up and the moves that it asks for.
+"""
+
+from quorate.wire.resource import Metadata
+from quorate_operator import names
+
+WAY_OUT = f"remove the annotation {names.ANNOTATION_PAUSED}"
+
+
+def pause_of(kind: str, metadata: Metadata) -> str:
+    """A sentence that says that the object is paused; empty when it is not."""
+    if metadata.annotations.get(names.ANNOTATION_PAUSED) != "true":
+        return ""
+    return (
+        f"{kind} {metadata.name} has the annotation {names.ANNOTATION_PAUSED}: what is declared "
+        f"waits, failover goes on; {WAY_OUT} to go on"
+    )

@@ -1,0 +1,79 @@
+"""An API server in memory, as far as the operator uses one; it refuses what it is told to."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
+
+from quorate_operator.kube.api import ApiRefused, KubeApi
+
+Json = dict[str, Any]
+
+
+class MemoryApi:
+    """Stands in for KubeApi.  `refuse`: (method, path) -> the status to refuse it with, 0: none."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Json] = {}
+        self.requests: list[tuple[str, str]] = []
+        self.refuse: Callable[[str, str], int] = lambda method, path: 0
+        self._revision = 0
+
+    @property
+    def as_api(self) -> KubeApi:
+        return cast(KubeApi, self)
+
+    def writes(self, of: str) -> list[tuple[str, str]]:
+        """Requests that wrote, to paths that name `of`."""
+        return [each for each in self.requests if each[0] != "GET" and of in each[1]]
+
+    async def get(self, path: str, timeout_s: float = 5.0) -> Json:
+        self._asked("GET", path)
+        if path not in self.objects:
+            raise ApiRefused(404, "NotFound", f"GET {path}: 404")
+        return self.objects[path]
+
+    async def list(self, path: str, selector: str = "") -> AsyncIterator[Json]:
+        self._asked("GET", path)
+        label, _, wanted = selector.partition("=")
+        for at, item in list(self.objects.items()):
+            labels = item["metadata"].get("labels", {})
+            if at.startswith(f"{path}/") and (not selector or labels.get(label) == wanted):
+                yield item
+
+    async def create(self, path: str, body: Json, timeout_s: float = 5.0) -> Json:
+        self._asked("POST", path)
+        name = body["metadata"].get("name") or f"{body['metadata']['generateName']}{self._revision}"
+        return self._put(f"{path}/{name}", body, "")
+
+    async def replace(self, path: str, body: Json, timeout_s: float = 5.0) -> Json:
+        self._asked("PUT", path)
+        return self._put(path, body, body["metadata"]["resourceVersion"])
+
+    async def set_status(self, path: str, status: Json) -> Json:
+        self._asked("PATCH", path)
+        if path not in self.objects:
+            raise ApiRefused(404, "NotFound", f"PATCH {path}: 404")
+        return self.put(path, {**self.objects[path], "status": status})
+
+    async def delete(self, path: str, revision: str = "", timeout_s: float = 5.0) -> None:
+        self._asked("DELETE", path)
+        if self.objects.pop(path, None) is None:
+            raise ApiRefused(404, "NotFound", f"DELETE {path}: 404")
+
+    def put(self, path: str, body: Json) -> Json:
+        """As a user would, whatever is there."""
+        self._revision += 1
+        metadata = {**body["metadata"], "resourceVersion": str(self._revision)}
+        self.objects[path] = made = {**body, "metadata": metadata}
+        return made
+
+    def _put(self, path: str, body: Json, expected: str) -> Json:
+        known = self.objects.get(path, {}).get("metadata", {}).get("resourceVersion", "")
+        if known != expected:
+            raise ApiRefused(409, "Conflict", f"{path} is at {known}, not at {expected}")
+        return self.put(path, body)
+
+    def _asked(self, method: str, path: str) -> None:
+        self.requests.append((method, path))
+        status = self.refuse(method, path)
+        if status:
+            raise ApiRefused(status, "Refused", f"{method} {path}: {status}")

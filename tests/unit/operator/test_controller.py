@@ -1,0 +1,313 @@
+"""What a master on Kubernetes makes of declared objects; API server and agents are in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.settings import DEFAULTS
+from quorate.wire.resource import API_VERSION
+from quorate_loopback.memory_api import MemoryApi
+from quorate_loopback.runner_world import NAMES, World, until
+from quorate_operator import names
+from quorate_operator.declared import controller as controller_module
+from quorate_operator.declared.controller import Controller
+from quorate_operator.kube.api import path_of
+from quorate_operator.process.mandate import Always
+from quorate_operator.process.metrics import Metrics
+
+Json = dict[str, Any]
+PAUSED = {names.ANNOTATION_PAUSED: "true"}
+
+
+class Namespace:
+    """Declared objects, and the controllers that lead them one after the other."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        for agent in world.agents.values():  # rows are kept elsewhere than in the world's metastore
+            agent._check = lambda table: None
+        self.api = MemoryApi()
+        self.metrics = Metrics()
+        self.controller = self._make()
+        self.declare("StorageCluster", "main", addresses=self.addresses())
+
+    def _make(self) -> Controller:
+        self.metrics = Metrics()
+        api = self.api.as_api
+        return Controller(api, api, "default", "me", Always(), DEFAULTS, self.metrics)
+
+    def addresses(self) -> list[str]:
+        return [agent.address for agent in self.world.agents.values()]
+
+    def start(self) -> None:
+        """Lead, and show it what there is, as the watches do."""
+        self.controller.start()
+        for body in list(self.api.objects.values()):
+            self.show(body)
+
+    async def restart(self) -> None:
+        await self.controller.close()
+        self.controller = self._make()
+        self.start()
+
+    def show(self, body: Json) -> None:
+        if body.get("kind") == "StorageCluster":
+            self.controller.cluster_seen(body)
+        elif body.get("kind") == "Zone":
+            self.controller.zone_seen(body)
+
+    def declare(self, kind: str, name: str, annotations: Json | None = None, **spec: Any) -> None:
+        """Create or change an object; the watch shows it."""
+        path = self.path(kind, name)
+        before = self.api.objects.get(path, {"metadata": {"generation": 0}, "spec": {}})
+        generation = before["metadata"]["generation"] + (before["spec"] != spec)
+        metadata = {
+            "name": name,
+            "uid": f"uid-of-{name}",
+            "generation": generation,
+            "annotations": annotations or {},
+        }
+        body = {**before, "apiVersion": API_VERSION, "kind": kind, "metadata": metadata}
+        self.show(self.api.put(path, {**body, "spec": spec}))
+
+    def zone(self, name: str, annotations: Json | None = None, replicas: int = 3) -> None:
+        spec = {"clusterRef": {"name": "main"}, "partitions": 16, "replicas": replicas}
+        self.declare("Zone", name, annotations, **spec)
+
+    def path(self, kind: str, name: str) -> str:
+        return path_of("default", f"{kind.lower()}s", name)
+
+    def conditions(self, name: str, kind: str = "Zone") -> dict[str, str]:
+        status = self.api.objects[self.path(kind, name)].get("status", {})
+        return {each["type"]: each["status"] for each in status.get("conditions", [])}
+
+    def led(self, name: str) -> ZoneRecord | None:
+        led = self.controller._led.get("main")
+        return led.runner.known_zone(f"uid-of-{name}") if led is not None else None
+
+    def looked_at(self) -> dict[str, float]:
+        """kind -> how often a worker looked at an object of it."""
+        [family] = self.metrics.reconciles.collect()
+        return {
+            each.labels["kind"]: each.value
+            for each in family.samples
+            if each.name.endswith("_total") and each.labels["result"] == "done"
+        }
+
+    async def until_available(self, *zones: str) -> None:
+        def is_so() -> bool:
+            return all(self.conditions(name).get("FullyReplicated") == "True" for name in zones)
+
+        await until(is_so, f"available {zones}")
+
+
+@pytest.fixture
+async def namespace(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Namespace]:
+    monkeypatch.setattr(controller_module, "LOOK_S", 0.02)
+    namespace = Namespace(world)
+    yield namespace
+    await namespace.controller.close()
+
+
+async def test_a_zone_is_led_and_its_status_told(namespace: Namespace) -> None:
+    namespace.start()
+    namespace.zone("first")
+
+    await namespace.until_available("first")
+
+    assert namespace.conditions("main", "StorageCluster") == {"Ready": "True"}
+    status = namespace.api.objects[namespace.path("Zone", "first")]["status"]
+    assert status["observedGeneration"] == 1
+
+
+async def test_at_rest_nothing_is_asked_of_the_api_server_and_no_zone_is_looked_at(
+    namespace: Namespace,
+) -> None:
+    namespace.start()
+    for number in range(20):
+        namespace.zone(f"zone-{number}")
+    await namespace.until_available(*(f"zone-{number}" for number in range(20)))
+    await asyncio.sleep(0.2)
+    requests, looks = len(namespace.api.requests), namespace.looked_at()
+
+    await asyncio.sleep(0.5)  # 25 looks
+
+    assert namespace.api.requests[requests:] == []
+    assert namespace.looked_at()["zone"] == looks["zone"]
+
+
+async def test_what_changes_in_one_zone_is_told_of_that_zone_only(namespace: Namespace) -> None:
+    namespace.start()
+    for name in ("first", "second"):
+        namespace.zone(name)
+    await namespace.until_available("first", "second")
+    await asyncio.sleep(0.2)
+    namespace.api.requests.clear()
+
+    namespace.zone("first", replicas=2)
+    await until(lambda: namespace.api.writes("zones/first") != [], "told")
+    await asyncio.sleep(0.2)
+
+    assert namespace.api.writes("zones/second") == []
+
+
+async def test_the_next_master_tells_nothing_that_the_objects_say_already(
+    namespace: Namespace,
+) -> None:
+    namespace.start()
+    namespace.zone("first")
+    await namespace.until_available("first")
+    before = namespace.api.objects[namespace.path("Zone", "first")]["status"]
+    namespace.api.requests.clear()
+
+    await namespace.restart()
+    await until(lambda: namespace.led("first") is not None, "led")
+    await asyncio.sleep(0.3)
+    await namespace.until_available("first")
+
+    told = namespace.api.objects[namespace.path("Zone", "first")]["status"]
+    accepted = [[c for c in s["conditions"] if c["type"] == "Accepted"] for s in (before, told)]
+    assert accepted[0] == accepted[1]  # it was never said that its cluster is not there
+
+
+async def test_a_status_that_cannot_be_told_is_tried_again_and_holds_up_no_other(
+    namespace: Namespace,
+) -> None:
+    refused = namespace.path("Zone", "first")
+    namespace.api.refuse = lambda method, path: 403 if (method, path) == ("PATCH", refused) else 0
+    namespace.start()
+    namespace.zone("first")
+    namespace.zone("second")
+
+    await namespace.until_available("second")
+    [family] = namespace.metrics.reconciles.collect()
+    failed = [e.value for e in family.samples if e.labels.get("result") == "failed"]
+    assert failed[0] >= 1
+    assert not namespace.controller.failed.is_set()
+
+    namespace.api.refuse = lambda method, path: 0
+    await namespace.until_available("first")
+
+
+async def test_a_zone_without_an_object_is_deleted_only_when_a_list_of_all_lacks_it(
+    namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_module, "UNDECLARED_S", 0.05)
+    namespace.start()
+    namespace.zone("kept")
+    namespace.zone("gone")
+    await namespace.until_available("kept", "gone")
+    await namespace.controller.close()
+    del namespace.api.objects[namespace.path("Zone", "gone")]
+    namespace.controller = namespace._make()
+
+    namespace.controller.start()  # the watch of zones shows nothing yet
+
+    def led_zones() -> dict[str, ZoneRecord]:
+        led = namespace.controller._led.get("main")
+        return led.runner.known_zones() if led is not None else {}
+
+    await until(lambda: "uid-of-kept" in led_zones() and "uid-of-gone" not in led_zones(), "gone")
+    assert not led_zones()["uid-of-kept"].deleting
+
+
+async def test_a_zone_that_is_being_deleted_is_released_when_its_data_is_gone(
+    namespace: Namespace,
+) -> None:
+    namespace.start()
+    namespace.zone("first")
+    await namespace.until_available("first")
+    body = namespace.api.objects[namespace.path("Zone", "first")]
+    metadata = {**body["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+    async with asyncio.timeout(10):
+        await namespace.controller.zone_released({**body, "metadata": metadata})
+
+    assert namespace.led("first") is None
+    assert [path for path in namespace.api.objects if "partitiontables" in path] == []
+
+
+# --- pause ------------------------------------------------------------------------------------
+
+
+async def test_what_is_declared_of_a_paused_zone_waits_and_failover_goes_on(
+    namespace: Namespace,
+) -> None:
+    namespace.start()
+    namespace.zone("first")
+    await namespace.until_available("first")
+
+    namespace.zone("first", PAUSED)
+    await until(lambda: namespace.conditions("first").get("Paused") == "True", "paused")
+    namespace.zone("first", PAUSED, replicas=2)
+    await namespace.world.agents[NAMES[0]].die()
+    rows = namespace.world.agents[NAMES[1]].rows
+    await until(lambda: all(r.replicas[0] != NAMES[0] for r in rows.values()), "failover")
+    led = namespace.led("first")
+    assert led is not None
+    assert led.replicas == 3
+    status = namespace.api.objects[namespace.path("Zone", "first")]["status"]
+    assert status["observedGeneration"] == 1
+
+    namespace.zone("first", replicas=2)
+
+    await until(lambda: getattr(namespace.led("first"), "replicas", 0) == 2, "acted upon")
+    await until(lambda: "Paused" not in namespace.conditions("first"), "paused no more")
+
+
+async def test_a_zone_that_is_new_and_paused_is_not_created(namespace: Namespace) -> None:
+    namespace.start()
+    namespace.zone("first", PAUSED)
+
+    await until(lambda: namespace.conditions("first").get("Paused") == "True", "paused")
+    assert namespace.conditions("first")["Accepted"] == "False"
+    assert namespace.led("first") is None
+
+    namespace.zone("first")
+    await namespace.until_available("first")
+
+
+async def test_a_paused_zone_is_not_deleted(namespace: Namespace) -> None:
+    namespace.start()
+    namespace.zone("first", PAUSED)
+    namespace.zone("first")
+    await namespace.until_available("first")
+    body = namespace.api.objects[namespace.path("Zone", "first")]
+    deleting = {**body["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    paused = {**body, "metadata": {**deleting, "annotations": PAUSED}}
+
+    releasing = asyncio.create_task(namespace.controller.zone_released(paused))
+    await until(lambda: namespace.conditions("first").get("Paused") == "True", "paused")
+    led = namespace.led("first")
+    assert led is not None
+    assert not led.deleting
+
+    namespace.controller.zone_seen({**body, "metadata": deleting})
+    async with asyncio.timeout(10):
+        await releasing
+
+
+async def test_addresses_of_a_paused_cluster_stay_in_force_also_under_the_next_master(
+    namespace: Namespace,
+) -> None:
+    namespace.start()
+    namespace.zone("first")
+    await namespace.until_available("first")
+    everyone = namespace.addresses()
+
+    namespace.declare("StorageCluster", "main", PAUSED, addresses=everyone[:2])
+    await until(lambda: "Paused" in namespace.conditions("main", "StorageCluster"), "paused")
+    assert namespace.conditions("first").get("FullyReplicated") == "True"
+    await namespace.restart()
+    await until(lambda: namespace.led("first") is not None, "led")
+    runner = namespace.controller._led["main"].runner
+    await until(lambda: len(runner.status().nodes) == 3 and not runner.unreached(), "all are here")
+
+    assert list(runner._dialing.declared) == everyone
+    assert not any(node.state == "Draining" for node in runner.status().nodes)
+
+    namespace.declare("StorageCluster", "main", addresses=everyone[:2])
+    await until(lambda: list(runner._dialing.declared) == everyone[:2], "acted upon")
