@@ -312,7 +312,8 @@ class Controller:
         if not pause:
             led.addresses = cluster.spec.addresses
         led.runner.set_addresses(led.addresses)
-        await self._tell_cluster(led, body)
+        if led.is_seen:  # until then what is told of it holds
+            await self._tell_cluster(led, body)
 
     def _lead(self, cluster: StorageCluster) -> LedCluster:
         name, uid = cluster.metadata.name, cluster.metadata.uid

@@ -43,7 +43,7 @@ class LedCluster:
         """Events that are still to be created; the oldest go first when the API server is away."""
         self.nodes: tuple[NodeStatus, ...] = ()
         """As of the last look, like `problem` and what `zone` answers."""
-        self.problem = ""
+        self.problem = STARTING
         self._zones: dict[str, Observed] = {}
         self._unreached: dict[str, str] = {}
         self._places: object = None
