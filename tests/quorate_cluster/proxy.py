@@ -22,8 +22,9 @@ from typing import Any, TypeVar, cast, get_args
 
 import msgspec
 
-from quorate.protocol.messages import Members, Message
-from quorate.wire.frames import HEADER_BYTES, decode_message, encode_frame
+from quorate.protocol.messages import FRAME_BYTES_MAX, Members, Message
+from quorate.wire.frames import decode_message, encode_frame
+from quorate.wire.long_frames import HEADER_BYTES, LongFrames
 from quorate_control_plane.ports import free_ports
 
 HOST = "127.0.0.1"
@@ -118,6 +119,7 @@ class _Flow:
         self._is_judged = False  # the first frame was held and may pass now
         self._proxy = proxy
         self._bytes = bytearray()
+        self._long = LongFrames()
         self._frames: deque[Frame] = deque()
         self._has_ended = False
 
@@ -126,11 +128,18 @@ class _Flow:
         self._bytes += data
         at = 0
         while len(self._bytes) - at >= HEADER_BYTES:
-            end = at + HEADER_BYTES + int.from_bytes(self._bytes[at : at + HEADER_BYTES], "big")
-            if end > len(self._bytes):
+            start = at + HEADER_BYTES
+            header = length = int.from_bytes(self._bytes[at:start], "big")
+            if header > FRAME_BYTES_MAX:
+                length = self._long.length(header, FRAME_BYTES_MAX)
+            if start + length > len(self._bytes):
                 break
-            self._frames.append(Frame(bytes(self._bytes[at + HEADER_BYTES : end])))
-            at = end
+            at = start + length
+            body: bytes | bytearray | None = self._bytes[start:at]
+            if header > FRAME_BYTES_MAX:  # a piece: a long message passes as one frame, or not
+                body = self._long.take(header, self._bytes[start:at])
+            if body is not None:
+                self._frames.append(Frame(bytes(body)))
         del self._bytes[:at]
         self.pump()
 
