@@ -10,7 +10,8 @@ from quorate.facts.zone import ZoneRecord
 from quorate.protocol.settings import DEFAULTS
 from quorate.wire.resource import API_VERSION
 from quorate_loopback.memory_api import MemoryApi
-from quorate_loopback.runner_world import NAMES, World, until
+from quorate_loopback.runner_world import NAMES, World
+from quorate_loopback.waiting import until
 from quorate_operator import names
 from quorate_operator.declared import controller as controller_module
 from quorate_operator.declared.controller import Controller
