@@ -11,9 +11,11 @@ from quorate.facts.partition_row import PartitionRow, check_row, quorum
 from quorate.facts.topology import NodeRecord, Voter
 from quorate.facts.zone import SyncWrites
 from quorate.protocol.copy import Copy
-from quorate.protocol.messages import FenceAck, Hello, Message, PreparedRow
+from quorate.protocol.messages import FenceAck, Hello, Message, PreparedRow, RowsStored
 from quorate.protocol.primary import Primary, Stage
 from quorate.protocol.replicas import Turn
+from quorate.protocol.storage import Row
+from quorate.protocol.tool_messages import Refill
 from quorate_sim.disk import SimStorage
 from quorate_sim.linearizability import Call, check_key
 from quorate_sim.placement_checks import placement_problems
@@ -50,6 +52,8 @@ class Checks:
         self._prepared: dict[tuple[str, int, int], PartitionRow] = {}
         self._oldest_tombstone: dict[tuple[str, str, str, int, int], int] = {}
         self._newest: dict[str, NodeRecord] = {}
+        self._rows_stored: dict[tuple[str, str, int], int] = {}
+        self._written: dict[Where, PartitionRow] = {}
         self._activated: dict[int, Primary] = {}
         self._answered_in: dict[Where, dict[int, int]] = {}
         self._answered_by: dict[Where, dict[int, str]] = {}
@@ -82,10 +86,13 @@ class Checks:
             prepared = self._prepared.get((uid, row.partition, row.version), row)
             if prepared != row:
                 raise InvariantError(f"I-4: {row} has the version of {prepared}, which was sent")
-            old = known.get(row.partition)
+            # Also where the metastore was lost: a rebuilt row follows what was written before.
+            old = known.get(row.partition, self._written.get((uid, row.partition)))
+            self._written[uid, row.partition] = row
             if old is None or old == row:
                 continue
-            if row.version <= old.version or row.term < old.term:
+            is_older = row.term < old.term or (row.partition not in known and row.term == old.term)
+            if row.version <= old.version or is_older:
                 raise InvariantError(f"I-4: {row} follows {old}")
             # A voter whose store is gone for good is no copy: without it the row has as many.
             before_it = len(self._living(uid, old.voters, decided.newest))
@@ -166,6 +173,13 @@ class Checks:
                         f"I-4: {agent.label} partition {partition}: promised {claimed}, then "
                         f"{copy.promise_term}"
                     )
+            for partition in range(zone.zone.partitions):
+                stored = self._rows_stored.get((uid, zone.me.store, partition), 0)
+                if stored and zone.copy_of(partition).version < stored:
+                    raise InvariantError(
+                        f"I-4: {agent.label} partition {partition}: had stored row {stored} and "
+                        f"knows {zone.copy_of(partition).version}"
+                    )
             for role in zone.roles.values():
                 if role.stage >= Stage.ADOPTING and id(role) not in self._activated:
                     self._activated[id(role)] = role
@@ -196,10 +210,35 @@ class Checks:
             self._obeyed[agent.disk.store] = (term, master.master_word)
 
     def sent(self, agent: AgentProcess, message: Message) -> None:
-        """What an agent claims must be so for ever: a promise."""
+        """What an agent claims must be so for ever: a promise, a row that names it."""
+        zone = agent.core.zones.get(message.zone) if isinstance(message, RowsStored) else None
+        if isinstance(message, RowsStored) and zone is not None:
+            for partition, version in message.versions:
+                row = zone.table[partition]
+                where = (message.zone, zone.me.store, partition)
+                self._rows_stored.pop(where, None)
+                if row is not None and zone.names_me(row):
+                    self._rows_stored[where] = version
         if isinstance(message, FenceAck):
             key = (message.zone, message.store, message.partition)
             self._promises[key] = max(message.term, self._promises.get(key, 0))
+
+    def refilled(self, agent: AgentProcess, asked: Refill) -> None:
+        """I-6: a copy whose refill is done has the rows of every copy that is where it is."""
+        copy = agent.core.zones[asked.zone_name].copies[asked.partition]
+        self.cluster.coverage.struck("refill done", [])
+        for other in self.cluster.living():
+            zone = other.core.zones.get(asked.zone_name)
+            theirs = zone.copies.get(asked.partition) if zone is not None else None
+            if theirs is None or not theirs.present or not theirs.adopted:
+                continue
+            if (theirs.last_term, theirs.lwm) == (copy.last_term, copy.lwm) and (
+                _live(theirs) != _live(copy)
+            ):
+                raise InvariantError(
+                    f"I-6: {agent.label} has refilled its copy of partition {asked.partition} and "
+                    f"differs from {other.label}: {_live(copy)}, {_live(theirs)}"
+                )
 
     def _check_activation(self, agent: AgentProcess, uid: str, role: Primary) -> None:
         """I-5: every counter that was ever answered or shown is here, in its term.
@@ -369,6 +408,8 @@ class Checks:
                     return [f"partition {partition} of {uid} has no row"]
                 found += self._partition_problems(uid, partition, row, usable)
             found += placement_problems(cluster, record)
+        if cluster.metastore.recovering:
+            found.append("the metastore was lost and is not rebuilt yet")
         return found
 
     def _partition_problems(
@@ -413,8 +454,7 @@ class Checks:
                 found.append(f"partition {partition}: {agent.label} is still filling")
             if agent.name not in row.replicas:
                 found.append(f"partition {partition}: {agent.name} is back and does not own")
-            live = [(key, each) for key, each in rows if each.value is not None]
-            states.append((agent.label, copy.last_term, copy.lwm, live))
+            states.append((agent.label, copy.last_term, copy.lwm, _live(copy)))
         if mine_count < len(row.voters):
             found.append(f"I-7: partition {partition}: stores are gone that vote in {row}")
         if serving != 1:
@@ -422,6 +462,11 @@ class Checks:
         if len({repr(state[1:]) for state in states if isinstance(state, tuple)}) > 1:
             found.append(f"I-6: partition {partition}: copies differ: {states}")
         return found
+
+
+def _live(copy: Copy) -> list[tuple[bytes, Row]]:
+    rows = copy.space.scan(None, 1 << 30, 1 << 30)
+    return [(key, row) for key, row in rows if row.value is not None]
 
 
 def _age(record: NodeRecord) -> tuple[int, int]:

@@ -137,6 +137,7 @@ class Cluster:
     def add_master(self, recovering: bool = False) -> MasterProcess:
         """One more holder of the mastership; `recovering`: over a metastore that was lost."""
         self._master_count += 1
+        recovering = recovering or self.metastore.recovering
         master = MasterProcess(self, f"m{self._master_count}", self._new_clock(), recovering)
         self.masters.append(master)
         return master
@@ -169,8 +170,8 @@ class Cluster:
                 intact.add(Voter(other, f"{store}.{agent.incarnation}"))
         stored = self.metastore.stored()
         for uid, record in self.zones.items():
-            if self.committed_row(uid, record.partitions - 1) is None:
-                return False  # a first row may name a store that is gone when it is written
+            if any(self.committed_row(uid, p) is None for p in range(record.partitions)):
+                return False  # a first row, or a rebuilt one, may name a store that is gone by then
         values = [each.value for each in stored.values()]
         for rows in [*values, *self.metastore.in_flight]:
             if not isinstance(rows, tuple):
@@ -191,9 +192,14 @@ class Cluster:
                 continue
             for partition, copy in zone.copies.items():
                 row = self.committed_row(uid, partition)
-                if not copy.present or row is None:
+                if not copy.present:
                     continue
-                if row.active is not None or self.metastore.in_flight or len(row.voters) == 1:
+                if (
+                    row is None
+                    or row.active is not None
+                    or self.metastore.in_flight
+                    or len(row.voters) == 1
+                ):
                     return False
                 for node in row.voter_nodes:
                     other = self.agent_at(node)

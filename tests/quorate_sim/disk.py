@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull
+from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull, ZoneRefused
 from quorate.protocol.totals import row_digest
 
 _Undo = Callable[[], object]
@@ -290,6 +290,7 @@ class Disk:
         self.slow = False
         self.images: dict[str, Image] = {}
         self.kept: dict[str, ZoneRecord] = {}
+        self.refuses: set[str] = set()
 
 
 class SimAgentStore:
@@ -301,6 +302,8 @@ class SimAgentStore:
 
     def open_zone(self, record: ZoneRecord) -> SimStorage:
         """The zone's storage; memory is empty in every new process."""
+        if record.uid in self.disk.refuses:
+            raise ZoneRefused("file descriptors are missing")
         image = Image()
         if record.persistent:
             image = self.disk.images.setdefault(record.uid, image)

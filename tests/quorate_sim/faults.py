@@ -14,6 +14,7 @@ from quorate_sim.cluster import Cluster
 from quorate_sim.coverage import Reached
 from quorate_sim.cuts import Cuts
 from quorate_sim.master_process import MasterProcess
+from quorate_sim.rare_faults import RareEvents
 from quorate_sim.swarm import draw
 from quorate_sim.world import MS
 
@@ -44,6 +45,12 @@ class Faults:
         self.world = cluster.world
         self.over = False
         self.cuts = Cuts(cluster, lambda: self.over, self._restart_at_once)
+        self._rare = RareEvents(
+            cluster,
+            lambda: self.over,
+            lambda agent: self._crash(agent, wipe=False),
+            self._one_more_master,
+        )
         self._joins = cluster.swarm.joins
         self.ending: set[str] = set()
         """Who has said that it leaves, and is still to end and to come back."""
@@ -94,6 +101,7 @@ class Faults:
             self._leave()
         if self._often(swarm.drains):
             self._drain()
+        self._rare.step(self._often)
 
     def _pick(self) -> AgentProcess | None:
         living = self.cluster.living()
@@ -278,6 +286,7 @@ class Faults:
     def end(self) -> None:
         """No faults any more: one master, every agent runs, everything gets through."""
         self.over = True
+        self._rare.end()
         cluster = self.cluster
         self.world.trace("faults", "are over")
         cluster.network.calm()

@@ -6,6 +6,7 @@ one in tests/scenarios/test_past_defects.py, or a test of the unit that had it.
 """
 
 KEPT = {
+    486: "a reduction was cancelled and begun again: the target named only the node that lost it",
     7340074: "I-1 of a step whose destination lost its disk while the write was on its way",
     7340173: "I-1 by a registration that a former master wrote late; those are read again now",
     7340345: "a write waited for the next one where a store was gone and the last Acks lost",

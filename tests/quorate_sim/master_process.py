@@ -166,6 +166,7 @@ class MasterProcess:
         """As the product's operator does, once every agent is here and all is rebuilt."""
         if master.has_recovered:
             master.end_recovery()
+            self.cluster.metastore.recovering = False
             for record in self.cluster.declared_zones():
                 master.set_zone(record, self.now())
 

@@ -36,7 +36,16 @@ class SimMetastore:
         self.trouble = trouble
         self.in_flight: list[Value] = []
         self.store = MemoryMetastore()
+        self.recovering = False
+        """It was lost: the next masters rebuild it, until one of them has."""
         self._stalled: dict[str, list[Callable[[], None]]] = {}
+
+    def lose(self, master_term: int) -> None:
+        """All that it holds is gone, also what is on its way; masterships go on above this one."""
+        self.store = MemoryMetastore()
+        self.in_flight.clear()
+        self.recovering = True
+        self.acquire_master_term(master_term)
 
     def stored(self) -> dict[Key, Stored]:
         """Everything, as of now."""
@@ -90,8 +99,11 @@ class SimMetastore:
             late, never = True, False
         if value is not None:
             self.in_flight.append(value)
+        store = self.store
 
         def apply() -> None:
+            if self.store is not store:
+                return  # it was lost meanwhile
             if value is not None:
                 self.in_flight.remove(value)
             if never:

@@ -133,16 +133,21 @@ def _target_problems(
 ) -> list[str]:
     """A row has not the owners that the target names: what both planners promise.
 
-    In its order, but for owners that would change places in a circle: Staged leaves these."""
+    In its order, but for owners that would change places in a circle, which Staged leaves, and for
+    primaries that an agent has handed over because it says that it leaves."""
     master = cluster.newest_master()
     led = master.master.zones.get(record.uid) if master is not None and master.master else None
     target = led.target if led is not None else None
     if target is None:
         return []
+    leaving = {agent.name for agent in cluster.living() if agent.core.leaving}
     found: list[str] = []
     for row in rows:
         wanted: Sequence[str | None] = target[row.partition]
-        if record.planner is Planner.STAGED:
+        if wanted[0] in leaving and any(node not in leaving for node in wanted):
+            first = next((n for n in wanted if n == row.replicas[0] and n not in leaving), None)
+            wanted = [first, *(node for node in wanted if node != first)]
+        elif record.planner is Planner.STAGED:
             wanted = reachable_target(row.replicas, row.voter_nodes, wanted)
         if not is_reached(row.replicas, row.voter_nodes, wanted):
             found.append(

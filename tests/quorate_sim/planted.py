@@ -12,6 +12,7 @@ from quorate_sim import (
     planted_masters,
     planted_placements,
     planted_primaries,
+    planted_rare,
     unrepaired_story,
 )
 
@@ -25,6 +26,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "any-number-of-answers": planted_primaries.any_number_of_answers,
     "caught-up-before-joint": planted_primaries.caught_up_before_joint,
     "domains-ignored": planted_placements.domains_ignored,
+    "known-by-promise-alone": planted_rare.known_by_promise_alone,
     "lease-forgotten": planted_primaries.lease_forgotten,
     "lease-not-joint": planted_primaries.lease_not_joint,
     "lineage-before-data": planted_copies.lineage_before_data,
@@ -38,6 +40,11 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "promise-not-durable": planted_copies.promise_not_durable,
     "read-of-unanswered": planted_primaries.read_of_unanswered,
     "read-without-lease": planted_primaries.read_without_lease,
+    "rebuilt-beside-what-was": planted_rare.rebuilt_beside_what_was,
+    "rebuilt-without-a-quorum": planted_masters.rebuilt_without_a_quorum,
+    "refilled-without-its-log": planted_rare.refilled_without_its_log,
+    "refused-and-told-all": planted_rare.refused_and_told_all,
+    "refused-for-ever": planted_rare.refused_for_ever,
     "roles-stay-where-taken": planted_placements.roles_stay_where_they_were_taken,
     "same-term-twice": planted_primaries.same_term_twice,
     "serves-while-frozen": planted_primaries.serves_while_frozen,

@@ -7,6 +7,7 @@ import msgspec
 from quorate.facts.zone import StorageKind, SyncWrites, ZoneRecord
 from quorate.protocol.settings import ProtocolSettings
 from quorate_sim.placements import Placement, draw_placements, draw_planners
+from quorate_sim.rare_faults import NONE, RareFaults, draw_rare_faults
 
 DRIFT_MAX = 0.0243
 """Either way: two clocks that differ by as much as the protocol allows, 5 %."""
@@ -69,6 +70,7 @@ class Swarm(msgspec.Struct, frozen=True, kw_only=True):
     drains: float = 0.0
     metastore_trouble: float = 0.0
     ambushes: float = 0.0
+    rare: RareFaults = NONE
 
     @property
     def in_memory(self) -> bool:
@@ -211,5 +213,8 @@ def draw(seed: int) -> Swarm:
     if transactors:  # their lists must not be emptied: what is appended tells the order
         swarm = msgspec.structs.replace(swarm, transactors=transactors, flushes=0.0)
     return msgspec.structs.replace(
-        swarm, placements=draw_placements(seed), zones=draw_planners(seed, swarm.zones)
+        swarm,
+        placements=draw_placements(seed),
+        zones=draw_planners(seed, swarm.zones),
+        rare=draw_rare_faults(seed),
     )

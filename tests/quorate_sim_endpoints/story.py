@@ -8,6 +8,7 @@ import msgspec
 
 from quorate_sim.faults import Faults, shards_of
 from quorate_sim.linearizability import Call, TooHard, check_key
+from quorate_sim.rare_faults import NONE
 from quorate_sim.swarm import Swarm, draw, zone_record
 from quorate_sim.world import MS
 from quorate_sim_endpoints.client import Client
@@ -37,6 +38,7 @@ def draw_story(seed: int) -> Swarm:
         **dict.fromkeys(("clients", "transactors"), 0),
         **dict.fromkeys(("flushes", "bursts", "clock_jumps", "duplicates"), 0.0),
         harsh=False,
+        rare=NONE,
         leaves=max(drawn.leaves, 0.2),
         drains=max(drawn.drains, 0.5),
         breaks=random.choice((1.0, 4.0, 8.0)),

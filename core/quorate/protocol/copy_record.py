@@ -40,9 +40,11 @@ _decode_copy = msgspec.msgpack.Decoder(CopyRecord).decode
 _decode_promise = msgspec.msgpack.Decoder(PromiseRecord).decode
 
 
-def promised_partitions(storage: Storage) -> list[int]:
-    """The partitions for which a promise is kept."""
-    return [int(name[1:]) for name, _ in storage.records(b"p")]
+def recorded_partitions(storage: Storage) -> list[int]:
+    """The partitions of which something is kept: a copy, which may have promised nothing yet, or
+    the promise of one that is gone."""
+    names = [name for kind in (b"c", b"p") for name, _ in storage.records(kind)]
+    return sorted({int(name[1:]) for name in names})
 
 
 def read_copy(storage: Storage, partition: int) -> CopyRecord | None:

@@ -15,7 +15,7 @@ from quorate.facts.topology import Holder, NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol import activation, committed_rows, refused_turn, transfer, upkeep, voter
 from quorate.protocol.copy import Copy
-from quorate.protocol.copy_record import promised_partitions
+from quorate.protocol.copy_record import recorded_partitions
 from quorate.protocol.copy_reports import report, report_with_row
 from quorate.protocol.fill import Fill
 from quorate.protocol.leases import Leases
@@ -128,7 +128,7 @@ class Replicas:
         self.full_copies = 0
         self.delta_copies = 0
         self.full_reasons: dict[str, int] = {}
-        for partition in promised_partitions(storage):
+        for partition in recorded_partitions(storage):
             copy = self.copy_of(partition)
             copy.recover()
             copy.lease_until = leases.granted_until("")

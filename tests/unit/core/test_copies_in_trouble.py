@@ -22,6 +22,7 @@ from quorate.protocol.messages import (
     HeartbeatAck,
     Inventory,
     Message,
+    RowsStored,
     Sync,
     Update,
 )
@@ -131,6 +132,21 @@ def _promise(node: str, term: int, lineage: Lineage, lwm: int) -> FenceAck:
 
 def _stage(agent: Agent) -> Stage:
     return agent.replicas.roles[0].stage
+
+
+def test_a_row_that_was_told_to_be_stored_is_known_after_a_restart_without_any_promise() -> None:
+    """A lost metastore is rebuilt from what agents said that they have: none had such a row."""
+    before = Agent("b")
+    said = before.take(_row(3, "c"))
+    assert [m.versions for _, m in said if isinstance(m, RowsStored)] == [((0, 3),)]
+
+    after = Agent("b", storage=before.storage)
+
+    (told,) = after.replicas.inventory(rows=True)
+    assert (told.version, told.row) == (3, _row(3, "c"))
+    after.take(_row(2, "a"))  # an older one changes nothing
+    (told,) = after.replicas.inventory(rows=True)
+    assert told.row == _row(3, "c")
 
 
 def test_an_activation_whose_only_other_answer_is_forgotten_asks_again() -> None:

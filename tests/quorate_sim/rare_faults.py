@@ -1,0 +1,171 @@
+"""Faults that few seeds have: refills, a metastore that is lost, agents that refuse zones.
+
+Only one seed in seven may have them, and what they are comes from a random stream of its own: the
+seeds beside them, those that are kept above all, draw what they drew before there were any.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from quorate.facts.partition_row import majority
+from quorate.protocol.recover_rows import RECOVERY_GAP
+from quorate.protocol.tool_messages import Refill, Refilling
+from quorate_sim.world import MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from quorate_sim.agent_process import AgentProcess
+    from quorate_sim.cluster import Cluster
+
+ASK_MS = 200
+"""So often somebody who wants a refill asks for it."""
+
+
+class RareFaults(msgspec.Struct, frozen=True):
+    """Rates per simulated second; `losses`: how often the metastore is lost."""
+
+    refills: float = 0.0
+    refusals: float = 0.0
+    losses: int = 0
+
+
+NONE = RareFaults()
+
+
+def draw_rare_faults(seed: int) -> RareFaults:
+    """What of them this seed has: mostly nothing."""
+    if seed % 7 != 3:
+        return NONE
+    r = Random(f"{seed} rare faults")
+    return RareFaults(
+        refills=r.choice((0.0, 0.3, 2.0)),
+        refusals=r.choice((0.0, 0.1, 0.4)),
+        losses=r.choice((0, 1, 1, 2)),
+    )
+
+
+class RareEvents:
+    """Lets them happen in one run."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        is_over: Callable[[], bool],
+        crash: Callable[[AgentProcess], None],
+        one_more_master: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._world = cluster.world
+        self._is_over = is_over
+        self._crash = crash
+        self._one_more_master = one_more_master
+        self._losses = cluster.swarm.rare.losses
+        self._refills = 0
+
+    def step(self, often: Callable[[float], bool]) -> None:
+        """`often`: whether something that happens at this rate happens now."""
+        rare = self._cluster.swarm.rare
+        if often(rare.refills):
+            self._refill()
+        if often(rare.refusals):
+            self._refuse()
+        if self._losses and often(0.3) and self._is_told():
+            self._losses -= 1
+            self._lose_metastore()
+
+    def end(self) -> None:
+        """Everybody has room again."""
+        for disk in self._cluster.disks.values():
+            disk.refuses.clear()
+
+    # --- a refill --------------------------------------------------------------------------------
+
+    def _refill(self) -> None:
+        """A person has an owner's rows replaced by those of others, and may lose patience."""
+        r = self._world.random
+        uid = r.choice(list(self._cluster.zones))
+        partition = r.randrange(self._cluster.zones[uid].partitions)
+        row = self._cluster.committed_row(uid, partition)
+        if row is None or len(row.owners) < 2:
+            return
+        name = r.choice(row.owners)
+        others = [node for node in row.owners if node != name]
+        suppliers = tuple(r.sample(others, r.randint(1, len(others))))
+        self._refills += 1
+        question = Refill(uid, partition, f"refill {self._refills}", suppliers)
+        self._cluster.coverage.struck("refill", [name])
+        self._world.trace(name, f"its copy of {uid} {partition} is refilled from {suppliers}")
+        self._ask(name, question, r.choice((1, 20, 100)))
+
+    def _ask(self, name: str, question: Refill, times: int) -> None:
+        if self._is_over() or not times:
+            return
+        agent = self._cluster.agent_at(name)
+        zone = agent.core.zones.get(question.zone_name) if agent is not None else None
+        answers: list[Refilling] = []
+        if agent is not None and zone is not None:
+            refills = zone.refills
+            agent.run(lambda: answers.append(refills.ask(question)))
+            if answers and answers[0].done:
+                self._cluster.checks.refilled(agent, question)
+            if answers and (answers[0].done or answers[0].problem):
+                said = answers[0].problem or "done"
+                self._world.trace(agent.label, f"{question.token}: {said}")
+                return
+        self._world.after(ASK_MS * MS, lambda: self._ask(name, question, times - 1))
+
+    # --- a zone that is refused ------------------------------------------------------------------
+
+    def _refuse(self) -> None:
+        """An agent starts anew and lacks what some of its zones need: descriptors, say."""
+        living = self._cluster.living()
+        if not living:
+            return
+        r = self._world.random
+        agent = r.choice(living)
+        self._crash(agent)
+        if agent.alive:
+            return  # its memory must not be lost now
+        disk = self._cluster.disks[agent.name]
+        zones = list(self._cluster.zones)
+        disk.refuses.update(r.sample(zones, r.randint(1, len(zones))))
+        self._cluster.coverage.struck("refusal", [agent.name])
+        self._world.trace(agent.name, f"will refuse {sorted(disk.refuses)}")
+        self._world.after(r.choice((300, 3_000, 8_000)) * MS, disk.refuses.clear)
+
+    # --- a metastore that is lost ----------------------------------------------------------------
+
+    def _is_told(self) -> bool:
+        """Whether every row is with a majority of its voters.  One that no agent was told cannot be
+        rebuilt: its partition is not served, and a person decides."""
+        for uid, record in self._cluster.zones.items():
+            for partition in range(record.partitions):
+                row = self._cluster.committed_row(uid, partition)
+                if row is None:
+                    return False
+                agents = [self._cluster.agent_at(node) for node in row.voter_nodes]
+                zones = [agent.core.zones.get(uid) for agent in agents if agent is not None]
+                copies = [zone.copies.get(partition) for zone in zones if zone is not None]
+                told = sum(copy is not None and copy.adopted for copy in copies)
+                if told < majority(len(row.voters)):
+                    return False
+        return True
+
+    def _lose_metastore(self) -> None:
+        """All that it held is gone, writes on their way included; soon somebody has it rebuilt from
+        what the agents have, as `quorate-operator recover` does."""
+        cluster = self._cluster
+        cluster.coverage.struck("metastore lost", [])
+        self._world.trace("metastore", "is lost")
+        for master in cluster.masters:
+            if master.alive:
+                master.die()
+        # Nobody begins before an agent answers; one that is away may know a few masterships more.
+        heard = [agent.disk for agent in cluster.living()] or list(cluster.disks.values())
+        cluster.metastore.lose(max(disk.master_term for disk in heard) + RECOVERY_GAP)
+        self._world.after(self._world.random.randrange(50, 3000) * MS, self._one_more_master)
