@@ -28,7 +28,7 @@ class LaneLock:
         self._is_alone = False
 
     def take(self, *, alone: bool) -> None:
-        """Wait for it, but where it is held alone and wanted so again: another waits at the gate."""
+        """Wait for it, unless it is held alone and wanted so again: another waits at the gate."""
         if alone and self._is_alone:
             return
         fcntl.flock(self._gate, fcntl.LOCK_EX)
