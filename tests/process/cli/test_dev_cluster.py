@@ -78,16 +78,21 @@ def test_a_cluster_stops_and_starts_with_its_data(
     assert not folder.exists()
 
 
-def test_an_up_that_was_interrupted_is_finished_by_the_next(
-    quorate: Quorate, cluster: DevCluster, folder: Path
-) -> None:
-    with subprocess.Popen(
+def _up_beside(folder: Path, stderr: int) -> subprocess.Popen[str]:
+    """`quorate dev up`, which goes on beside the test."""
+    return subprocess.Popen(
         [sys.executable, "-m", "quorate_cli", "dev", "up"],
         env={**os.environ, "PYTHONPATH": PATH, "QUORATE_FOLDER": str(folder)},
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=stderr,
         text=True,
-    ) as first:
+    )
+
+
+def test_an_up_that_was_interrupted_is_finished_by_the_next(
+    quorate: Quorate, cluster: DevCluster, folder: Path
+) -> None:
+    with _up_beside(folder, subprocess.STDOUT) as first:
         wait_until(lambda: cluster.folder.pid_file("agent-3").exists(), "start of agent-3")
         first.send_signal(signal.SIGINT)
         assert first.stdout is not None
@@ -111,13 +116,7 @@ def test_an_up_whose_reader_has_gone_is_finished(
     quorate("dev", "up")
     quorate("apply", "-f", str(EXAMPLE), "--wait", "60")
     quorate("dev", "down")
-    with subprocess.Popen(
-        [sys.executable, "-m", "quorate_cli", "dev", "up"],
-        env={**os.environ, "PYTHONPATH": PATH, "QUORATE_FOLDER": str(folder)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as up:
+    with _up_beside(folder, subprocess.PIPE) as up:
         assert up.stdout is not None
         assert up.stderr is not None
         assert up.stdout.readline().startswith("operator: process")
