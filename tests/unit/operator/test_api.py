@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from quorate_loopback.embedded_api import Client, Json, Server
+from quorate_operator.mastership.event_log import EventLog
 
 ROOT = "/apis/quorate.io/v1alpha1"
 
@@ -299,11 +300,21 @@ async def test_a_wrong_question_for_events_is_refused_in_words(
     assert words in answer["message"]
 
 
-async def test_an_operator_that_ends_lets_no_listener_wait(server: Server, client: Client) -> None:
+async def test_an_operator_that_ends_lets_no_listener_wait(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = await led(client)
+    real, waits = EventLog.wait, asyncio.Event()
+
+    async def noted(log: EventLog, sequence: int, seconds: float) -> None:
+        waits.set()
+        await real(log, sequence, seconds)
+
+    monkeypatch.setattr(EventLog, "wait", noted)
     waiting = asyncio.create_task(client.ask("GET", f"/events?after={page['next']}&wait=60"))
-    await asyncio.sleep(0.1)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(10):
+        await waits.wait()
+        assert not waiting.done()
         await server.stop()
         assert (await waiting)[1]["events"] == []
     await server.start()
