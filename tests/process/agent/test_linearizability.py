@@ -24,7 +24,8 @@ from quorate_porcupine.operations import Operation
 pytestmark = [pytest.mark.process, pytest.mark.needs("go"), pytest.mark.timeout(400)]
 
 SEED = int(os.environ.get("QUORATE_CHAOS_SEED", "1"))
-ROUNDS = 7
+ROUNDS = 6
+"""Each fault once."""
 ROUND_S = 8.5
 FROZEN_S = 7.0
 """Longer than any lease: somebody else is primary when the frozen agent thaws."""
