@@ -11,10 +11,12 @@ command before it waits) is passed over.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from quorate.facts.topology import NodeRecord
 from quorate_agent.client import ClientConnection, Slot
+from quorate_link import Link
 
 LARGE_BYTES = 1024 * 1024
 """A command of so many bytes waits for its turn."""
@@ -24,6 +26,21 @@ TOGETHER_BYTES = 4 * 1024 * 1024
 
 PATIENCE_MS = 10_000
 """What is not acknowledged by then, or not taken by another agent, holds up others no more."""
+
+
+ON_ITS_WAY_BYTES = 4 * 1024 * 1024
+"""Beside more than this on one link another large value would only lengthen everybody's turns."""
+
+
+def is_little_on_its_way(links: Iterable[Link], members: Mapping[str, NodeRecord]) -> bool:
+    """Whether hardly anything large is on its way to or from agents that take part."""
+    return all(
+        link.pending_bytes + link.incoming_bytes < ON_ITS_WAY_BYTES
+        for link in links
+        if link.peer_hello is not None
+        and (member := members.get(link.peer_hello.node)) is not None
+        and member.left_since_ms is None
+    )
 
 
 class _Large(NamedTuple):

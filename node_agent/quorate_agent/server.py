@@ -26,6 +26,7 @@ from quorate.protocol.masterships import why_not_obeyed
 from quorate.protocol.membership import is_namesake
 from quorate.protocol.messages import (
     FORMAT_VERSION,
+    Append,
     EventsTold,
     Heartbeat,
     HeartbeatAck,
@@ -52,7 +53,8 @@ from quorate_agent.endpoint import ZoneEndpoint
 from quorate_agent.farewell import hand_over, say_farewell, see_transactions_end
 from quorate_agent.folder_writes import FolderWrites
 from quorate_agent.garbage import Garbage
-from quorate_agent.large_commands import LargeCommands
+from quorate_agent.held_appends import HeldAppends
+from quorate_agent.large_commands import LargeCommands, is_little_on_its_way
 from quorate_agent.memory_limit import memory_limit
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.settings import AgentSettings
@@ -81,9 +83,6 @@ SYNC_THREADS = 32
 """Of all zones together, made when they are needed: more syncs than a disk does at a time."""
 
 LOOK_UP_S = 1.0
-
-ON_ITS_WAY_BYTES = 4 * 1024 * 1024
-"""Beside more than this on one link another large value would only lengthen everybody's turns."""
 
 _FROM_MASTER = get_args(FromMaster)
 _OF_CLIENTS = (Forward, Forwarded)
@@ -139,7 +138,8 @@ class Agent(BaseHandler):
         self._background: set[asyncio.Task[None]] = set()
         self._protocol = protocol
         self._memory = budget(settings.client_memory_share, *memory_limit())
-        self._large = LargeCommands(self._links_are_clear)
+        self._large = LargeCommands(self._is_clear)
+        self._held = HeldAppends()
         self.core: AgentCore
 
     # --- life ------------------------------------------------------------------------------------
@@ -335,6 +335,7 @@ class Agent(BaseHandler):
         if link.peer_hello is not None and link.peer_hello.role == "agent":
             for runtime in self._runtimes.values():
                 runtime.endpoint.forwards.peer_down(link.peer_hello.node)
+            self._held.peer_down(link.peer_hello.node)
         self._table_changed()
 
     def on_gone(self, link: Link) -> None:
@@ -398,6 +399,9 @@ class Agent(BaseHandler):
 
     def _receive(self, node: str, message: Message) -> None:
         if not isinstance(message, _OF_CLIENTS):
+            held = self._held
+            if held.going_on and isinstance(message, Append) and held.hold(node, message):
+                return
             at = now()
             if isinstance(message, HeartbeatAck) and self.core.leases.sent_heartbeat(
                 node, message.sent_ms
@@ -449,7 +453,9 @@ class Agent(BaseHandler):
                     pass  # its clients were ended with its storage
                 case MembersChanged():
                     self._dial_members()
-        if flushed.goes_on or self.core.has_to_open(now()):
+        if flushed.going_on or self._held.going_on:
+            self._go_on(flushed.going_on)
+        if self.core.has_to_open(now()):
             self._turn()
         self._send(flushed.sends)
         settled: set[str] = set()
@@ -460,6 +466,12 @@ class Agent(BaseHandler):
         for uid, runtime in self._runtimes.items():
             if uid not in settled:
                 runtime.endpoint.settle()
+
+    def _go_on(self, zones: list[str]) -> None:
+        """The turns of these zones go on, those of others have ended."""
+        for node, message in self._held.turn_ended(zones):
+            self.core.receive(node, message, now())
+        self._turn()
 
     def _synced(self, uid: str, turn: Turn) -> None:
         try:
@@ -571,16 +583,9 @@ class Agent(BaseHandler):
             self.links.undial(self._peers.pop(name))
         self._table_changed()
 
-    def _links_are_clear(self) -> bool:
-        """Whether hardly anything large is on its way to or from agents that take part."""
-        members = self.core.members
-        return all(
-            link.pending_bytes + link.incoming_bytes < ON_ITS_WAY_BYTES
-            for link in self.links.links
-            if link.peer_hello is not None
-            and (member := members.get(link.peer_hello.node)) is not None
-            and member.left_since_ms is None
-        )
+    def _is_clear(self) -> bool:
+        """Whether a large command may be executed beside what is under way."""
+        return not self._held.going_on and is_little_on_its_way(self.links.links, self.core.members)
 
     def _is_up(self, node: str) -> bool:
         peer = self._peers.get(node)

@@ -164,7 +164,7 @@ class AgentProcess:
         self._dial_members()
         self._finished()
         self.cluster.checks.agent_step(self)
-        if flushed.goes_on:
+        if flushed.going_on:
             self.run(lambda: None)
 
     def _must_sync(self, zone: ZoneRecord, turn: Turn) -> bool:

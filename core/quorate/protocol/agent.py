@@ -96,13 +96,13 @@ AgentEvent = ZoneOpened | ZoneClosed | MembersChanged | EventsTold
 
 class Flushed(NamedTuple):
     """What a turn leaves: send `sends` now; make each zone's batch durable where its turn wrote,
-    then call `synced` with the pair, in order per zone; do as `events` say.  `goes_on`: a zone
-    writes long values ahead of its batch, and its turn ends with one of the next calls."""
+    then call `synced` with the pair, in order per zone; do as `events` say.  `going_on`: zones
+    that write long values ahead of their batch, whose turn ends with one of the next calls."""
 
     sends: list[tuple[str, Message]]
     turns: list[tuple[str, Turn]]
     events: list[AgentEvent]
-    goes_on: bool
+    going_on: list[str]
 
 
 class AgentCore:
@@ -437,20 +437,20 @@ class AgentCore:
         self._has_opened = False
         sends, self._sends = self._sends, []
         turns: list[tuple[str, Turn]] = []
-        goes_on = False
+        going_on: list[str] = []
         for uid, zone in self.zones.items():
             if not zone.has_turn:
                 zone.now = now
                 continue
             if zone.wrote and not zone.storage.write_ahead():
-                goes_on = True
+                going_on.append(uid)
                 continue
             turn = zone.flush(now)
             sends += turn.sends
             if turn.wrote or turn.after_sync or turn.acks or turn.adopted or turn.durable:
                 turns.append((uid, turn))
         events, self._events = self._events, []
-        return Flushed(sends, turns, events, goes_on)
+        return Flushed(sends, turns, events, going_on)
 
     def synced(self, uid: str, turn: Turn, now: Now) -> list[tuple[str, Message]]:
         """The zone's batch of this turn is durable: what may be sent now."""
