@@ -32,9 +32,12 @@ ON_ITS_WAY_BYTES = 4 * 1024 * 1024
 """Beside more than this on one link another large value would only lengthen everybody's turns."""
 
 
-def is_little_on_its_way(links: Iterable[Link], members: Mapping[str, NodeRecord]) -> bool:
-    """Whether hardly anything large is on its way to or from agents that take part."""
-    return all(
+def is_clear(
+    going_on: frozenset[str], links: Iterable[Link], members: Mapping[str, NodeRecord]
+) -> bool:
+    """Whether no zone's turn goes on, and hardly anything large is on its way to or from agents
+    that take part."""
+    return not going_on and all(
         link.pending_bytes + link.incoming_bytes < ON_ITS_WAY_BYTES
         for link in links
         if link.peer_hello is not None

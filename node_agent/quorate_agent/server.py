@@ -54,7 +54,7 @@ from quorate_agent.farewell import hand_over, say_farewell, see_transactions_end
 from quorate_agent.folder_writes import FolderWrites
 from quorate_agent.garbage import Garbage
 from quorate_agent.held_appends import HeldAppends
-from quorate_agent.large_commands import LargeCommands, is_little_on_its_way
+from quorate_agent.large_commands import LargeCommands, is_clear
 from quorate_agent.memory_limit import memory_limit
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.settings import AgentSettings
@@ -138,8 +138,10 @@ class Agent(BaseHandler):
         self._background: set[asyncio.Task[None]] = set()
         self._protocol = protocol
         self._memory = budget(settings.client_memory_share, *memory_limit())
-        self._large = LargeCommands(self._is_clear)
         self._held = HeldAppends()
+        self._large = LargeCommands(
+            lambda: is_clear(self._held.going_on, self.links.links, self.core.members)
+        )
         self.core: AgentCore
 
     # --- life ------------------------------------------------------------------------------------
@@ -453,9 +455,7 @@ class Agent(BaseHandler):
                     pass  # its clients were ended with its storage
                 case MembersChanged():
                     self._dial_members()
-        if flushed.going_on or self._held.going_on:
-            self._go_on(flushed.going_on)
-        if self.core.has_to_open(now()):
+        if flushed.going_on or self.core.has_to_open(now()):
             self._turn()
         self._send(flushed.sends)
         settled: set[str] = set()
@@ -466,12 +466,10 @@ class Agent(BaseHandler):
         for uid, runtime in self._runtimes.items():
             if uid not in settled:
                 runtime.endpoint.settle()
-
-    def _go_on(self, zones: list[str]) -> None:
-        """The turns of these zones go on, those of others have ended."""
-        for node, message in self._held.turn_ended(zones):
-            self.core.receive(node, message, now())
-        self._turn()
+        if flushed.going_on or self._held.going_on:
+            for node, message in self._held.turn_ended(flushed.going_on):
+                self.core.receive(node, message, now())
+                self._turn()
 
     def _synced(self, uid: str, turn: Turn) -> None:
         try:
@@ -582,10 +580,6 @@ class Agent(BaseHandler):
         for name in [name for name in self._peers if name not in self.core.members]:
             self.links.undial(self._peers.pop(name))
         self._table_changed()
-
-    def _is_clear(self) -> bool:
-        """Whether a large command may be executed beside what is under way."""
-        return not self._held.going_on and is_little_on_its_way(self.links.links, self.core.members)
 
     def _is_up(self, node: str) -> bool:
         peer = self._peers.get(node)

@@ -443,6 +443,7 @@ class AgentCore:
                 zone.now = now
                 continue
             if zone.wrote and not zone.storage.write_ahead():
+                zone.now = now
                 going_on.append(uid)
                 continue
             turn = zone.flush(now)
