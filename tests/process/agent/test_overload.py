@@ -11,10 +11,10 @@ from math import inf
 import pytest
 
 from quorate_agent.garbage import PAUSE_S
+from quorate_cluster.beside import NEVER, clients_beside
 from quorate_cluster.fixtures import Measured, StartCluster
 from quorate_cluster.flood import Flood, Pour, commands
 from quorate_cluster.heartbeats import heartbeats_answered
-from quorate_cluster.outage import Pulses
 from quorate_cluster.routing import keys_by_port
 from quorate_cluster.served import assert_served
 from quorate_cluster.standstill import stood_still_since
@@ -29,8 +29,6 @@ LONG_BYTES = 2000
 FLOODS_MAX = 3
 """Where the machine stood still in a flood, nothing is known of heartbeats: there is another."""
 DOCUMENTED = ("-CLUSTERDOWN", "-UNKNOWN", "-MOVED")
-NEVER = ("PartitionLost", "NewStore", "MigrationFailed")
-"""What a machine that stands still is no excuse for."""
 
 
 @pytest.mark.parametrize("kind", ["reads", "writes"])
@@ -46,29 +44,20 @@ def test_a_flood_of_pipelines_makes_no_agent_seem_lost(
     keys = keys_by_port(port, KEYS)[port]
     pour = Pour(port, commands(keys, b"x" * 50 if kind == "writes" else None), CONNECTIONS)
     memory = victim.rss_bytes()
-    with Pulses(cluster, "z", keys_max=4) as pulses:
-        before = standing(cluster, "z")
-        began = time.monotonic()
-        with Flood([pour]):
-            while time.monotonic() - began < FLOOD_S:
-                time.sleep(0.2)  # the flood is what is tested
-            gaps = pulses.longest_gaps_s(began)
-            memory = victim.rss_bytes() - memory
-            pulses.wait_all_written_since(time.monotonic())
+    with clients_beside(cluster, "z") as beside, Flood([pour]):
+        time.sleep(FLOOD_S)  # the flood is what is tested
+        memory = victim.rss_bytes() - memory
+        beside.load_is_over()
 
     measured(
         f"flood of {kind}",
         f"{pour.answered:,} commands answered in {FLOOD_S:g} s, {pour.refused:,} of them refused,"
         f" {pour.errors:,} given up;"
-        f" others waited at most {max(gaps):.2f} s; memory +{memory // 1_000_000} MB",
+        f" others waited at most {beside.waited_s:.2f} s; memory +{memory // 1_000_000} MB",
     )
     assert pour.broken == 0
     assert memory < 500_000_000
-    assert pulses.lost() == []
-    assert pulses.undocumented() == []
-    changed = changes(cluster, "z", before)
-    assert [each for each in changed if each.startswith(NEVER)] == []
-    assert_served(cluster, [*changed, *pulses.failed])
+    beside.assert_served()
 
 
 def test_heartbeats_do_not_wait_behind_what_copies_have_not_read(
