@@ -1,15 +1,20 @@
 """Asking one agent something as a tool, over its peer port."""
 
 import socket
-from typing import TypeVar
+import time
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from quorate.facts.errors import WireError
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
-from quorate.wire.frames import FrameReader, encode_frame
+from quorate.wire.frames import FrameReader, decoder_of, encode_frame
+from quorate_cli.cluster_folder import AgentAddress, ClusterFolder
 from quorate_cli.problem import Problem, words
+from quorate_link.blocking import receive, shake_hands
+from quorate_link.handshake import Handshake, Unproven
+from quorate_link.secret import SecretRefused, read_secret
 
 TIMEOUT_S = 10.0
-RECEIVE_BYTES = 64 * 1024
 
 Answer = TypeVar("Answer")
 
@@ -18,20 +23,42 @@ class Unreached(Problem):
     """The agent did not answer: it may be restarting."""
 
 
-def ask_agent(
-    host: str, port: int, cluster: str, node: str, question: Message, kind: type[Answer]
-) -> Answer:
-    """The answer of agent `node` at its peer port, on a connection of its own."""
-    where = f"{node} at {host}:{port}"
-    reader = FrameReader()
+class Asked(NamedTuple):
+    """Which agent is asked, and the file of its cluster's secret."""
+
+    host: str
+    port: int
+    cluster: str
+    node: str
+    secret_file: Path
+
+
+def asked_agent(folder: ClusterFolder, cluster: str, address: AgentAddress) -> Asked:
+    """An agent of a development cluster."""
+    secret_file = folder.secret_file(cluster)
+    return Asked(address.host, address.peer_port, cluster, address.name, secret_file)
+
+
+def ask_agent(agent: Asked, question: Message, kind: type[Answer]) -> Answer:
+    """The answer of an agent at its peer port, on a connection of its own."""
+    where = f"{agent.node} at {agent.host}:{agent.port}"
+    hello = Hello(FORMAT_VERSION, "tool", agent.cluster)
     try:
-        with socket.create_connection((host, port), TIMEOUT_S) as connection:
-            connection.sendall(encode_frame(Hello(FORMAT_VERSION, "tool", cluster)))
-            hello = _next(connection, reader, where)
-            if not isinstance(hello, Hello) or hello.node != node:
+        keys = read_secret(agent.secret_file).keys("tool")
+        with socket.create_connection((agent.host, agent.port), TIMEOUT_S) as connection:
+            deadline = time.monotonic() + TIMEOUT_S
+            handshake = Handshake(keys, lambda: hello, dialed=True)
+            rest = shake_hands(connection, handshake, deadline)
+            if handshake.refused is not None:
+                raise Problem(f"{where} refused: {handshake.refused.reason}")
+            if rest is None:
+                raise Unreached(f"{where} closed the connection: its log says why")
+            if handshake.hello is None or handshake.hello.node != agent.node:
                 raise Problem(f"{where} is another process now: look at `quorate status`")
             connection.sendall(encode_frame(question))
-            answer = _next(connection, reader, where)
+            answer = _next(connection, rest, where, deadline)
+    except (SecretRefused, Unproven) as error:
+        raise Problem(f"{where}: {error}") from error
     except TimeoutError as error:
         raise Unreached(f"{where} did not answer within {TIMEOUT_S:g} s: is it frozen?") from error
     except OSError as error:
@@ -44,12 +71,13 @@ def ask_agent(
     return answer
 
 
-def _next(connection: socket.socket, reader: FrameReader, where: str) -> Message:
+def _next(connection: socket.socket, data: bytes, where: str, deadline_s: float) -> Message:
+    reader = FrameReader(decode=decoder_of("agent", "tool"))
     while True:
-        data = connection.recv(RECEIVE_BYTES)
-        if not data:
-            raise Unreached(f"{where} closed the connection: its log says why")
         for message in reader.feed(data):
             if isinstance(message, Refused):
                 raise Problem(f"{where} refused: {message.reason}")
             return message
+        data = receive(connection, deadline_s)
+        if not data:
+            raise Unreached(f"{where} closed the connection: its log says why")

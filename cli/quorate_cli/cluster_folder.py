@@ -1,6 +1,7 @@
 """Where a development cluster keeps everything it has: one folder, and nothing outside it.
 
 cluster.json                 which cluster this is: written by the first `quorate dev up`
+secrets/CLUSTER.json         the cluster's secret: what its processes believe each other by
 lock                         held while a command changes the cluster
 operator/                    the operator's own folder (metastore.sqlite, operator.json)
 operator.log  operator.pid   its log; its pid with the moment it started
@@ -20,6 +21,7 @@ import msgspec
 from quorate_cli.problem import Problem, words
 from quorate_cli.process import Started, is_alive, lock_holder, read_started
 from quorate_cli.written_file import write_file
+from quorate_link.secret import SecretRefused, make_secret
 
 FORMAT_VERSION = 1
 DEFAULT_FOLDER = Path(".quorate")
@@ -33,7 +35,8 @@ OPERATOR = "operator"
 
 OWN_FILES = ("cluster.json", "operator.log", "operator.pid", ERROR_LOG, "lock")
 NOT_STRANGE = (ERROR_LOG, DEMO_MARK, "lock")
-OWN_FOLDERS = (OPERATOR, "agents", "spark")
+SECRETS = "secrets"
+OWN_FOLDERS = (OPERATOR, "agents", "spark", SECRETS)
 
 
 class AgentEntry(msgspec.Struct, frozen=True):
@@ -176,6 +179,23 @@ class ClusterFolder:
     def data(self, name: str) -> Path:
         """The process's own folder."""
         return self.path / OPERATOR if name == OPERATOR else self.path / "agents" / name / "data"
+
+    @property
+    def secrets(self) -> Path:
+        """The folder of the secrets of all clusters that this operator leads."""
+        return self.path / SECRETS
+
+    def secret_file(self, cluster: str) -> Path:
+        """The secret of one of them."""
+        return self.secrets / f"{cluster}.json"
+
+    def made_secret(self, cluster: str) -> Path:
+        """The same, made if it is not there; Problem where it cannot be."""
+        try:
+            make_secret(self.secret_file(cluster))
+        except SecretRefused as refused:
+            raise Problem(str(refused)) from refused
+        return self.secret_file(cluster)
 
     def log(self, name: str) -> Path:
         """Where everything the process says goes."""

@@ -5,14 +5,12 @@ in that one copy, which nobody notices until the copies are compared.
 """
 
 from quorate.protocol.tool_messages import Damage, Damaged
-from quorate_cli.agent_question import ask_agent
+from quorate_cli.agent_question import Asked, ask_agent
 from quorate_cli.problem import Problem
 
 
-def damage_copy(
-    host: str, port: int, cluster: str, node: str, zone: str, key: bytes, value: bytes
-) -> None:
-    """Overwrite `key` in the copy that agent `node` (peer port host:port) has, and nowhere else."""
-    answer = ask_agent(host, port, cluster, node, Damage(zone, key, value), Damaged)
+def damage_copy(agent: Asked, zone: str, key: bytes, value: bytes) -> None:
+    """Overwrite `key` in the copy that the agent has, and nowhere else."""
+    answer = ask_agent(agent, Damage(zone, key, value), Damaged)
     if answer.problem:
-        raise Problem(f"{node} at {host}:{port}: {answer.problem}")
+        raise Problem(f"{agent.node} at {agent.host}:{agent.port}: {answer.problem}")

@@ -27,6 +27,7 @@ from quorate_cli.acknowledged_writes import (
     primary_ports,
 )
 from quorate_cli.agent_metrics import longest_parked, parked_by_duration
+from quorate_cli.agent_question import asked_agent
 from quorate_cli.cluster_folder import ClusterFolder
 from quorate_cli.damage import damage_copy
 from quorate_cli.dev_cluster import DevCluster
@@ -320,6 +321,7 @@ class Demo:
         command = validation_command(
             zone.name,
             entry.cluster,
+            self.cluster.folder.secret_file(entry.cluster),
             agents,
             "rows",
             self.folder / "spark",
@@ -345,10 +347,7 @@ class Demo:
                 continue
             with suppress(Problem):  # an agent that has no copy of this partition says so
                 damage_copy(
-                    address.host,
-                    address.peer_port,
-                    entry.cluster,
-                    node,
+                    asked_agent(self.cluster.folder, entry.cluster, address),
                     self.zone_name,
                     key.encode(),
                     DAMAGE,

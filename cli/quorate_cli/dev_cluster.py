@@ -376,8 +376,9 @@ class DevCluster:
         if self.folder.process(OPERATOR) is None:
             data = self.folder.data(OPERATOR)
             data.mkdir(parents=True, exist_ok=True)
-            arguments = ("embedded", "--data", str(data), "--api", f"{HOST}:0")
-            process = self._launch(OPERATOR, python("quorate_operator", *arguments))
+            where = ("--data", str(data), "--secrets", str(self.folder.secrets))
+            arguments = python("quorate_operator", "embedded", *where, "--api", f"{HOST}:0")
+            process = self._launch(OPERATOR, arguments)
             self._say(f"operator: process {process.pid}")
         self._wait(OPERATOR, self.folder.operator_address)
 
@@ -424,6 +425,7 @@ class DevCluster:
         return python(
             "quorate_agent",
             *("--name", agent.name, "--data", str(data), "--cluster", entry.cluster),
+            *("--secret-file", str(self.folder.made_secret(entry.cluster))),
             *("--peer", f"{HOST}:{port}", "--admin", f"{HOST}:0"),
             *("--client-host", HOST, "--client-port-base", str(client_port(entry, agent))),
             *(["--debug-commands"] if entry.debug_commands else []),

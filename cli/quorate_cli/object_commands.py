@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from quorate_cli import resources
+from quorate_cli.agent_question import asked_agent
 from quorate_cli.cluster_folder import DEFAULT_FOLDER, ClusterFolder
 from quorate_cli.cluster_state import ClusterState, fetch_state
 from quorate_cli.damage import damage_copy
@@ -269,9 +270,8 @@ def damage(
     if address is None:
         raise Problem(f"{agent} is not running: start it with `quorate dev start {agent}`")
     name = cluster.folder.read().cluster
-    damage_copy(
-        address.host, address.peer_port, name, agent, zone, os.fsencode(key), os.fsencode(value)
-    )
+    asked = asked_agent(cluster.folder, name, address)
+    damage_copy(asked, zone, os.fsencode(key), os.fsencode(value))
     console.print(f"{agent}: its copy of {key} in zone {zone} now differs from the others")
 
 
@@ -295,6 +295,7 @@ def zone_validation(
     return validation_command(
         zone,
         cluster,
+        ClusterFolder(folder).secret_file(cluster),
         agents,
         level,
         ClusterFolder(folder).path / "spark",

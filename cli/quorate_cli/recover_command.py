@@ -31,8 +31,10 @@ def recover(cluster: DevCluster) -> list[str]:
                 said.append(f"{agent.name} does not run and is heard when it does: {problem}")
     addresses = [f"{HOST}:{a.peer_port}" for a in cluster.folder.read().agents if a.peer_port]
     data = cluster.folder.data(OPERATOR)
-    where = ("--data", str(data), "--cluster", entry.cluster)
-    command = python("quorate_operator", "recover", *where, "--agents", ",".join(addresses))
+    command = python(
+        *("quorate_operator", "recover", "--data", str(data), "--cluster", entry.cluster),
+        *("--secrets", str(cluster.folder.secrets), "--agents", ",".join(addresses)),
+    )
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ASK_S)
     if done.returncode != 0:
         raise Problem(done.stderr.strip().removeprefix("quorate-operator: "))

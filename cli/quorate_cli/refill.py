@@ -17,7 +17,7 @@ from rich.console import Console
 from quorate.protocol.tool_messages import Refill, Refilling
 from quorate.wire.storage_cluster import split_address
 from quorate_cli import resources
-from quorate_cli.agent_question import Unreached, ask_agent
+from quorate_cli.agent_question import Asked, Unreached, ask_agent
 from quorate_cli.cluster_folder import DEFAULT_FOLDER, ClusterFolder
 from quorate_cli.cluster_state import fetch_state
 from quorate_cli.dev_commands import FolderOption, dev_cluster
@@ -150,9 +150,11 @@ def refill(
         _validate(api, zone, folder), zone, partition, agent, list(named or ())
     )
     console.print(f"{agent}: partition {partition} gets the rows of {', '.join(suppliers)}")
-    host, port = split_address(node.address)
+    cluster = spec.cluster_ref.name
+    secret_file = ClusterFolder(folder).secret_file(cluster)
+    asked = Asked(*split_address(node.address), cluster, agent, secret_file)
     question = Refill(zone, partition, uuid.uuid4().hex, suppliers)
-    moved = _until_done(host, port, spec.cluster_ref.name, agent, question, wait)
+    moved = _until_done(asked, question, wait)
     after = _validate(api, zone, folder)
     differing = after.differing(partition)
     if differing is not None and any(
@@ -183,15 +185,14 @@ def _validate(api: OperatorApi, zone: str, folder: Path) -> Verdict:
             raise Problem(f"the validation of zone {zone} left no report: {said}") from error
 
 
-def _until_done(
-    host: str, port: int, cluster: str, agent: str, question: Refill, wait_s: float
-) -> int:
+def _until_done(asked: Asked, question: Refill, wait_s: float) -> int:
     """Ask until it is done; the bytes that were moved."""
+    agent = asked.node
     deadline = time.monotonic() + wait_s
     moved, said, unreached = 0, "", ""
     while True:
         try:
-            answer = ask_agent(host, port, cluster, agent, question, Refilling)
+            answer = ask_agent(asked, question, Refilling)
         except Unreached as error:
             unreached = str(error)  # it may be restarting: its copy is as it was
         else:

@@ -12,6 +12,7 @@ from quorate_cli.process import identify, python, undisturbed, write_started
 def validation_command(
     zone: str,
     cluster: str,
+    secret_file: Path,
     agents: Sequence[str],
     level: str,
     work_dir: Path,
@@ -23,6 +24,7 @@ def validation_command(
     return python(
         "quorate_spark",
         *("validate", zone, "--level", level, "--cluster", cluster),
+        *("--secret-file", str(secret_file)),
         *("--agents", ",".join(agents), "--work-dir", str(work_dir)),
         *("--partitions", str(partitions), "--replicas", str(replicas)),
         *(("--report", str(report)) if report is not None else ()),

@@ -6,13 +6,17 @@ A library for shells (asyncio or uvloop, one thread): it knows frames and handsh
 from quorate_link.endpoint import Endpoint, Peer
 from quorate_link.handler import BaseHandler, Handler, LinkCounters, LinkSettings
 from quorate_link.link import Link
+from quorate_link.secret import ClusterSecret, RoleKeys, SecretRefused
 
 __all__ = [
     "BaseHandler",
+    "ClusterSecret",
     "Endpoint",
     "Handler",
     "Link",
     "LinkCounters",
     "LinkSettings",
     "Peer",
+    "RoleKeys",
+    "SecretRefused",
 ]

@@ -9,10 +9,13 @@ from contextlib import suppress
 from quorate.protocol.messages import Hello, RefusalCode, Refused
 from quorate_link.handler import Handler, LinkCounters, LinkSettings
 from quorate_link.link import Link
+from quorate_link.secret import RoleKeys
 
 _log = logging.getLogger("quorate.link")
 
 LISTEN_BACKLOG = 512
+STRANGERS_SAID_S = 1.0
+"""Between two lines of the log about strangers: they may come by the thousand."""
 
 
 class Peer:
@@ -153,11 +156,13 @@ class Endpoint:
         self,
         hello: Callable[[], Hello],
         handler: Handler,
+        keys: RoleKeys,
         settings: LinkSettings | None = None,
         accept: Callable[[Hello], Refused | None] | None = None,
     ) -> None:
         self.hello = hello
         self.handler = handler
+        self.keys = keys
         self.settings = settings or LinkSettings()
         self.accept: Callable[[Hello], Refused | None] = accept or (lambda _: None)
         self.counters = LinkCounters()
@@ -166,6 +171,9 @@ class Endpoint:
         self._peers: list[Peer] = []
         self._connections: dict[Link, None] = {}  # all, in order of their making
         self._up: dict[Link, None] = {}
+        self._strangers: dict[Link, None] = {}  # accepted, nothing proven yet
+        self._strangers_said_at = -STRANGERS_SAID_S
+        self._strangers_unsaid = 0
         self._dirty: list[Link] = []
         self._flush_scheduled = False
         self._closed = False
@@ -253,10 +261,28 @@ class Endpoint:
         if self._closed or (not link.dialed and len(self._connections) >= self.settings.links_max):
             return False
         self._connections[link] = None
+        if not link.dialed:
+            if len(self._strangers) >= self.settings.strangers_max:
+                oldest = next(iter(self._strangers))
+                self.stranger(oldest, "others came that have proven nothing either")
+                oldest.abort("others came")
+            self._strangers[link] = None
         return True
+
+    def stranger(self, link: Link, reason: str) -> None:
+        """The other side has not proven that it knows the secret: it is closed, counted, logged."""
+        self._strangers.pop(link, None)
+        self.counters.strangers += 1
+        if self.loop.time() - self._strangers_said_at < STRANGERS_SAID_S:
+            self._strangers_unsaid += 1
+            return
+        others = f" (and {self._strangers_unsaid} others before)" if self._strangers_unsaid else ""
+        _log.warning("link to %s closed: %s%s", link.peer_name, reason, others)
+        self._strangers_said_at, self._strangers_unsaid = self.loop.time(), 0
 
     def link_up(self, link: Link, hello: Hello) -> None:
         """The handshake is done."""
+        self._strangers.pop(link, None)
         if self._closed:
             return
         if link.peer is not None:
@@ -273,6 +299,7 @@ class Endpoint:
     def link_lost(self, link: Link, refused: Refused | None) -> None:
         """The connection has ended."""
         self._connections.pop(link, None)
+        self._strangers.pop(link, None)
         if link.peer is not None:
             link.peer.link_lost(link, refused)
         if self._closed:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from quorate.protocol.messages import FRAME_BYTES_MAX, Hello, Message, Refused
+from quorate_link.handshake import OPENING_BYTES_MAX
 
 if TYPE_CHECKING:
     from quorate_link.link import Link
@@ -52,11 +53,15 @@ class BaseHandler:
 class LinkSettings:
     """Bounds and delays of an endpoint's links."""
 
-    hello_timeout_ms: int = 3_000
-    """From the connection to the other side's Hello; then the connection is closed."""
+    hello_timeout_ms: int = 5_000
+    """From the connection to the other side's proof and Hello; then the connection is closed."""
 
-    hello_bytes_max: int = 64 * 1024
-    """Largest frame before the handshake: who is not known yet gets little memory."""
+    opening_bytes_max: int = OPENING_BYTES_MAX
+    """Largest frame before that: who is not known yet gets little memory."""
+
+    strangers_max: int = 512
+    """Accepted connections that have not proven anything yet.  When one more comes the oldest of
+    them is closed: whoever opens many keeps out nobody whose handshake takes a few round trips."""
 
     frame_bytes_max: int = FRAME_BYTES_MAX
     """Largest frame after it."""
@@ -102,3 +107,5 @@ class LinkCounters:
     refused: int = 0
     slow_dropped: int = 0
     hello_timeouts: int = 0
+    strangers: int = 0
+    """Connections closed because the other side did not prove that it knows the secret."""

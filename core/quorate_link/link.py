@@ -1,8 +1,9 @@
 """One connection to a peer: handshake, frames in, one write per turn out: urgent, ordinary, bulk.
 
-    CONNECTED --their Hello accepted--> UP --lost, refused, too slow, garbage--> CLOSED
+    CONNECTED --their Hello proven and accepted--> UP --lost, refused, too slow, garbage--> CLOSED
 
-The dialing side says Hello first; the accepting side answers with its own, or with Refused.
+Nothing is handed on, and nothing but the handshake is answered, before the other side has proven
+that it knows the cluster's secret (handshake.py).
 """
 
 import asyncio
@@ -12,9 +13,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
 from quorate.facts.errors import WireError
-from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, RefusalCode, Refused
-from quorate.wire.frames import FrameReader, encode_frame
+from quorate.protocol.messages import Hello, Message, RefusalCode, Refused
+from quorate.wire.frames import FrameReader, decoder_of, encode_frame
 from quorate.wire.long_frames import split_frame
+from quorate_link.handshake import Handshake, Unproven
 
 if TYPE_CHECKING:
     from quorate_link.endpoint import Endpoint, Peer
@@ -35,11 +37,14 @@ class Link(asyncio.Protocol):
         self._endpoint = endpoint
         self._transport: asyncio.Transport | None = None
         self.ended = asyncio.Event()
-        # Whom we dialed may send at once what follows its Hello; who came to us may not.
-        settings = endpoint.settings
-        self._reader = FrameReader(
-            settings.hello_bytes_max if peer is None else settings.frame_bytes_max
+        self._handshake: Handshake | None = Handshake(
+            endpoint.keys,
+            endpoint.hello,
+            dialed=peer is not None,
+            judge=self._judge,
+            bytes_max=endpoint.settings.opening_bytes_max,
         )
+        self._reader: FrameReader | None = None
         self._urgent: list[bytes] = []
         self._buffer: deque[bytes] = deque()
         self._buffer_bytes = 0  # of both
@@ -70,7 +75,12 @@ class Link(asyncio.Protocol):
     @property
     def incoming_bytes(self) -> int:
         """Bytes that have come of a message that is not complete."""
-        return self._reader.pending_bytes
+        return 0 if self._reader is None else self._reader.pending_bytes
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the other side has proven that it knows the cluster's secret."""
+        return self._handshake is None
 
     # --- sending
 
@@ -182,7 +192,12 @@ class Link(asyncio.Protocol):
             return
         self._write_held(self._transport)
         self._write(self._transport, encode_frame(Refused(reason, code, master_term)), 1)
+        self._end_behind_what_was_sent(reason)
+
+    def _end_behind_what_was_sent(self, reason: str) -> None:
         self._end(reason)
+        if self._transport is None:
+            return
         self._transport.close()
         # A peer that does not read must not keep the connection for ever.
         patience = self._endpoint.settings.hello_timeout_ms / 1000
@@ -226,7 +241,7 @@ class Link(asyncio.Protocol):
     # --- asyncio.Protocol
 
     def connection_made(self, made: asyncio.BaseTransport) -> None:
-        """Say Hello first when this side dialed; give the other a while to say its own."""
+        """Begin the handshake when this side dialed; give the other a while for its part."""
         transport = cast(asyncio.Transport, made)  # uvloop's transports are not subclasses
         self._transport = transport
         # `resume_writing` comes only after `pause_writing`: writing must not stop at a length that
@@ -243,8 +258,8 @@ class Link(asyncio.Protocol):
         self._hello_timer = endpoint.loop.call_later(
             endpoint.settings.hello_timeout_ms / 1000, self._hello_is_late
         )
-        if self.dialed:
-            self._write(transport, encode_frame(endpoint.hello()), 1)
+        if self._handshake is not None:
+            self._answer(self._handshake.take_outgoing())
 
     def data_received(self, data: bytes) -> None:
         """Cut into messages and hand them on."""
@@ -252,6 +267,10 @@ class Link(asyncio.Protocol):
             return
         counters = self._endpoint.counters
         counters.bytes_in += len(data)
+        if self._handshake is not None:
+            data = self._shake_hands(self._handshake, data)
+        if self._reader is None or not data or self._closing:
+            return
         try:
             messages = self._reader.feed(data)
         except WireError as error:
@@ -262,13 +281,10 @@ class Link(asyncio.Protocol):
         counters.frames_in += len(messages)
         on_message = self._endpoint.handler.on_message
         for message in messages:
-            kind = type(message)
-            if kind is Hello or kind is Refused:
-                self._greet(message)
-            elif self.up:
-                on_message(self, message)
+            if type(message) is Refused:
+                self._take_refusal(message)
             else:
-                self._not_greeted(message)
+                on_message(self, message)
             if self._closing:
                 return
 
@@ -297,45 +313,55 @@ class Link(asyncio.Protocol):
 
     # --- handshake
 
-    def _greet(self, message: Message) -> None:
-        assert isinstance(message, Hello | Refused)
+    def _shake_hands(self, handshake: Handshake, data: bytes) -> bytes:
+        """Go on with it; what came behind its end."""
         endpoint = self._endpoint
-        if isinstance(message, Refused):
-            self._refused = message
-            self._end(message.reason)
-            assert self._transport is not None
-            self._transport.close()
-            return
-        if self.peer_hello is not None:
+        try:
+            rest = handshake.feed(data)
+        except WireError as error:
             endpoint.counters.garbage += 1
-            self.abort("garbage: a second Hello")
-            return
-        refused = self._judge(message)
-        if refused is not None:
+            self._not_proven(f"garbage: {error}", "")
+            return b""
+        except Unproven as error:
+            self._not_proven(str(error), error.code)
+            return b""
+        self._answer(handshake.take_outgoing())
+        if rest is None:
+            return b""
+        refused = handshake.rejected
+        if handshake.hello is not None and self.dialed:
+            refused = self._refused = self._judge(handshake.hello)
+            if refused is not None:
+                self._answer(encode_frame(refused))
+        if refused is not None:  # by us
             endpoint.counters.refused += 1
             _log.warning("link to %s refused: %s", self._address, refused.reason)
-            self.close(refused.reason, refused.code, refused.master_term)
-            if self.dialed:
-                self._refused = refused
-            return
+            self._end_behind_what_was_sent(refused.reason)
+        elif handshake.refused is not None:
+            self._take_refusal(handshake.refused)
+        elif handshake.hello is not None:
+            self._begin(handshake.hello)
+        return rest
+
+    def _begin(self, hello: Hello) -> None:
+        """Both sides are proven and accepted."""
+        endpoint = self._endpoint
         if self._hello_timer is not None:
             self._hello_timer.cancel()
             self._hello_timer = None
-        if not self.dialed:
-            assert self._transport is not None
-            self._write(self._transport, encode_frame(endpoint.hello()), 1)
-        self.peer_hello = message
-        self._reader.allow(endpoint.settings.frame_bytes_max)
+        self._handshake = None
+        self._reader = FrameReader(
+            endpoint.settings.frame_bytes_max, decoder_of(hello.role, endpoint.hello().role)
+        )
+        self.peer_hello = hello
         self.up = True
-        endpoint.link_up(self, message)
+        endpoint.link_up(self, hello)
+
+    def _answer(self, data: bytes) -> None:
+        if data and self._transport is not None:
+            self._write(self._transport, data, 1)
 
     def _judge(self, hello: Hello) -> Refused | None:
-        if hello.format_version != FORMAT_VERSION:
-            return Refused(
-                f"format version {hello.format_version} of {hello.node or hello.role} is not"
-                f" {FORMAT_VERSION}: run the same version of Quorate on both sides",
-                RefusalCode.FORMAT,
-            )
         mine = self._endpoint.hello()
         if hello.cluster != mine.cluster:
             return Refused(
@@ -347,17 +373,26 @@ class Link(asyncio.Protocol):
             return self.peer.judge(hello)
         return self._endpoint.accept(hello)
 
-    def _not_greeted(self, message: Message) -> None:
-        self._endpoint.counters.garbage += 1
-        name = type(message).__name__
-        _log.warning("link to %s closed: %s before Hello", self._address, name)
-        self.abort(f"garbage: {name} before Hello")
+    def _take_refusal(self, refused: Refused) -> None:
+        self._refused = refused
+        self._end_behind_what_was_sent(refused.reason)
+
+    def _not_proven(self, reason: str, code: str) -> None:
+        """Close; to the other side, whoever it is, a sentence goes and nothing more."""
+        endpoint = self._endpoint
+        endpoint.stranger(self, reason)
+        if self.dialed and code:
+            self._refused = Refused(reason, code)
+        if code:
+            self._answer(encode_frame(Refused(reason, code)))
+            self._end_behind_what_was_sent(reason)
+        else:
+            self.abort(reason)
 
     def _hello_is_late(self) -> None:
         self._hello_timer = None
         self._endpoint.counters.hello_timeouts += 1
-        _log.warning("link to %s closed: no Hello in time", self._address)
-        self.abort("no Hello in time")
+        self._not_proven("no Hello in time", "")
 
 
 def _set_up(transport: asyncio.Transport, kernel_bytes: int) -> None:

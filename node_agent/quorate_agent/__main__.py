@@ -35,6 +35,7 @@ from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_agent.stored_zones import last_start, open_stored_zones
 from quorate_link.descriptors import raise_limit
+from quorate_link.secret import ClusterSecret, SecretRefused, read_secret
 
 _log = logging.getLogger("quorate.agent")
 
@@ -79,6 +80,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--name", required=True, help="unique among the cluster's agents")
     parser.add_argument("--data", required=True, type=Path, help="the data folder")
     parser.add_argument("--cluster", required=True, help="name of the cluster")
+    parser.add_argument(
+        "--secret-file",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="the cluster's secret, the same for the operator and all agents: who does not know it"
+        " is told nothing",
+    )
     parser.add_argument("--peer", type=_address, default=("127.0.0.1", 0), metavar="HOST:PORT")
     parser.add_argument("--client-host", default="127.0.0.1")
     parser.add_argument("--client-port-base", type=int, default=7000)
@@ -139,8 +148,9 @@ async def _run(
     folder: DataFolder,
     stored: dict[str, RocksStorage],
     descriptors: Descriptors,
+    secret: ClusterSecret,
 ) -> Agent:
-    agent = Agent(settings, folder, stored, ProtocolSettings(), descriptors)
+    agent = Agent(settings, folder, stored, ProtocolSettings(), descriptors, secret.keys())
     loop = asyncio.get_running_loop()
     leaving: list[asyncio.Task[None]] = []
 
@@ -175,12 +185,13 @@ def main(arguments: list[str] | None = None) -> None:
         return
     descriptors = Descriptors(raise_limit())
     try:
+        secret = read_secret(given.secret_file)
         folder = DataFolder.open(settings.data, cluster=settings.cluster, node=settings.name)
         stored = open_stored_zones(folder, descriptors)
-    except (FolderRefused, DatabaseRefused, StorageBroken) as refused:
+    except (SecretRefused, FolderRefused, DatabaseRefused, StorageBroken) as refused:
         _end(EXIT_REFUSED, str(refused))
     try:
-        agent = uvloop.run(_run(settings, folder, stored, descriptors))
+        agent = uvloop.run(_run(settings, folder, stored, descriptors, secret))
     except (OSError, QuorateError) as error:
         _end(EXIT_FAILED, str(error))
     if agent.restart:

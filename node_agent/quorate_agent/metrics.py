@@ -93,6 +93,11 @@ class AgentMetrics:
         self.peer_bytes_out = Gauge(
             "quorate_peer_sent_bytes", "Bytes to peers", registry=self.registry
         )
+        self.strangers = Gauge(
+            "quorate_peer_strangers_total",
+            "Connections closed because the other side did not prove that it knows the secret",
+            registry=self.registry,
+        )
 
         self.client_memory = Gauge(
             "quorate_client_memory_bytes",
@@ -136,6 +141,7 @@ class AgentMetrics:
         self.durable_turns = 0
         self.peer_bytes_in.set(counters.bytes_in)
         self.peer_bytes_out.set(counters.bytes_out)
+        self.strangers.set(counters.strangers)
 
 
 def copy_count(replicas: Replicas) -> int:

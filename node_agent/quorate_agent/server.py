@@ -8,14 +8,13 @@ import secrets
 import time
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, get_args
+from typing import Any
 
 from quorate.facts.errors import QuorateError
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.agent import (
     AgentCore,
-    FromMaster,
     MastershipNotKept,
     MembersChanged,
     ZoneClosed,
@@ -38,6 +37,7 @@ from quorate.protocol.messages import (
 )
 from quorate.protocol.outbox import MASTER
 from quorate.protocol.replicas import Turn
+from quorate.protocol.roles import FromMaster
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage, ZoneRefused
 from quorate.protocol.transfer_messages import is_bulk
@@ -66,7 +66,7 @@ from quorate_agent.tools import answer_tool
 from quorate_agent.turn_end import TurnEnd
 from quorate_agent.zone_opening import ZoneOpening
 from quorate_agent.zone_runtime import Engine, ZoneRuntime
-from quorate_link import BaseHandler, Endpoint, Link, LinkSettings, Peer
+from quorate_link import BaseHandler, Endpoint, Link, LinkSettings, Peer, RoleKeys
 
 _log = logging.getLogger("quorate.agent")
 
@@ -84,7 +84,6 @@ SYNC_THREADS = 32
 
 LOOK_UP_S = 1.0
 
-_FROM_MASTER = get_args(FromMaster)
 _OF_CLIENTS = (Forward, Forwarded)
 _OF_LEASES = (Heartbeat, HeartbeatAck)
 _DISK_ERRORS = (DatabaseRefused, StorageBroken)
@@ -106,6 +105,7 @@ class Agent(BaseHandler):
         stored: dict[str, RocksStorage],
         protocol: ProtocolSettings,
         descriptors: Descriptors,
+        keys: RoleKeys,
     ) -> None:
         self.settings = settings
         self.folder = folder
@@ -117,7 +117,7 @@ class Agent(BaseHandler):
         self.peer_port = 0
         self._process = secrets.token_hex(8)
         links = LinkSettings(links_max=descriptors.links)
-        self.links = Endpoint(self._hello, self, links, self._accept)
+        self.links = Endpoint(self._hello, self, keys, links, self._accept)
         self.stopped = asyncio.Event()
         self.failure = ""
         self.restart = False
@@ -319,9 +319,8 @@ class Agent(BaseHandler):
     def on_up(self, link: Link, hello: Hello) -> None:
         if hello.role == "agent":
             if not self.core.peer_up(hello, now()) and not link.dialed:
-                link.close(
-                    f"node {hello.node}: a newer process of it was seen", RefusalCode.OLDER_PROCESS
-                )
+                why = f"node {hello.node}: a newer process of it was seen"
+                link.close(why, RefusalCode.OLDER_PROCESS)
         elif hello.role == "master" and self.core.master_up(hello):
             self._master = link
             self._uninformed = set(self._runtimes)
@@ -355,19 +354,12 @@ class Agent(BaseHandler):
             # leases nor speak for it.
             if member is not None and not is_namesake(member, hello):
                 self._receive(hello.node, message)
-        elif hello.role == "master":
-            if isinstance(message, _FROM_MASTER):
-                self._obey(link, hello, message)
+        elif isinstance(message, FromMaster):
+            self._obey(link, hello, message)
         else:
-            answer = answer_tool(
-                message,
-                self.settings.name,
-                self.core.zones.values(),
-                self.settings.debug_commands,
-            )
-            if answer is None:
-                link.close(f"{type(message).__name__} is not a tool's question", RefusalCode.ROLE)
-            else:
+            zones, debug = self.core.zones.values(), self.settings.debug_commands
+            answer = answer_tool(message, self.settings.name, zones, debug)
+            if answer is not None:
                 link.send(answer)
         self._turn()
 

@@ -20,8 +20,9 @@ from aiohttp import web
 from quorate.facts.errors import QuorateError
 from quorate.protocol.settings import DEFAULTS
 from quorate_link.descriptors import raise_limit
+from quorate_link.secret import read_secret
 from quorate_operator.embedded.api import make_runner
-from quorate_operator.embedded.operator import Embedded
+from quorate_operator.embedded.operator import Embedded, secret_file
 from quorate_operator.embedded.recover import recover
 from quorate_operator.mastership.election import ElectionSettings, scaled
 from quorate_operator.metastores.sqlite_file import EmbeddedStore
@@ -31,6 +32,9 @@ from quorate_operator.process.stopping import Stopping
 _log = logging.getLogger("quorate.operator")
 
 HEALTH_PORT = 8080
+
+
+_SECRETS_HELP = "folder of the clusters' secrets, CLUSTER.json each; default: secrets in --data"
 
 
 def main() -> int:
@@ -43,10 +47,12 @@ def main() -> int:
         if arguments.mode == "kubernetes":
             code = uvloop.run(_run_kubernetes(arguments))
         elif arguments.mode == "recover":
-            said = uvloop.run(recover(arguments.data, arguments.cluster, arguments.agents))
+            name = arguments.cluster
+            keys = read_secret(secret_file(_secrets(arguments), name)).keys("tool")
+            said = uvloop.run(recover(arguments.data, name, arguments.agents, keys))
             print("\n".join(said))
         else:
-            uvloop.run(_run_embedded(arguments.data, *arguments.api))
+            uvloop.run(_run_embedded(arguments.data, _secrets(arguments), *arguments.api))
     except (QuorateError, OSError) as error:
         print(f"quorate-operator: {error}", file=sys.stderr)
         code = 1
@@ -67,6 +73,7 @@ def _parse() -> argparse.Namespace:
     modes = parser.add_subparsers(dest="mode", required=True)
     embedded = modes.add_parser("embedded", help="without Kubernetes, on one machine")
     embedded.add_argument("--data", type=Path, required=True, help="folder of the metastore")
+    embedded.add_argument("--secrets", type=Path, help=_SECRETS_HELP)
     embedded.add_argument(
         "--api", type=_loopback_address, default=("127.0.0.1", 0), help="HOST:PORT, 0: any free"
     )
@@ -74,6 +81,7 @@ def _parse() -> argparse.Namespace:
         "recover", help="rebuild a lost metastore from what agents store; the operator is stopped"
     )
     recovery.add_argument("--data", type=Path, required=True, help="folder of the metastore")
+    recovery.add_argument("--secrets", type=Path, help=_SECRETS_HELP)
     recovery.add_argument("--cluster", required=True, help="the StorageCluster's name")
     recovery.add_argument(
         "--agents", required=True, type=lambda text: text.split(","), help="HOST:PORT,…"
@@ -97,6 +105,11 @@ def _parse() -> argparse.Namespace:
         help=f"/metrics, /healthz and /readyz; off: none; default 0.0.0.0:{HEALTH_PORT}",
     )
     return parser.parse_args()
+
+
+def _secrets(arguments: argparse.Namespace) -> Path:
+    given: Path | None = arguments.secrets
+    return given or arguments.data / "secrets"
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -125,10 +138,10 @@ def _loopback_address(text: str) -> tuple[str, int]:
     return host, port
 
 
-async def _run_embedded(folder: Path, host: str, port: int) -> None:
+async def _run_embedded(folder: Path, secrets: Path, host: str, port: int) -> None:
     stop = Stopping()
     stop.listen()
-    embedded = Embedded(EmbeddedStore.open(folder), DEFAULTS)
+    embedded = Embedded(EmbeddedStore.open(folder), DEFAULTS, secrets)
     await embedded.start()
     web_runner = make_runner(embedded)
     try:

@@ -20,7 +20,7 @@ from typing import NoReturn
 from rich.console import Console
 
 from quorate.facts.errors import QuorateError
-from quorate_spark.agent_link import parse_addresses
+from quorate_spark.agent_link import parse_addresses, read_cluster
 from quorate_spark.report import print_report, report_json
 from quorate_spark.settings import Settings
 from quorate_spark.validate import run_validation
@@ -85,6 +85,7 @@ def _validate(options: argparse.Namespace, level: Level) -> Verdict:
     settings = Settings(
         answer_timeout_s=options.answer_seconds, settle_timeout_s=options.settle_seconds
     )
+    cluster = read_cluster(options.cluster, options.secret_file)
     if options.work_dir is not None:
         options.work_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(
@@ -98,7 +99,7 @@ def _validate(options: argparse.Namespace, level: Level) -> Verdict:
                 parse_addresses(options.agents),
                 level,
                 work_dir=folder,
-                cluster=options.cluster,
+                cluster=cluster,
                 partitions=options.partitions,
                 replicas=options.replicas,
                 settings=settings,
@@ -114,7 +115,8 @@ def _parser() -> argparse.ArgumentParser:
         "--agents", required=True, help="peer ports of all agents: host:port,host:port"
     )
     validate.add_argument("--level", choices=[level.value for level in Level], default=Level.ROWS)
-    validate.add_argument("--cluster", default="", help="its name, as the agents know it")
+    validate.add_argument("--cluster", required=True, help="its name, as the agents know it")
+    validate.add_argument("--secret-file", required=True, help="the cluster's secret")
     validate.add_argument("--partitions", type=int, default=0, help="as the zone declares them")
     validate.add_argument("--replicas", type=int, default=0, help="as the zone declares them")
     validate.add_argument("--report", type=Path, help="write the verdict to this file as JSON")

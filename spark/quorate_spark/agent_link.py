@@ -5,16 +5,38 @@ Plain blocking sockets: a Spark worker reads one copy and does nothing else mean
 
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
 from quorate.facts.errors import QuorateError, WireError
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
-from quorate.wire.frames import FrameReader, encode_frame
+from quorate.wire.frames import FrameReader, decoder_of, encode_frame
+from quorate_link import RoleKeys
+from quorate_link.blocking import receive, shake_hands
+from quorate_link.handshake import Handshake, Unproven
+from quorate_link.secret import read_secret
 
 RECEIVE_BYTES = 256 * 1024
 
 Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Whose copies are read: the cluster's name and a tool's keys, and the file they are from."""
+
+    name: str
+    keys: RoleKeys
+    secret_file: str = ""
+
+
+def read_cluster(name: str, secret_file: str) -> Cluster:
+    """The cluster of this name whose secret is in the file.  SecretRefused."""
+    return Cluster(name, read_secret(Path(secret_file)).keys("tool"), secret_file)
 
 
 class Unreadable(QuorateError):
@@ -48,11 +70,11 @@ class AgentLink:
     """A connection as a tool.  After an Unreadable it must be closed."""
 
     def __init__(
-        self, address: str, cluster: str, connect_timeout_s: float, answer_timeout_s: float
+        self, address: str, cluster: Cluster, connect_timeout_s: float, answer_timeout_s: float
     ) -> None:
         self._address = address
         self._answer_timeout_s = answer_timeout_s
-        self._frames = FrameReader()
+        self._frames = FrameReader(decode=decoder_of("agent", "tool"))
         self._received: list[Message] = []
         try:
             self._socket = socket.create_connection(parse_address(address), connect_timeout_s)
@@ -92,19 +114,24 @@ class AgentLink:
         """Send `question`; the next message must be of type `answer`."""
         return self._exchange(question, answer, self.name)
 
-    def _greet(self, cluster: str) -> Hello:
+    def _greet(self, cluster: Cluster) -> Hello:
         name = f"agent at {self._address}"
-        hello = self._exchange(Hello(FORMAT_VERSION, "tool", cluster), Hello, name)
-        if hello.format_version != FORMAT_VERSION:
-            raise Unreadable(
-                f"{name} speaks peer format {hello.format_version}, this tool {FORMAT_VERSION}:"
-                " use the tool of the agents' version"
-            )
+        mine = Hello(FORMAT_VERSION, "tool", cluster.name)
+        handshake = Handshake(cluster.keys, lambda: mine, dialed=True)
+        deadline = time.monotonic() + self._answer_timeout_s
+        with self._named(name, "Hello"):
+            rest = shake_hands(self._socket, handshake, deadline)
+            self._received.extend(self._frames.feed(rest or b""))
+        hello = handshake.hello
+        if handshake.refused is not None:
+            raise Unreadable(f"{name} refused Hello: {handshake.refused.reason}")
+        if hello is None:
+            raise Unreadable(f"{name} closed the connection during Hello")
         if hello.role != "agent":
             raise Unreadable(f"{name} says it is a {hello.role}: name the peer ports of agents")
-        if cluster and hello.cluster != cluster:
+        if hello.cluster != cluster.name:
             raise Unreadable(
-                f"{name} belongs to cluster {hello.cluster}, not {cluster}: name agents of one"
+                f"{name} belongs to cluster {hello.cluster}, not {cluster.name}: name agents of one"
                 " cluster"
             )
         return hello
@@ -112,18 +139,10 @@ class AgentLink:
     def _exchange(self, question: Message, answer: type[Answer], name: str) -> Answer:
         asked = type(question).__name__
         deadline = time.monotonic() + self._answer_timeout_s
-        try:
+        with self._named(name, asked):
             self._socket.settimeout(self._answer_timeout_s)
             self._socket.sendall(encode_frame(question))
             message = self._receive(deadline)
-        except TimeoutError as error:
-            raise Unreadable(
-                f"{name} did not answer {asked} within {self._answer_timeout_s:g} s"
-            ) from error
-        except OSError as error:
-            raise Unreadable(f"{name} was lost during {asked} ({_words(error)})") from error
-        except WireError as error:
-            raise Unreadable(f"{name} sent what is no message after {asked}: {error}") from error
         if message is None:
             raise Unreadable(f"{name} closed the connection during {asked}")
         if isinstance(message, Refused):
@@ -135,15 +154,26 @@ class AgentLink:
             )
         return message
 
+    @contextmanager
+    def _named(self, name: str, asked: str) -> Iterator[None]:
+        """What goes wrong with the connection, in a sentence."""
+        try:
+            yield
+        except TimeoutError as error:
+            raise Unreadable(
+                f"{name} did not answer {asked} within {self._answer_timeout_s:g} s"
+            ) from error
+        except OSError as error:
+            raise Unreadable(f"{name} was lost during {asked} ({_words(error)})") from error
+        except WireError as error:
+            raise Unreadable(f"{name} sent what is no message after {asked}: {error}") from error
+        except Unproven as error:
+            raise Unreadable(f"{name} is not believed: {error}") from error
+
     def _receive(self, deadline: float) -> Message | None:
         """The next message; None when the other side hung up."""
         while not self._received:
-            left = deadline - time.monotonic()
-            # A peer that drips bytes would reset a time limit per receive: ours is for the answer.
-            if left <= 0:
-                raise TimeoutError
-            self._socket.settimeout(left)
-            data = self._socket.recv(RECEIVE_BYTES)
+            data = receive(self._socket, deadline, RECEIVE_BYTES)
             if not data:
                 return None
             self._received.extend(self._frames.feed(data))

@@ -1,13 +1,18 @@
 """The Spark data source `quorate`: every row of every copy of a zone.
 
     spark.dataSource.register(QuorateDataSource)
-    options = {"cluster": "main", "zone": "sessions", "agents": "host:port,host:port"}
+    options = {
+        "cluster": "main",
+        "secret_file": "secrets/main.json",
+        "zone": "sessions",
+        "agents": "host:port,host:port",
+    }
     spark.read.format("quorate").options(**options).load()
 
 One Spark partition per storage partition and copy, Arrow batches of one chunk each.  Options:
 
 - `zone`: the zone's name; `agents`: the peer ports of all agents; `cluster`: its name, which the
-  agents compare with theirs;
+  agents compare with theirs; `secret_file`: the file of the cluster's secret, on the driver;
 - `partitions`: only these storage partitions, as in "0,3,7" (default: all);
 - `values`: `full` (default), or `sha256` for digests in place of values;
 - `problems`: `raise` (default: a copy that cannot be read whole fails the query), or `rows`: one
@@ -25,7 +30,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from quorate_spark.agent_link import Unreadable, parse_addresses
+from quorate_spark.agent_link import Unreadable, parse_addresses, read_cluster
 from quorate_spark.compare_rows import digest
 from quorate_spark.copies import CopySeen
 from quorate_spark.read_copies import StoredRow, read_copies, read_rows
@@ -88,7 +93,9 @@ class CopyReader(DataSourceReader):
         # Spark hands option names over in lower case.
         self._zone = _required(options, "zone")
         self._agents = parse_addresses(_required(options, "agents"))
-        self._cluster = options.get("cluster", "")
+        # Read here, on the driver: workers get a tool's key and need no file.
+        secret_file = _required(options, "secret_file")
+        self._cluster = read_cluster(_required(options, "cluster"), secret_file)
         self._only = _partition_numbers(options.get("partitions", ""))
         self._digests = _choice(options, "values", ("full", "sha256")) == "sha256"
         self._problems_as_rows = problems_as_rows

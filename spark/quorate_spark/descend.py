@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
+from quorate_spark.agent_link import Cluster
 from quorate_spark.compare_rows import Baseline, PartitionTally, RowSeen
 from quorate_spark.copies import CopySeen
 from quorate_spark.read_copies import check_process, open_link, read_rows
@@ -40,7 +41,7 @@ class Descent:
 
 
 def descend(
-    copies: tuple[CopySeen, ...], upto: int, zone: str, cluster: str, settings: Settings
+    copies: tuple[CopySeen, ...], upto: int, zone: str, cluster: Cluster, settings: Settings
 ) -> Descent:
     """Every copy has reached counter `upto`.  Unreadable when one of them cannot be read."""
     partition = copies[0].state.partition
@@ -64,7 +65,7 @@ def descend(
 
 
 def _rows(
-    copy: CopySeen, buckets: tuple[int, ...], zone: str, cluster: str, settings: Settings
+    copy: CopySeen, buckets: tuple[int, ...], zone: str, cluster: Cluster, settings: Settings
 ) -> Generator[tuple[bytes, RowSeen]]:
     for chunk in read_rows(copy, zone, cluster, settings, buckets):
         for row in chunk:
@@ -72,7 +73,7 @@ def _rows(
 
 
 def _differing_buckets(
-    copies: Sequence[CopySeen], upto: int, zone: str, cluster: str, settings: Settings
+    copies: Sequence[CopySeen], upto: int, zone: str, cluster: Cluster, settings: Settings
 ) -> tuple[list[Shares], tuple[int, ...]]:
     """The last answers, and the buckets that differed in each round."""
     partition = copies[0].state.partition

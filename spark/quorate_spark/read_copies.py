@@ -8,7 +8,7 @@ replica index, row version, term, and an LWM that did not go back.
 from collections.abc import Iterator, Sequence
 
 from quorate.protocol.tool_messages import AskCopies, AskRows, Copies, CopyRows, CopyState
-from quorate_spark.agent_link import AgentLink, Unreadable
+from quorate_spark.agent_link import AgentLink, Cluster, Unreadable
 from quorate_spark.copies import CopySeen, Reading
 from quorate_spark.settings import Settings
 
@@ -18,12 +18,12 @@ StoredRow = tuple[bytes, int, int, int, bytes | None]
 RECHECK_READS_MAX = 64
 
 
-def open_link(address: str, cluster: str, settings: Settings) -> AgentLink:
+def open_link(address: str, cluster: Cluster, settings: Settings) -> AgentLink:
     """A conversation with the agent at `address`."""
     return AgentLink(address, cluster, settings.connect_timeout_s, settings.answer_timeout_s)
 
 
-def read_copies(zone: str, agents: Sequence[str], cluster: str, settings: Settings) -> Reading:
+def read_copies(zone: str, agents: Sequence[str], cluster: Cluster, settings: Settings) -> Reading:
     """Ask every agent for its copies.  Unreadable when any of them does not answer for the zone."""
     owned: dict[int, list[CopySeen]] = {}
     strays: list[CopySeen] = []
@@ -50,7 +50,7 @@ def read_copies(zone: str, agents: Sequence[str], cluster: str, settings: Settin
 
 
 def read_rows(
-    copy: CopySeen, zone: str, cluster: str, settings: Settings, buckets: tuple[int, ...] = ()
+    copy: CopySeen, zone: str, cluster: Cluster, settings: Settings, buckets: tuple[int, ...] = ()
 ) -> Iterator[list[StoredRow]]:
     """The copy's rows in key order, in chunks; with `buckets`, those of these only.  Unreadable
     unless all of them were read from it."""
@@ -75,7 +75,7 @@ def read_rows(
 
 
 def read_key(
-    copy: CopySeen, key: bytes, zone: str, cluster: str, settings: Settings
+    copy: CopySeen, key: bytes, zone: str, cluster: Cluster, settings: Settings
 ) -> StoredRow | None:
     """The copy's row of one key, tombstone included; None when it has none."""
     partition = copy.state.partition

@@ -4,6 +4,7 @@ Called for a candidate of `quorate_spark.compare_rows` once every copy has passe
 any copy knew of after the candidate was seen.  The copies given must be of that later reading.
 """
 
+from quorate_spark.agent_link import Cluster
 from quorate_spark.compare_counters import Settled
 from quorate_spark.compare_rows import Again, Baseline, Candidate, RowSeen, digest, judge_again
 from quorate_spark.read_copies import StoredRow, read_key
@@ -12,7 +13,7 @@ from quorate_spark.verdict import CopyRow, KeyDifference, printable_key
 
 
 def recheck(
-    candidate: Candidate, now: Settled, zone: str, cluster: str, settings: Settings
+    candidate: Candidate, now: Settled, zone: str, cluster: Cluster, settings: Settings
 ) -> KeyDifference | Again:
     """The difference when the same row differs still, else what became of it.  Unreadable when a
     copy cannot be read."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from quorate_spark.agent_link import Unreadable
+from quorate_spark.agent_link import Cluster, Unreadable
 from quorate_spark.compare_rows import Baseline, Candidate, PartitionTally, RowSeen
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class SparkRowScan:
         session: "SparkSession",
         zone: str,
         agents: tuple[str, ...],
-        cluster: str,
+        cluster: Cluster,
         settings: "Settings",
     ) -> None:
         self._session = session
@@ -108,7 +108,8 @@ class SparkRowScan:
             self._session.read.format(FORMAT)
             .option("zone", self._zone)
             .option("agents", ",".join(self._agents))
-            .option("cluster", self._cluster)
+            .option("cluster", self._cluster.name)
+            .option("secret_file", self._cluster.secret_file)
             .option("partitions", ",".join(map(str, sorted(baselines))))
             .option("values", "sha256")
             .option("problems", "rows")

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from quorate_spark.agent_link import Unreadable
+from quorate_spark.agent_link import Cluster, Unreadable
 from quorate_spark.compare_counters import CounterWatch, Judgement, Settled, Unsettled
 from quorate_spark.copies import Reading, absence
 from quorate_spark.read_copies import read_copies
@@ -21,7 +21,7 @@ class ZoneCopies:
 
     zone: str
     agents: tuple[str, ...]
-    cluster: str = ""
+    cluster: Cluster
     partitions: int = 0
     replicas: int = 0
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from quorate_spark.agent_link import Unreadable, parse_addresses
+from quorate_spark.agent_link import Cluster, Unreadable, parse_addresses
 from quorate_spark.compare_counters import Judgement, Settled, Unsettled
 from quorate_spark.compare_rows import Again, Baseline, PartitionTally
 from quorate_spark.copies import CopySeen, Reading
@@ -46,7 +46,7 @@ def run_validation(
     level: Level,
     *,
     work_dir: Path,
-    cluster: str = "",
+    cluster: Cluster,
     partitions: int = 0,
     replicas: int = 0,
     settings: Settings,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from quorate.protocol.tool_messages import DIGESTS_ASKED_MAX, CopyDigest
-from quorate_spark.agent_link import AgentLink, Unreadable
+from quorate_spark.agent_link import AgentLink, Cluster, Unreadable
 from quorate_spark.compare_digests import DigestsTold, DigestWatch
 from quorate_spark.copies import CopySeen
 from quorate_spark.read_copies import check_process, open_link
@@ -17,7 +17,7 @@ from quorate_spark.settings import Settings
 
 
 def watch_digests(
-    owned: Mapping[int, tuple[CopySeen, ...]], zone: str, cluster: str, settings: Settings
+    owned: Mapping[int, tuple[CopySeen, ...]], zone: str, cluster: Cluster, settings: Settings
 ) -> dict[int, DigestsTold | str]:
     """By partition what its copies told, or in a sentence why they did not."""
     with _Links(cluster, settings) as links:
@@ -27,7 +27,7 @@ def watch_digests(
 class _Links:
     """One conversation per agent, opened when needed."""
 
-    def __init__(self, cluster: str, settings: Settings) -> None:
+    def __init__(self, cluster: Cluster, settings: Settings) -> None:
         self._cluster = cluster
         self._settings = settings
         self._open: dict[str, AgentLink] = {}

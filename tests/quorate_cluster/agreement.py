@@ -73,7 +73,7 @@ def _copy_problems(row: PartitionRow, agent: str, copy: CopyState | None) -> lis
 def _copies(cluster: Cluster, zone: str) -> dict[str, dict[int, CopyState]]:
     found: dict[str, dict[int, CopyState]] = {}
     for name, agent in cluster.agents.items():
-        with AgentLink(agent.peer_address, cluster.name, 5, 10) as link:
+        with AgentLink(agent.peer_address, cluster.access, 5, 10) as link:
             answer = link.ask(AskCopies(zone), Copies)
         if answer.problem:
             raise Unreadable(answer.problem)
@@ -88,7 +88,7 @@ def differences(cluster: Cluster, zone: str) -> list[str]:
     """
     rows = stored_rows(cluster.folder, cluster.zone(zone)["metadata"]["uid"])
     links = {
-        name: AgentLink(agent.peer_address, cluster.name, 5, 10)
+        name: AgentLink(agent.peer_address, cluster.access, 5, 10)
         for name, agent in cluster.agents.items()
     }
     try:
@@ -113,7 +113,7 @@ def copies_rows(cluster: Cluster, zone: str) -> list[tuple[str, list[Row]]]:
     rows = stored_rows(cluster.folder, cluster.zone(zone)["metadata"]["uid"])
     found: list[tuple[str, list[Row]]] = []
     for name, agent in cluster.agents.items():
-        with AgentLink(agent.peer_address, cluster.name, 5, 10) as link:
+        with AgentLink(agent.peer_address, cluster.access, 5, 10) as link:
             mine = [partition for partition, row in rows.items() if name in row.owners]
             found += [(name, _read(link, zone, partition)[1]) for partition in mine]
     return found

@@ -11,6 +11,7 @@ from quorate.facts.topology import Holder, Voter
 from quorate.protocol import messages as m
 from quorate.protocol import tool_messages as t
 from quorate.protocol import transfer_messages
+from quorate.protocol.roles import MAY_SEND, ROLES
 from quorate.wire.frames import encode_frame
 
 _WORDS: Sequence[Sequence[bytes]] = (
@@ -62,18 +63,19 @@ def client_bytes(chance: random.Random) -> bytes:
     return _mutated(commands, chance)
 
 
-def peer_bytes(chance: random.Random, hello: m.Hello, zones: Sequence[str]) -> bytes:
-    """What one bad peer sends; mostly after a greeting that is to be believed."""
+def peer_bytes(chance: random.Random, role: str, zones: Sequence[str]) -> bytes:
+    """What one bad peer of this role sends, proven or not: mostly what the role may send."""
     kind = chance.random()
     if kind < 0.15:
         return chance.randbytes(chance.randrange(1, 400))
-    greeting = encode_frame(hello)
-    if kind < 0.3:
-        return _mutated(greeting, chance)
-    if kind < 0.35:
-        return greeting + chance.randrange(1 << 32).to_bytes(4, "big") + chance.randbytes(64)
-    frames = b"".join(encode_frame(each) for each in _messages(chance, chance.choice(zones)))
-    return greeting + (frames if kind < 0.5 else _mutated(frames, chance))
+    if kind < 0.2:
+        return chance.randrange(1 << 32).to_bytes(4, "big") + chance.randbytes(64)
+    messages = _messages(chance, chance.choice(zones))
+    if kind < 0.9 and role in ROLES:
+        messages = [each for each in messages if isinstance(each, MAY_SEND[role, "agent"])]
+    chosen = [chance.choice(messages) for _ in range(chance.randrange(1, 6))]
+    frames = b"".join(map(encode_frame, chosen))
+    return frames if kind < 0.4 else _mutated(frames, chance)
 
 
 def _command(words: Sequence[bytes]) -> bytes:
@@ -143,4 +145,4 @@ def _messages(chance: random.Random, zone: str) -> list[m.Message]:
         m.Freeze(number(), zone, partition, "id", term),
         m.Inventory(zone, ()),
     ]
-    return [chance.choice(everything) for _ in range(chance.randrange(1, 6))]
+    return everything

@@ -1,16 +1,19 @@
 """A cluster for a test: started in a folder of its own, declared, disturbed, gone at its end."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from redis.cluster import ClusterNode, RedisCluster
 
 from quorate_cluster.operator_api import ApiError, Json, OperatorApi
-from quorate_cluster.processes import HOST, Agent, Listening, Operator
+from quorate_cluster.processes import HOST, Agent, Listening, Operator, secret_file
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.kept_folder import KeptFolder
 from quorate_control_plane.ports import free_ports
+from quorate_spark.agent_link import Cluster as Access
+from quorate_spark.agent_link import read_cluster
 
 _API_VERSION = "quorate.io/v1alpha1"
 _AVAILABLE_S_MAX = 60.0
@@ -95,6 +98,16 @@ class Cluster:
     def processes(self) -> list[Listening]:
         """The operator and every agent."""
         return [self.operator, *self.agents.values()]
+
+    @property
+    def secret_file(self) -> Path:
+        """The file of the cluster's secret."""
+        return secret_file(self.folder, self.name)
+
+    @property
+    def access(self) -> Access:
+        """What a tool needs to be believed."""
+        return read_cluster(self.name, str(self.secret_file))
 
     # -- agents ------------------------------------------------------------------------------------
 

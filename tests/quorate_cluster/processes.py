@@ -12,8 +12,10 @@ from typing import Any
 
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.components import Component
+from quorate_link.secret import make_secret
 
 HOST = "127.0.0.1"
+SECRETS = "secrets"
 START_S_MAX = 30.0
 _ROOT = Path(__file__).parents[2]
 # Loopback, whatever the environment says of proxies.
@@ -31,6 +33,13 @@ def environment() -> dict[str, str]:
 def python(module: str, *arguments: str) -> list[str]:
     """The command line of one of the project's modules; the standard library's `operator` wins."""
     return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def secret_file(folder: Path, cluster: str) -> Path:
+    """Where the cluster's secret is, made if it is not there yet."""
+    file = folder / SECRETS / f"{cluster}.json"
+    make_secret(file)
+    return file
 
 
 class Listening(Component):
@@ -106,6 +115,7 @@ class Agent(Listening):
         self.peer_port = peer_port
         command = python("quorate_agent", "--name", name, "--data", str(folder / name))
         command += ["--cluster", cluster, "--peer", f"{HOST}:{peer_port}"]
+        command += ["--secret-file", str(secret_file(folder, cluster))]
         command += ["--client-host", HOST, "--client-port-base", str(client_port_base)]
         command += ["--admin", f"{HOST}:0", *options]
         super().__init__(name, folder, "agent.json", command, prefix)
@@ -148,5 +158,5 @@ class Operator(Listening):
     def __init__(self, folder: Path, api_port: int) -> None:
         self.api_port = api_port
         command = python("quorate_operator", "embedded", "--data", str(folder / "operator"))
-        command += ["--api", f"{HOST}:{api_port}"]
+        command += ["--api", f"{HOST}:{api_port}", "--secrets", str(folder / SECRETS)]
         super().__init__("operator", folder, "operator.json", command, ())

@@ -23,6 +23,7 @@ from typing import Any, TypeVar, cast, get_args
 import msgspec
 
 from quorate.protocol.messages import FRAME_BYTES_MAX, Members, Message
+from quorate.protocol.opening_messages import Challenge, Proof
 from quorate.wire.frames import decode_message, encode_frame
 from quorate.wire.long_frames import HEADER_BYTES, LongFrames
 from quorate_control_plane.ports import free_ports
@@ -34,7 +35,8 @@ _ASK_S_MAX = 10.0
 
 T = TypeVar("T")
 
-_TYPES: dict[int, type[Message]] = {each.__struct_config__.tag: each for each in get_args(Message)}
+Passing = Message | Challenge | Proof
+_TYPES: dict[int, type[Passing]] = {each.__struct_config__.tag: each for each in get_args(Passing)}
 _ARRAY_16 = 0xDC
 
 
@@ -55,7 +57,7 @@ class Frame:
         self.body = body
 
     @cached_property
-    def kind(self) -> type[Message]:
+    def kind(self) -> type[Passing]:
         """Which message it is, without decoding it."""
         return _TYPES[self.body[3 if self.body[0] == _ARRAY_16 else 1]]
 

@@ -14,7 +14,7 @@ import msgspec
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol import migration_commit
-from quorate.protocol.agent import AgentCore, FromMaster
+from quorate.protocol.agent import AgentCore
 from quorate.protocol.leases import Leases
 from quorate.protocol.master import Master
 from quorate.protocol.messages import (
@@ -32,6 +32,7 @@ from quorate.protocol.migration_commit import Nodes, Part
 from quorate.protocol.outbox import MASTER
 from quorate.protocol.primary import Primary, Stage, Waiter
 from quorate.protocol.replicas import Replicas
+from quorate.protocol.roles import FromMaster
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage
 from quorate_agent.storage.memory import MemoryStorage

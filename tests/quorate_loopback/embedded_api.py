@@ -39,7 +39,9 @@ class Server:
         self._folder = folder
 
     async def start(self) -> str:
-        self.embedded = Embedded(EmbeddedStore.open(self._folder), DEFAULTS)
+        self.embedded = Embedded(
+            EmbeddedStore.open(self._folder), DEFAULTS, self._folder / "secrets"
+        )
         await self.embedded.start()
         self._runner = make_runner(self.embedded)
         await self._runner.setup()

@@ -26,7 +26,8 @@ from quorate.protocol.messages import (
 )
 from quorate.protocol.metastore import Key, ShardKey, Value
 from quorate.protocol.settings import DEFAULTS
-from quorate_link import BaseHandler, Endpoint, Link
+from quorate_link import BaseHandler, ClusterSecret, Endpoint, Link
+from quorate_loopback.sides import SECRET
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.metastores.memory import MemoryMetastore
 from quorate_operator.process.mandate import Always, Mandate
@@ -50,7 +51,7 @@ class ScriptedAgent(BaseHandler):
         self.refused: Refused | None = None
         self.address = ""
         self._check = check
-        self._endpoint = Endpoint(lambda: self.hello, self)
+        self._endpoint = Endpoint(lambda: self.hello, self, SECRET.keys())
 
     async def listen(self, port: int = 0) -> None:
         port = await self._endpoint.listen("127.0.0.1", port)
@@ -130,6 +131,7 @@ class World:
             mandate=mandate or Always(),
             settings=DEFAULTS,
             metrics=Metrics(),
+            secret=known_secret,
             on_failed=on_failed,
             on_overtaken=on_overtaken,
         )
@@ -158,6 +160,10 @@ class World:
             await runner.stop()
         for agent in self.agents.values():
             await agent.close()
+
+
+async def known_secret() -> ClusterSecret:
+    return SECRET
 
 
 @asynccontextmanager

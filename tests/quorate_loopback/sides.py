@@ -5,11 +5,20 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
-from quorate.wire.frames import encode_frame
-from quorate_link import BaseHandler, Endpoint, Link, LinkSettings, Peer
+from quorate_link import (
+    BaseHandler,
+    ClusterSecret,
+    Endpoint,
+    Link,
+    LinkSettings,
+    Peer,
+    RoleKeys,
+)
+from quorate_link.handshake import Handshake
 from quorate_loopback.waiting import until
 
 HOST = "127.0.0.1"
+SECRET = ClusterSecret("cluster-of-tests", bytes(range(32)))
 OPENED: list[Endpoint] = []
 """What a test has opened; who runs it closes them."""
 
@@ -28,8 +37,14 @@ class Side(BaseHandler):
         words: dict[str, Any] = {"format_version": FORMAT_VERSION, "cluster": "demo", **hello}
         self._hello = Hello(role=role, node=node, **words)
 
-    def open(self, settings: LinkSettings | None = None, accept: Accept | None = None) -> Endpoint:
-        self.endpoint = Endpoint(lambda: self._hello, self, settings, accept)
+    def open(
+        self,
+        settings: LinkSettings | None = None,
+        accept: Accept | None = None,
+        keys: RoleKeys | None = None,
+    ) -> Endpoint:
+        keys = keys or SECRET.keys()
+        self.endpoint = Endpoint(lambda: self._hello, self, keys, settings, accept)
         OPENED.append(self.endpoint)
         return self.endpoint
 
@@ -69,10 +84,32 @@ async def linked(server: Side, client: Side, **settings: int) -> tuple[Peer, Lin
 
 
 async def raw_peer(port: int, hello: Hello) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection that says Hello and does nothing else, not even read much."""
+    """A connection that is up and does nothing more, not even read much."""
     reader, writer = await asyncio.open_connection(HOST, port, limit=1024)
-    writer.write(encode_frame(hello))
+    await shake_hands(reader, writer, hello)
     return reader, writer
+
+
+async def shake_hands(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    hello: Hello,
+    keys: RoleKeys | None = None,
+    behind: bytes = b"",
+) -> bytes:
+    """Prove and greet as the dialing side, `behind` in one piece with the proof; what came behind
+    the other side's proof."""
+    handshake = Handshake(keys or SECRET.keys(), lambda: hello, dialed=True)
+    writer.write(handshake.take_outgoing())
+    rest: bytes | None = None
+    while rest is None:
+        data = await reader.read(1024)
+        assert data, "the connection was closed"
+        rest = handshake.feed(data)
+        if proof := handshake.take_outgoing():
+            writer.write(proof + behind)
+    assert handshake.hello is not None, handshake.refused
+    return rest
 
 
 async def ended(reader: asyncio.StreamReader) -> bool:

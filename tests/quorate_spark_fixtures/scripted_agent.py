@@ -6,14 +6,16 @@ that real agents are read is tested against real agents.
 
 import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from types import EllipsisType
 from typing import Self
 
+from quorate.facts.errors import WireError
 from quorate.facts.lineage import Entry, Lineage
-from quorate.protocol.messages import FORMAT_VERSION, Hello, Message
+from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
 from quorate.protocol.storage import Row as StorageRow
 from quorate.protocol.tool_messages import (
     AskBuckets,
@@ -29,6 +31,9 @@ from quorate.protocol.tool_messages import (
 )
 from quorate.protocol.totals import DIGEST_BYTES, buckets_of, key_bucket, row_digest
 from quorate.wire.frames import FrameReader, encode_frame
+from quorate_link.blocking import shake_hands
+from quorate_link.handshake import Handshake, Unproven
+from quorate_link.secret import draw_secret
 
 Row = tuple[int, int, int, bytes | None]
 """(counter, term, expires_at, value)"""
@@ -101,6 +106,7 @@ class ScriptedAgent:
         self.name = name
         self.zone = zone
         self.hello = Hello(FORMAT_VERSION, "agent", "c", name, f"store-{name}", incarnation)
+        self.secret = draw_secret()
         self.copies: dict[int, ScriptedCopy] = {}
         self.asked: list[Message] = []
         self.on_ask: Callable[[Message], Answer | EllipsisType] | None = None
@@ -146,10 +152,14 @@ class ScriptedAgent:
     def _serve(self, connection: socket.socket) -> None:
         frames = FrameReader()
         with connection:
-            while True:
+            data = self._greet(connection)
+            while data is not None:
                 try:
-                    data = connection.recv(65536)
-                    for message in frames.feed(data):
+                    data = data or connection.recv(65536)
+                    if not data:
+                        return
+                    received, data = data, b""
+                    for message in frames.feed(received):
                         answer = self._answer(message)
                         if answer is None:
                             return
@@ -158,8 +168,29 @@ class ScriptedAgent:
                         )
                 except OSError:
                     return
-                if not data:
-                    return
+
+    def _greet(self, connection: socket.socket) -> bytes | None:
+        """Go through the handshake, with what the script says to a Hello; what came behind it, None
+        when the connection is over."""
+
+        def judge(hello: Hello) -> Refused | None:
+            self.asked.append(hello)
+            answer = self.on_ask(hello) if self.on_ask is not None else ...
+            if isinstance(answer, Hello):
+                self.hello = answer
+            return answer if isinstance(answer, Refused) else None
+
+        handshake = Handshake(self.secret.keys(), lambda: self.hello, dialed=False, judge=judge)
+        try:
+            rest = shake_hands(connection, handshake, time.monotonic() + 10)
+            connection.sendall(handshake.take_outgoing())
+            connection.settimeout(None)
+        except Unproven as error:
+            connection.sendall(encode_frame(Refused(str(error), error.code)))
+            return None
+        except (OSError, WireError):
+            return None
+        return rest if handshake.hello is not None else None
 
     def _answer(self, message: Message) -> Answer:
         self.asked.append(message)
@@ -168,8 +199,6 @@ class ScriptedAgent:
             if not isinstance(answer, EllipsisType):
                 return answer
         match message:
-            case Hello():
-                return self.hello
             case AskCopies(zone_name=zone, partition=only):
                 if zone != self.zone:
                     return Copies(zone, self.name, (), f"the zones here are {self.zone}")

@@ -1,9 +1,12 @@
 """A zone of scripted agents whose copies take updates the way real ones do, when told to."""
 
 import contextlib
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
-from quorate_spark.agent_link import Unreadable
+from quorate_link.secret import make_secret
+from quorate_spark.agent_link import Cluster, Unreadable
 from quorate_spark.compare_rows import Baseline, PartitionTally, RowSeen
 from quorate_spark.copies import CopySeen
 from quorate_spark.read_copies import read_copies, read_rows
@@ -27,6 +30,8 @@ class ScriptedZone:
 
     def __init__(self, replicas: int = 3, partitions: int = 1) -> None:
         self.agents = [ScriptedAgent(f"agent-{index}") for index in range(replicas)]
+        self.secret_file = ""
+        """Where a tool finds the secret, while the agents listen."""
         self._next = dict.fromkeys(range(partitions), 1)
         for index, agent in enumerate(self.agents):
             agent.copies = {p: ScriptedCopy(replica_index=index) for p in range(partitions)}
@@ -34,7 +39,12 @@ class ScriptedZone:
     @property
     def copies(self) -> ZoneCopies:
         """Where a validation reads."""
-        return ZoneCopies("z", tuple(agent.address for agent in self.agents))
+        return ZoneCopies("z", tuple(agent.address for agent in self.agents), self.cluster)
+
+    @property
+    def cluster(self) -> Cluster:
+        """Whom its agents believe."""
+        return Cluster("c", self.agents[0].secret.keys("tool"), self.secret_file)
 
     def copy(self, agent: int, partition: int = 0) -> ScriptedCopy:
         """One copy, to change by hand."""
@@ -83,7 +93,11 @@ class ScriptedZone:
 def listening(zone: ScriptedZone) -> Iterator[ScriptedZone]:
     """The zone's agents answer meanwhile."""
     with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="quorate-secret-")))
+        zone.secret_file = str(folder / "c.json")
+        secret = make_secret(folder / "c.json")
         for agent in zone.agents:
+            agent.secret = secret
             stack.enter_context(agent)
         yield zone
 

@@ -37,13 +37,10 @@ from quorate.protocol.messages import (
 )
 from quorate.protocol.outbox import MASTER
 from quorate.protocol.replicas import Finished, Replicas, Turn
+from quorate.protocol.roles import FromMaster
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage, ZoneRefused
 from quorate.protocol.zone_openings import Opening, ZoneOpenings
-
-FromMaster = (
-    Members | ZoneTable | ZoneGone | MasterPing | PreparedRow | Freeze | AskInventory | EventsTold
-)
 
 
 class MastershipNotKept(QuorateError):

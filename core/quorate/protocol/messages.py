@@ -41,7 +41,7 @@ from quorate.protocol.transfer_messages import (
     Updates,
 )
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FRAME_BYTES_MAX = 80 * 1024 * 1024
 
 
@@ -57,7 +57,8 @@ class Update(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """First frame in both directions.  `role`: agent, master or tool; the folder's store.
+    """What each side says together with its proof.  `role`: agent, master or tool; the folder's
+    store.
 
     `process` is an agent process's own random word (facts/topology.py); `master_word` the random
     word of the mastership `master_term`: a master's own, an agent's of the one it last obeyed."""
@@ -83,6 +84,8 @@ class RefusalCode(enum.StrEnum):
 
     FORMAT = "format"
     CLUSTER = "cluster"
+    SECRET = "secret"
+    """It was not proven that the cluster's secret is known."""
     ROLE = "role"
     NODE = "node"
     """Another node answers where one was expected."""
@@ -98,6 +101,8 @@ class RefusalCode(enum.StrEnum):
     STALE_MASTER = "stale-master"
     NOT_KEPT = "not-kept"
     """The agent cannot make durable which mastership it obeys: later it may."""
+    TERM_AHEAD = "term-ahead"
+    """The master's term is so far above all that the agent has heard of that it is not believed."""
     GOODBYE = "bye"
     """The process is ending, or has no use for the link: nothing is wrong."""
 

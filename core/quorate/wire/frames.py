@@ -5,17 +5,29 @@ unknown tag or a field of the wrong type is a WireError: the connection that sen
 A long message is several frames (long_frames.py).
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from quorate.facts.errors import WireError
-from quorate.protocol.messages import FRAME_BYTES_MAX, Message
+from quorate.protocol.messages import FRAME_BYTES_MAX, Hello, Message, Refused
+from quorate.protocol.opening_messages import Challenge, Proof
+from quorate.protocol.roles import MAY_SEND
 from quorate.wire.long_frames import HEADER_BYTES, LongFrames
 
+Opening = Challenge | Proof | Refused | Hello
+"""What may come before the proofs; a Hello so early is what versions before them said."""
+Said = Hello | Refused
+Decode = Callable[[bytes | bytearray], Message]
+
+_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)
+_opening_decoder = msgspec.msgpack.Decoder(Opening)
+_said_decoder = msgspec.msgpack.Decoder(Said)
 
 
-def encode_frame(message: Message) -> bytes:
+def encode_frame(message: Message | Challenge | Proof) -> bytes:
     """One message as a frame."""
     body = _encoder.encode(message)
     if len(body) > FRAME_BYTES_MAX:
@@ -23,19 +35,78 @@ def encode_frame(message: Message) -> bytes:
     return len(body).to_bytes(HEADER_BYTES, "big") + body
 
 
+def decode_message(body: bytes | bytearray) -> Message:
+    """One message from its msgpack form, whoever may send it."""
+    try:
+        message: Message = _decoder.decode(body)
+    except _ERRORS as error:
+        raise WireError(f"not a message: {error}") from error
+    return message
+
+
+def decoder_of(sender: str, receiver: str) -> Decode:
+    """What decodes messages of `sender` to `receiver`, and refuses those that it may not send."""
+    decoder = msgspec.msgpack.Decoder(MAY_SEND[sender, receiver])
+
+    def decode(body: bytes | bytearray) -> Message:
+        try:
+            message: Message = decoder.decode(body)
+        except _ERRORS:
+            name = type(decode_message(body)).__name__  # WireError where it is no message at all
+            raise WireError(f"{name}: a {sender} may not send it to a {receiver}") from None
+        return message
+
+    return decode
+
+
+def decode_opening(body: bytes | bytearray) -> Opening:
+    """A frame that came before the proofs."""
+    try:
+        opening: Opening = _opening_decoder.decode(body)
+    except _ERRORS as error:
+        raise WireError(f"not the beginning of a link: {error}") from error
+    return opening
+
+
+def encode_said(said: Said) -> bytes:
+    """What a Proof says, in the form that its `mac` covers."""
+    return _encoder.encode(said)
+
+
+def decode_said(body: bytes) -> Said:
+    """What a Proof says."""
+    try:
+        said: Said = _said_decoder.decode(body)
+    except _ERRORS as error:
+        raise WireError(f"a proof says what is no Hello: {error}") from error
+    return said
+
+
+def next_frame(buffer: bytearray, bytes_max: int) -> bytes | None:
+    """Take the first whole frame's body out of `buffer`; None while it is not whole."""
+    if len(buffer) < HEADER_BYTES:
+        return None
+    length = int.from_bytes(buffer[:HEADER_BYTES], "big")
+    if length > bytes_max:
+        raise WireError(f"frame of {length} bytes: limit {bytes_max}")
+    end = HEADER_BYTES + length
+    if len(buffer) < end:
+        return None
+    body = bytes(buffer[HEADER_BYTES:end])
+    del buffer[:end]
+    return body
+
+
 class FrameReader:
     """Cuts a byte stream into messages.  After a WireError it must not be fed again."""
 
-    __slots__ = ("_buffer", "_bytes_max", "_long")
+    __slots__ = ("_buffer", "_bytes_max", "_decode", "_long")
 
-    def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(self, bytes_max: int = FRAME_BYTES_MAX, decode: Decode = decode_message) -> None:
         self._buffer = bytearray()
         self._bytes_max = bytes_max
+        self._decode = decode
         self._long = LongFrames()
-
-    def allow(self, bytes_max: int) -> None:
-        """From the next frame on, take frames up to this size (the sender is known now)."""
-        self._bytes_max = bytes_max
 
     @property
     def pending_bytes(self) -> int:
@@ -50,6 +121,7 @@ class FrameReader:
             buffer += data
             source = buffer
         messages: list[Message] = []
+        decode = self._decode
         at = 0
         end = len(source)
         while end - at >= HEADER_BYTES:
@@ -62,20 +134,11 @@ class FrameReader:
                 break
             at = start + length
             if not is_piece:
-                messages.append(decode_message(source[start:at]))
+                messages.append(decode(source[start:at]))
             elif (body := self._long.take(header, source[start:at])) is not None:
-                messages.append(decode_message(body))
+                messages.append(decode(body))
         if source is buffer:
             del buffer[:at]
         elif at < end:
             buffer += data[at:]
         return messages
-
-
-def decode_message(body: bytes | bytearray) -> Message:
-    """One message from its msgpack form."""
-    try:
-        message: Message = _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise WireError(f"not a message: {error}") from error
-    return message

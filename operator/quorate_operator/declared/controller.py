@@ -15,6 +15,7 @@ import logging
 import random
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -33,6 +34,7 @@ from quorate_operator.declared.led_cluster import LedCluster
 from quorate_operator.declared.object_status import cluster_status, refused_zone_status, zone_status
 from quorate_operator.declared.pause import pause_of
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
+from quorate_operator.kube.secret import cluster_secret
 from quorate_operator.mastership.decisions import About, Decisions, tell_all
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.metastores.kubernetes import KubernetesMetastore
@@ -324,6 +326,7 @@ class Controller:
             mandate=self._mandate,
             settings=self._settings,
             metrics=self._metrics,
+            secret=partial(cluster_secret, self._ownership_api, self._namespace, name),
             on_event=decisions.add,
             on_failed=self._fail,
             on_overtaken=self._fail,  # the process that leads next counts on

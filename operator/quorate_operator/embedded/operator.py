@@ -11,6 +11,7 @@ import os
 import socket
 import sqlite3
 from collections.abc import Collection
+from pathlib import Path
 
 import msgspec
 
@@ -20,6 +21,7 @@ from quorate.protocol.status import ClusterStatus
 from quorate.wire.resource import Condition
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus, manifest_of
+from quorate_link.secret import make_secret
 from quorate_operator.declared.acceptance import Acceptance, accept
 from quorate_operator.declared.object_status import cluster_status, zone_status
 from quorate_operator.embedded.objects import Object, ObjectStore
@@ -44,15 +46,22 @@ CLUSTERS = StorageCluster.plural
 ZONES = Zone.plural
 
 
+def secret_file(secrets: Path, cluster: str) -> Path:
+    """Where the secret of a cluster is, made when it is first led or by who starts its agents."""
+    return secrets / f"{cluster}.json"
+
+
 class Embedded:
     """Everything the embedded operator holds."""
 
-    def __init__(self, store: EmbeddedStore, settings: ProtocolSettings) -> None:
+    def __init__(self, store: EmbeddedStore, settings: ProtocolSettings, secrets: Path) -> None:
+        """`secrets`: the folder of the clusters' secrets."""
         self.objects = ObjectStore(store)
         self.metrics = Metrics()
         self.identity = f"{socket.gethostname()}/{os.getpid()}"
         self._store = store
         self._settings = settings
+        self._secrets = secrets
         self._runners: dict[str, Runner] = {}
         self._overtaken: dict[str, int] = {}
         self._to_lead_again: set[str] = set()
@@ -202,6 +211,7 @@ class Embedded:
             mandate=Always(),
             settings=self._settings,
             metrics=self.metrics,
+            secret=lambda: asyncio.to_thread(make_secret, secret_file(self._secrets, cluster)),
             on_failed=self._runner_failed,
             on_overtaken=lambda why: self._runner_overtaken(cluster),
             way_out=lambda: way_out(self._store.folder),

@@ -16,7 +16,7 @@ from quorate.protocol.messages import FORMAT_VERSION, Hello
 from quorate.protocol.recover_rows import RECOVERY_GAP
 from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster, split_address
-from quorate_link import BaseHandler, Endpoint, Link
+from quorate_link import BaseHandler, Endpoint, Link, RoleKeys
 from quorate_operator.embedded.objects import ObjectStore
 from quorate_operator.metastores.backups import put_in_place, set_aside
 from quorate_operator.metastores.sqlite import mark_recovering
@@ -32,10 +32,14 @@ class NotRecovered(QuorateError):
     """Nothing was changed: why, and what to do."""
 
 
-async def recover(folder: Path, cluster: str, addresses: Sequence[str]) -> list[str]:
-    """Make the new metastore; sentences on what was done.  Raises NotRecovered, StoreRefused."""
+async def recover(
+    folder: Path, cluster: str, addresses: Sequence[str], keys: RoleKeys
+) -> list[str]:
+    """Make the new metastore; sentences on what was done.  Raises NotRecovered, StoreRefused.
+
+    `keys`: those of a tool of the cluster."""
     with lock_folder(folder):
-        known = await _ask_masterships(cluster, addresses)
+        known = await _ask_masterships(cluster, addresses, keys)
         if not known:
             raise NotRecovered(
                 f"no agent of cluster {cluster} answers at {', '.join(addresses)}: "
@@ -88,10 +92,12 @@ class _Asking(BaseHandler):
             self.changed.set()
 
 
-async def _ask_masterships(cluster: str, addresses: Sequence[str]) -> dict[str, int]:
+async def _ask_masterships(
+    cluster: str, addresses: Sequence[str], keys: RoleKeys
+) -> dict[str, int]:
     """The highest mastership that each agent has obeyed, of those that answer in time."""
     asking = _Asking()
-    endpoint = Endpoint(lambda: Hello(FORMAT_VERSION, "tool", cluster), asking)
+    endpoint = Endpoint(lambda: Hello(FORMAT_VERSION, "tool", cluster), asking, keys)
     for address in addresses:
         endpoint.dial(*split_address(address))
     try:

@@ -15,7 +15,7 @@ be half of a step, and a mandate that it kept would hold off the next one.
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import wraps
 from typing import Concatenate, ParamSpec
 
@@ -42,7 +42,7 @@ from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus, ZoneStatus
 from quorate.wire.frames import encode_frame
 from quorate.wire.resource import is_short_name
-from quorate_link import BaseHandler, Endpoint, Link
+from quorate_link import BaseHandler, ClusterSecret, Endpoint, Link, SecretRefused
 from quorate_operator.mastership.decisions import gather, summary
 from quorate_operator.mastership.dialing import Dialing, address_of
 from quorate_operator.mastership.event_log import EventLog, states
@@ -94,14 +94,15 @@ class Runner(BaseHandler):
         mandate: Mandate,
         settings: ProtocolSettings,
         metrics: Metrics,
+        secret: Callable[[], Awaitable[ClusterSecret]],
         on_event: Callable[[Event], None] = lambda event: None,
         on_failed: Callable[[str], None] = lambda why: None,
         on_overtaken: Callable[[str], None] = lambda why: None,
         way_out: Callable[[], str] = lambda: WAY_OUT,
         recovering: bool = False,
     ) -> None:
-        """`way_out`: what a user can do when the metastore is older than the agents.
-        `recovering`: it was lost, agents are to tell zones and rows."""
+        """`secret`: or SecretRefused.  `way_out`: what a user can do when the metastore is older
+        than the agents.  `recovering`: it was lost, agents are to tell zones and rows."""
         self.cluster = cluster
         self.problem = STARTING
         """Why the cluster is not led, as a sentence; empty while it is."""
@@ -114,6 +115,7 @@ class Runner(BaseHandler):
         self._mandate = mandate
         self._settings = settings
         self._metrics = metrics
+        self._secret = secret
         self._on_event = on_event
         self._on_failed = on_failed
         self._on_overtaken = on_overtaken
@@ -273,13 +275,14 @@ class Runner(BaseHandler):
         delay = RETRY_S
         while True:
             try:
+                keys = (await self._secret()).keys("master")
                 term, stored = await self._writer.load()
                 break
             except InvariantError as error:
                 self.stop_for(error)
                 return
-            except Unavailable as error:
-                self.problem = f"the metastore cannot be read: {error}"
+            except (SecretRefused, Unavailable) as error:
+                self.problem = f"what leading it takes cannot be read: {error}"
                 _log.warning("cluster %s: %s", self.cluster, self.problem)
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, RETRY_MAX_S)
@@ -292,7 +295,7 @@ class Runner(BaseHandler):
         self.events.begin(term)
         self.problem = ""
         _log.info("cluster %s: master in term %d (%s)", self.cluster, term, self._word)
-        self._endpoint = Endpoint(self._hello, self)
+        self._endpoint = Endpoint(self._hello, self, keys)
         self.set_addresses(self._addresses)
         for record in list(self._zones.values()):
             self.set_zone(record)
@@ -536,8 +539,6 @@ class Runner(BaseHandler):
         self._step(lambda master: master.agent_connected(hello, self._clock.now()))
 
     def _judge(self, link: Link, hello: Hello) -> Refused | None:
-        if hello.role != "agent":
-            return Refused(f"a {hello.role} answers where an agent was expected", RefusalCode.ROLE)
         if not is_short_name(hello.node):
             return Refused(
                 f"node {hello.node!r}: --name takes lower-case letters, digits and '-' only",
@@ -565,8 +566,7 @@ class Runner(BaseHandler):
     def on_down(self, link: Link, refused: Refused | None) -> None:
         """See Handler."""
         if refused is not None:
-            self._note_refusal(link, refused.reason)
-            self._judge_refusal(refused)
+            self._take_refusal(link, refused)
         node = link.data
         if node is not None and self._links.get(node) is link:
             del self._links[node]
@@ -584,10 +584,10 @@ class Runner(BaseHandler):
     @_ends_with_a_defect
     def on_refused(self, link: Link, refused: Refused) -> None:
         """See Handler."""
-        self._note_refusal(link, refused.reason)
-        self._judge_refusal(refused)
+        self._take_refusal(link, refused)
 
-    def _judge_refusal(self, refused: Refused) -> None:
+    def _take_refusal(self, link: Link, refused: Refused) -> None:
+        self._note_refusal(link, refused.reason)
         if refused.code == RefusalCode.STALE_MASTER and self.may_act():
             self._end_overtaken(refused)
 

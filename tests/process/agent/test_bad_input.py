@@ -8,12 +8,17 @@ from contextlib import suppress
 import pytest
 
 from quorate.protocol.messages import FORMAT_VERSION, Hello
+from quorate.wire.frames import encode_frame
 from quorate_cluster.bad_input import client_bytes, peer_bytes
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import Measured, StartCluster
 from quorate_cluster.outage import Pulses
 from quorate_cluster.served import assert_served
 from quorate_cluster.standstill import standstill_s
+from quorate_link import RoleKeys
+from quorate_link.blocking import shake_hands
+from quorate_link.handshake import Handshake
+from quorate_link.secret import read_secret
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
@@ -37,6 +42,20 @@ def _send(port: int, data: bytes) -> None:
             pass
 
 
+def _send_proven(port: int, hello: Hello, keys: RoleKeys, data: bytes) -> None:
+    """The same of a peer that knows the secret."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 5) as connection:
+        handshake = Handshake(keys, lambda: hello, dialed=True)
+        shake_hands(connection, handshake, time.monotonic() + 5)
+        if handshake.hello is None:
+            return
+        connection.settimeout(ANSWER_S_MAX)
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(65536):
+            pass
+
+
 def _throw(cluster: Cluster, chance: random.Random) -> None:
     agent = cluster.agents["agent-1"]
     client_port = cluster.port("z", "agent-1")
@@ -48,9 +67,15 @@ def _throw(cluster: Cluster, chance: random.Random) -> None:
         Hello(FORMAT_VERSION + 1, "agent", "main", "ghost", "store", 1),
         Hello(FORMAT_VERSION, "no such role", "main"),
     ]
+    keys = read_secret(cluster.secret_file).keys()
     for _ in range(STREAMS):
         _send(client_port, client_bytes(chance))
-        _send(agent.peer_port, peer_bytes(chance, chance.choice(greetings), zones))
+        hello = chance.choice(greetings)
+        data = peer_bytes(chance, hello.role, zones)
+        if hello.role in keys.by_role and chance.random() < 0.7:
+            _send_proven(agent.peer_port, hello, keys, data)
+        else:
+            _send(agent.peer_port, chance.choice((b"", encode_frame(hello))) + data)
 
 
 def test_bad_streams_neither_end_nor_swell_nor_stop_an_agent(

@@ -46,6 +46,7 @@ def _recover(cluster: Cluster) -> str:
     """As `quorate dev recover` does once the operator is stopped."""
     addresses = ",".join(agent.peer_address for agent in cluster.agents.values())
     where = ("--data", str(cluster.operator.data), "--cluster", cluster.name)
+    where = (*where, "--secrets", str(cluster.secret_file.parent))
     done = subprocess.run(
         python("quorate_operator", "recover", *where, "--agents", addresses),
         capture_output=True,

@@ -31,6 +31,7 @@ def test_a_second_start_on_the_same_folder_is_refused_and_the_first_lives_on(
 
     command = python("quorate_agent", "--name", "agent-1", "--data", str(agent.data))
     command += ["--cluster", "any", "--peer", "127.0.0.1:0"]
+    command += ["--secret-file", str(cluster.secret_file)]
     command += ["--client-host", "127.0.0.1", "--admin", "127.0.0.1:0"]
     second = subprocess.run(
         command,

@@ -43,6 +43,7 @@ def reader(
 
     spark.dataSource.register(QuorateDataSource)
     whole = {"zone": "z", "agents": ",".join(zone.copies.agents), **(options or {})}
+    whole = {"cluster": "c", "secret_file": zone.secret_file, **whole}
     return spark.read.format("quorate").options(**whole)
 
 
@@ -134,6 +135,8 @@ def test_a_copy_that_changes_its_owner_while_it_is_read_fails_the_query(
         ({"partitions": "a"}, "option partitions is 'a': write numbers with commas"),
         ({"chunk_bytes": "big"}, "option chunk_bytes is 'big': write a number"),
         ({"cluster": "d"}, "belongs to cluster c, not d"),
+        ({"secret_file": ""}, "option secret_file is missing"),
+        ({"secret_file": "/no/secret"}, "/no/secret cannot be read"),
     ],
 )
 def test_options_that_cannot_be_are_refused_with_the_way_out(
@@ -166,7 +169,7 @@ def test_spark_finds_in_the_rows_what_a_plain_scan_finds(
     baselines = {p: baseline_of(p, s) for p, s in judgements.items() if isinstance(s, Settled)}
     assert baselines.keys() == judgements.keys()
 
-    found = SparkRowScan(spark, "z", zone.copies.agents, "", PATIENT)(baselines)
+    found = SparkRowScan(spark, "z", zone.copies.agents, zone.cluster, PATIENT)(baselines)
     expected = PlainRowScan(zone.copies, PATIENT)(baselines)
 
     assert found == expected

@@ -61,6 +61,7 @@ def test_no_process_and_no_file_is_left(tmp_path: Path, moment: str) -> None:
     with listening(zone):
         command = [sys.executable, "-P", "-m", "quorate_spark", "validate", "z"]
         command += ["--agents", ",".join(zone.copies.agents), "--work-dir", str(work)]
+        command += ["--cluster", "c", "--secret-file", zone.secret_file]
         variables = environment()
         path = os.pathsep.join([str(tmp_path), variables.get("PYTHONPATH", "")])
         process = subprocess.Popen(

@@ -40,6 +40,7 @@ def validate(cluster: Cluster, zone: str, folder: Path) -> tuple[int, dict[str, 
     agents = ",".join(agent.peer_address for agent in cluster.agents.values())
     command = [sys.executable, "-P", "-m", "quorate_spark", "validate", zone, "--level", "digest"]
     command += ["--agents", agents, "--cluster", cluster.name]
+    command += ["--secret-file", str(cluster.secret_file)]
     command += ["--partitions", str(PARTITIONS), "--replicas", "3"]
     command += ["--report", str(folder / "report.json"), "--work-dir", str(folder / "work")]
     ended = subprocess.run(
@@ -71,7 +72,7 @@ def test_copies_agree_while_clients_write_until_one_row_is_damaged(
     with writing(client):
         agreed, before, _ = validate(cluster, "by-digest", tmp_path)
         agent = cluster.agents["agent-2"]
-        with AgentLink(agent.peer_address, cluster.name, 5, 5) as link:
+        with AgentLink(agent.peer_address, cluster.access, 5, 5) as link:
             assert link.ask(Damage("by-digest", damaged, b"damaged"), Damaged).problem == ""
         differed, after, output = validate(cluster, "by-digest", tmp_path)
 

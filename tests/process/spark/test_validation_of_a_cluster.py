@@ -36,7 +36,7 @@ KEY_COUNT = 400
 
 def copies_of(cluster: Cluster, zone: str) -> ZoneCopies:
     agents = tuple(agent.peer_address for agent in cluster.agents.values())
-    return ZoneCopies(zone, agents, cluster.name, PARTITIONS, 3)
+    return ZoneCopies(zone, agents, cluster.access, PARTITIONS, 3)
 
 
 def fill(client: Any) -> None:
@@ -126,6 +126,7 @@ def test_the_command_leaves_a_report_and_nothing_else(cluster: Cluster, tmp_path
         (tmp_path / folder).mkdir()
     command = [sys.executable, "-P", "-m", "quorate_spark", "validate", "reported"]
     command += ["--agents", ",".join(copies.agents), "--cluster", cluster.name]
+    command += ["--secret-file", str(cluster.secret_file)]
     command += ["--partitions", str(PARTITIONS), "--replicas", "3", "--level", "rows"]
     command += ["--report", str(tmp_path / "report.json"), "--work-dir", str(tmp_path / "work")]
 

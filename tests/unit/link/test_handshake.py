@@ -34,7 +34,7 @@ def test_both_sides_say_hello_and_messages_pass_both_ways(run) -> None:
         assert client.heard == [("up", "agent-1")]
         assert server.heard == [("up", "")]
         counters = client.endpoint.counters
-        assert (counters.frames_out, counters.frames_in, counters.links_opened) == (2, 2, 1)
+        assert (counters.frames_out, counters.frames_in, counters.links_opened) == (3, 1, 1)
         assert counters.bytes_in == server.endpoint.counters.bytes_out
         client.endpoint.undial(peer)
         await until(lambda: server.count("down", RefusalCode.GOODBYE))
@@ -47,7 +47,7 @@ def test_both_sides_say_hello_and_messages_pass_both_ways(run) -> None:
 @pytest.mark.parametrize(
     ("hello", "code", "reason"),
     [
-        ({"format_version": 99}, "format", "format version 99 of agent-1 is not 1"),
+        ({"format_version": 99}, "format", "format version 99 of this agent is not 2"),
         ({"cluster": "prod"}, "cluster", "cluster 'prod' of agent-1 is not 'demo'"),
     ],
 )

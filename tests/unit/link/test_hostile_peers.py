@@ -15,12 +15,20 @@ from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol import messages
-from quorate.protocol.messages import FORMAT_VERSION, Hello, MasterPing, Message, Refused, Update
+from quorate.protocol.messages import (
+    FORMAT_VERSION,
+    Heartbeat,
+    Hello,
+    MasterPing,
+    Message,
+    Refused,
+    Update,
+)
 from quorate.protocol.transfer_messages import SnapshotChunk
 from quorate.wire.frames import FrameReader, decode_message, encode_frame
 from quorate_link import BaseHandler, Endpoint, Link
+from quorate_loopback.sides import HOST, SECRET, raw_peer, shake_hands
 
-HOST = "127.0.0.1"
 HELLO = Hello(FORMAT_VERSION, "tool", "demo")
 FRAMES = 10_000
 MEMORY_GROWTH_BYTES_MAX = 200 << 20
@@ -117,7 +125,7 @@ class Listener(BaseHandler):
         self.lost = 0
 
     def on_message(self, link: Link, message: Message) -> None:
-        if type(message) is MasterPing and link.peer_name == "honest":
+        if type(message) is Heartbeat and link.peer_name == "honest":
             link.send(message)
 
     def on_down(self, link: Link, refused: Refused | None) -> None:
@@ -130,10 +138,10 @@ def test_hostile_connections_are_closed_and_an_honest_peer_is_served(loop, caplo
         draw = random.Random(11)
         listener = Listener()
         hello = Hello(FORMAT_VERSION, "agent", "demo", "agent-1")
-        endpoint = Endpoint(lambda: hello, listener)
+        endpoint = Endpoint(lambda: hello, listener, SECRET.keys())
         port = await endpoint.listen(HOST, 0)
-        honest_reader, honest = await asyncio.open_connection(HOST, port)
-        honest.write(encode_frame(Hello(FORMAT_VERSION, "tool", "demo", "honest")))
+        honest_hello = Hello(FORMAT_VERSION, "agent", "demo", "honest")
+        honest_reader, honest = await raw_peer(port, honest_hello)
         frames = FrameReader()
         heard: list[Message] = []
         before = peak_memory()
@@ -143,12 +151,12 @@ def test_hostile_connections_are_closed_and_an_honest_peer_is_served(loop, caplo
             rounds += 1
             reader, writer = await asyncio.open_connection(HOST, port)
             if draw.random() < 0.8:
-                writer.write(encode_frame(HELLO))
+                await shake_hands(reader, writer, HELLO)
             for _ in range(100):
                 writer.write(mutated(draw))
                 sent += 1
-            honest.write(encode_frame(MasterPing(1, rounds)))
-            while MasterPing(1, rounds) not in heard:
+            honest.write(encode_frame(Heartbeat(1, rounds)))
+            while Heartbeat(1, rounds) not in heard:
                 heard += frames.feed(await honest_reader.readexactly(1))
             if draw.random() < 0.5:
                 await end(reader, writer)

@@ -9,16 +9,16 @@ import sys
 
 from quorate.protocol.messages import (
     FORMAT_VERSION,
-    AgentReport,
+    Heartbeat,
     Hello,
-    MasterPing,
     Message,
     RefusalCode,
 )
-from quorate.protocol.tool_messages import AskCopies, CopyRows
+from quorate.protocol.tool_messages import AskCopies, Copies
+from quorate.protocol.transfer_messages import KeyRows
 from quorate.wire.frames import FrameReader, encode_frame
 from quorate_link import Link, LinkSettings
-from quorate_loopback.sides import HOST, Side, ended, linked, raw_peer
+from quorate_loopback.sides import HOST, Side, ended, linked, raw_peer, shake_hands
 from quorate_loopback.waiting import until
 
 # --- loss and redialing
@@ -48,9 +48,11 @@ SERVER = """
 import asyncio, sys
 from quorate.protocol.messages import FORMAT_VERSION, Hello
 from quorate_link import BaseHandler, Endpoint
+from quorate_loopback.sides import SECRET
 async def main():
     hello = Hello(FORMAT_VERSION, "agent", "demo", "agent-1")
-    print(await Endpoint(lambda: hello, BaseHandler()).listen("127.0.0.1", 0), flush=True)
+    endpoint = Endpoint(lambda: hello, BaseHandler(), SECRET.keys())
+    print(await endpoint.listen("127.0.0.1", 0), flush=True)
     await asyncio.sleep(60)
 asyncio.run(main())
 """
@@ -130,15 +132,15 @@ def test_all_messages_of_a_turn_leave_in_one_write_and_in_order(run, monkeypatch
         _, link = await linked(server, client)
         monkeypatch.setattr(Link, "_write", counted)
         for number in range(100):
-            assert link.send(MasterPing(1, number))
+            assert link.send(Heartbeat(1, number))
         link.flush()
-        link.send(MasterPing(1, 100))
+        link.send(Heartbeat(1, 100))
         await until(lambda: len(server.messages) == 101)
 
         assert writes[:2] == [100, 1]
-        assert [message.sequence for message in server.messages] == list(range(101))
+        assert [message.seen for message in server.messages] == list(range(101))
         link.abort("test")
-        assert not link.send(MasterPing(1, 1))
+        assert not link.send(Heartbeat(1, 1))
 
     run(scenario)
 
@@ -148,27 +150,27 @@ def test_what_is_gathered_leaves_with_the_flush_that_is_called_and_not_before(ru
         server, client = Side("agent-1"), Side("agent-2")
         _, link = await linked(server, client)
         client.endpoint.gather()
-        assert link.send(MasterPing(1, 1))
+        assert link.send(Heartbeat(1, 1))
         before = client.endpoint.counters.frames_out
         await asyncio.sleep(0.01)  # many passes of the loop
         assert client.endpoint.counters.frames_out == before
         client.endpoint.flush()
         assert client.endpoint.counters.frames_out == before + 1
-        assert link.send(MasterPing(1, 2))  # leaves by itself again
+        assert link.send(Heartbeat(1, 2))  # leaves by itself again
         await until(lambda: len(server.messages) == 2)
 
     run(scenario)
 
 
-def rows(size: int) -> CopyRows:
-    return CopyRows("zone", 0, None, 0, ((b"key", 1, 1, 0, bytes(size)),))
+def rows(size: int) -> KeyRows:
+    return KeyRows("zone", 0, 1, 0, ((b"key", 1, 1, 0, bytes(size)),))
 
 
 def test_a_peer_that_does_not_read_is_dropped_and_the_others_are_served(run) -> None:
     async def scenario() -> None:
         server, client = Side("agent-1"), Side("agent-2")
         port = await server.listen(settings=LinkSettings(pending_bytes_max=4 << 20))
-        _, writer = await raw_peer(port, Hello(FORMAT_VERSION, "tool", "demo", "slow"))
+        _, writer = await raw_peer(port, Hello(FORMAT_VERSION, "agent", "demo", "slow"))
         client.open().dial(HOST, port)
         await until(lambda: len(server.endpoint.links) == 2)
         slow = next(link for link in server.endpoint.links if link.peer_name == "slow")
@@ -178,7 +180,7 @@ def test_a_peer_that_does_not_read_is_dropped_and_the_others_are_served(run) -> 
         most = 0
         while slow.up:
             slow.send(message)
-            other.send(MasterPing(1, sent))
+            other.send(Heartbeat(1, sent))
             sent += 1
             await asyncio.sleep(0)
             most = max(most, slow.pending_bytes)
@@ -203,17 +205,17 @@ def test_urgent_messages_overtake_ordinary_ones_and_these_overtake_bulk(run) -> 
         await asyncio.sleep(0)
         for number in range(40):
             link.send(rows(500_000 + number))
-        link.send(MasterPing(1, 1))
+        link.send(Heartbeat(1, 1))
         link.flush()
         assert link.bulk_bytes > 5_000_000
         assert link.pending_bytes > link.bulk_bytes + 5_000_000
-        link.send_urgent(MasterPing(1, 2))
+        link.send_urgent(Heartbeat(1, 2))
         await until(lambda: len(server.messages) == 82)
 
-        sizes = [len(m.rows[0][4]) for m in server.messages if isinstance(m, CopyRows)]
-        assert server.messages.index(MasterPing(1, 2)) < 20
+        sizes = [len(m.rows[0][4]) for m in server.messages if isinstance(m, KeyRows)]
+        assert server.messages.index(Heartbeat(1, 2)) < 20
         assert [size for size in sizes if size > 500_000] == list(range(500_001, 500_040))
-        assert server.messages.index(MasterPing(1, 1)) < 60
+        assert server.messages.index(Heartbeat(1, 1)) < 60
         assert (link.bulk_bytes, link.pending_bytes) == (0, 0)
 
     run(scenario)
@@ -241,7 +243,7 @@ def test_what_was_sent_before_a_close_arrives_however_much_it_is(run) -> None:
         peer, link = await linked(server, client)
         for _ in range(40):
             link.send(rows(500_000))
-        link.send_urgent(MasterPing(1, 1))
+        link.send_urgent(Heartbeat(1, 1))
         client.endpoint.undial(peer)
         await until(lambda: server.count("down", RefusalCode.GOODBYE))
 
@@ -254,7 +256,7 @@ def test_a_peer_that_sends_no_more_is_told_all_that_waits_for_it(run) -> None:
     async def scenario() -> None:
         server = Side("agent-1")
         port = await server.listen()
-        reader, writer = await raw_peer(port, Hello(FORMAT_VERSION, "tool", "demo", "slow"))
+        reader, writer = await raw_peer(port, Hello(FORMAT_VERSION, "agent", "demo", "slow"))
         await until(lambda: server.endpoint.links)
         (link,) = server.endpoint.links
         for _ in range(24):
@@ -292,28 +294,29 @@ def test_an_unknown_sender_may_not_send_a_large_frame(run) -> None:
         assert await ended(reader)
 
         assert server.endpoint.counters.garbage == 1
+        assert server.endpoint.counters.strangers == 1
         writer.close()
 
     run(scenario)
 
 
-def test_a_tool_may_send_its_question_together_with_its_hello(run) -> None:
+def test_a_tool_may_send_its_question_together_with_its_proof(run) -> None:
     async def scenario() -> None:
         server = Side("agent-1")
-        server.answer = AgentReport(5)
+        server.answer = Copies("zone", "agent-1", ())
         port = await server.listen()
         reader, writer = await asyncio.open_connection(HOST, port)
         hello = Hello(FORMAT_VERSION, "tool", "demo")
-        writer.write(encode_frame(hello) + encode_frame(AskCopies("zone")))
+        question = encode_frame(AskCopies("zone"))
+        data = await shake_hands(reader, writer, hello, behind=question)
         frames = FrameReader()
-        answers: list[Message] = []
-        while len(answers) < 2:
+        answers: list[Message] = frames.feed(data)
+        while not answers:
             data = await reader.read(65536)
             assert data
             answers += frames.feed(data)
 
-        assert isinstance(answers[0], Hello)
-        assert answers[1] == AgentReport(5)
+        assert answers == [server.answer]
         writer.close()
 
     run(scenario)
@@ -324,7 +327,7 @@ def test_a_close_sends_what_was_sent_before_and_the_reason(run) -> None:
         server, client = Side("agent-1"), Side("agent-2")
         _, link = await linked(server, client)
         for number in range(50):
-            link.send(MasterPing(1, number))
+            link.send(Heartbeat(1, number))
         link.close("a better master is known", "term")
         await until(lambda: server.count("down", "term"))
 

@@ -5,12 +5,14 @@ import random
 import pytest
 
 from quorate.facts.errors import WireError
-from quorate.protocol.messages import FRAME_BYTES_MAX, MasterPing
+from quorate.protocol.messages import FRAME_BYTES_MAX, Heartbeat, MasterPing
 from quorate.protocol.tool_messages import CopyRows
+from quorate.protocol.transfer_messages import KeyRows
 from quorate.wire.frames import FrameReader, encode_frame
 from quorate.wire.long_frames import LONG_BYTES, PIECE_BYTES, split_frame
 from quorate_link import LinkSettings
-from quorate_loopback.sides import Side, linked, until
+from quorate_loopback.sides import Side, linked
+from quorate_loopback.waiting import until
 
 
 def rows(size: int, seed: int = 1) -> CopyRows:
@@ -66,19 +68,24 @@ def test_pieces_of_more_than_a_frame_may_have_are_a_wire_error(bulk: bool) -> No
         reader.feed(piece)
 
 
+def key_rows(size: int) -> KeyRows:
+    """What agents send each other."""
+    return KeyRows("zone", 0, 1, 0, rows(size).rows)
+
+
 def test_a_heartbeat_overtakes_a_value_that_is_on_its_way(run) -> None:
     async def scenario() -> None:
         server, client = Side("agent-1"), Side("agent-2")
         settings = LinkSettings()
         _, link = await linked(server, client)
-        link.send(rows(32 << 20))
-        link.send_bulk(rows(32 << 20))
+        link.send(key_rows(32 << 20))
+        link.send_bulk(key_rows(32 << 20))
         link.flush()
         assert link._transport.get_write_buffer_size() < 2 * settings.window_bytes
-        link.send_urgent(MasterPing(1, 1))
+        link.send_urgent(Heartbeat(1, 1))
         await until(lambda: len(server.messages) == 3)
 
-        assert server.messages[0] == MasterPing(1, 1)
+        assert server.messages[0] == Heartbeat(1, 1)
         assert (link.bulk_bytes, link.pending_bytes) == (0, 0)
 
     run(scenario)

@@ -37,7 +37,7 @@ class Defective(Counting):
 
 
 async def test_a_defect_while_reconciling_is_handed_to_whoever_waits(tmp_path: Path) -> None:
-    embedded = Defective(EmbeddedStore.open(tmp_path), DEFAULTS)
+    embedded = Defective(EmbeddedStore.open(tmp_path), DEFAULTS, tmp_path / "secrets")
     await embedded.start()
 
     with pytest.raises(ValueError, match="a defect"):
@@ -48,7 +48,7 @@ async def test_a_defect_while_reconciling_is_handed_to_whoever_waits(tmp_path: P
 
 
 async def test_who_stops_waiting_for_a_failure_does_not_end_the_loop(tmp_path: Path) -> None:
-    embedded = Counting(EmbeddedStore.open(tmp_path), DEFAULTS)
+    embedded = Counting(EmbeddedStore.open(tmp_path), DEFAULTS, tmp_path / "secrets")
     await embedded.start()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
@@ -79,7 +79,7 @@ async def test_many_zones_are_observed_with_one_status_of_the_cluster(
         return status(master)
 
     monkeypatch.setattr(Master, "status", counted)
-    embedded = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS)
+    embedded = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS, tmp_path / "secrets")
     objects = embedded.objects
     spec = {"agents": "external", "addresses": ["127.0.0.1:1"]}
     await _declare(objects, "StorageCluster", "main", spec)
@@ -103,7 +103,7 @@ async def test_a_cluster_whose_agents_know_later_masterships_is_led_again_with_a
     monkeypatch.setattr("quorate_operator.embedded.operator.OVERTAKEN_PAUSE_S", 0.001)
     agent = ScriptedAgent("agent-1", lambda table: None)
     await agent.listen()
-    embedded = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS)
+    embedded = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS, tmp_path / "secrets")
     await embedded.start()
     spec = {"agents": "external", "addresses": [agent.address]}
     await _declare(embedded.objects, "StorageCluster", "main", spec)
@@ -133,7 +133,7 @@ async def test_a_defect_while_backing_up_is_handed_to_whoever_waits(
 
     monkeypatch.setattr("quorate_operator.embedded.operator.FIRST_S", 0.01)
     monkeypatch.setattr(EmbeddedStore, "back_up", broken)
-    embedded = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS)
+    embedded = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS, tmp_path / "secrets")
     await embedded.start()
 
     with pytest.raises(ValueError, match="a defect of backups"):

@@ -10,10 +10,13 @@ import pytest
 from quorate.facts.errors import QuorateError
 from quorate.protocol.recover_rows import RECOVERY_GAP
 from quorate_loopback.runner_world import ScriptedAgent
+from quorate_loopback.sides import SECRET
 from quorate_operator.embedded import recover
 from quorate_operator.metastores.backups import DATABASE
 from quorate_operator.metastores.sqlite import SqliteMetastore, recovering_clusters
 from quorate_operator.metastores.sqlite_file import USED, EmbeddedStore, StoreRefused, lock_folder
+
+KEYS = SECRET.keys("tool")
 
 
 @pytest.fixture
@@ -46,7 +49,7 @@ async def _next_term(folder: Path) -> int:
 async def test_the_new_metastore_goes_on_above_what_agents_know_and_asks_them(
     folder: Path, agent: ScriptedAgent
 ) -> None:
-    said = await recover.recover(folder, "main", [agent.address])
+    said = await recover.recover(folder, "main", [agent.address], KEYS)
 
     assert f"above {7 + RECOVERY_GAP}" in said[0]
     assert (folder / "set-aside-1" / DATABASE).exists()
@@ -65,12 +68,12 @@ async def test_what_fails_before_the_mark_is_made_leaves_the_old_metastore_in_it
 
     monkeypatch.setattr(recover, "mark_recovering", fails)
     with pytest.raises(QuorateError, match="no room"):
-        await recover.recover(folder, "main", [agent.address])
+        await recover.recover(folder, "main", [agent.address], KEYS)
     monkeypatch.undo()
 
     assert not (folder / "set-aside-1").exists()
     assert await _next_term(folder) == 42
-    await recover.recover(folder, "main", [agent.address])  # over what the first try left
+    await recover.recover(folder, "main", [agent.address], KEYS)  # over what the first try left
     assert await _next_term(folder) == 7 + RECOVERY_GAP + 1
 
 
@@ -93,7 +96,7 @@ async def test_no_operator_can_use_the_folder_before_the_new_metastore_is_there(
 
     monkeypatch.setattr(recover, "mark_recovering", marked)
 
-    await recover.recover(folder, "main", [agent.address])
+    await recover.recover(folder, "main", [agent.address], KEYS)
 
     assert in_place == [old]
     assert (folder / DATABASE).stat().st_ino != old

@@ -12,10 +12,12 @@ import pytest
 
 from quorate.protocol.totals import key_bucket
 from quorate_cluster.interrupts import Interrupted, interrupted_behind, running_children
+from quorate_link.secret import make_secret
 from quorate_spark import __main__ as command
 from quorate_spark.spark_session import check_spark
 from quorate_spark_fixtures.scripted_zone import ScriptedZone, listening
 
+VALIDATE = ("validate", "z", "--cluster", "c", "--secret-file", "none")
 ROOT = Path(__file__).parents[3]
 
 
@@ -28,9 +30,15 @@ def filled() -> ScriptedZone:
 def run(zone: ScriptedZone, tmp_path: Path, *options: str) -> tuple[int, dict[str, object]]:
     report = tmp_path / "report.json"
     agents = ["--agents", ",".join(zone.copies.agents), "--settle-seconds", "0.3"]
+    agents += ["--cluster", "c", "--secret-file", zone.secret_file]
     files = ["--report", str(report), "--work-dir", str(tmp_path / "work")]
     code = command.main(["validate", "z", *agents, *files, *options])
     return code, json.loads(report.read_bytes())
+
+
+def with_secret(tmp_path: Path) -> list[str]:
+    make_secret(tmp_path / "secret" / "c.json")
+    return ["validate", "z", "--cluster", "c", "--secret-file", str(tmp_path / "secret" / "c.json")]
 
 
 def home_of_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
@@ -64,9 +72,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_is_read(
 ) -> None:
     (tmp_path / "work").mkdir()
 
-    code = command.main(
-        ["validate", "z", "--agents", "127.0.0.1:1", "--report", str(tmp_path / report)]
-    )
+    code = command.main([*VALIDATE, "--agents", "127.0.0.1:1", "--report", str(tmp_path / report)])
 
     assert code == 2
     printed = capsys.readouterr()
@@ -88,7 +94,7 @@ def test_what_an_interrupted_question_raises_is_no_verdict(
     monkeypatch.setattr(command, "_asked_to_end", [])
     try:
         code = command.main(
-            ["validate", "z", "--agents", "127.0.0.1:1", "--work-dir", str(tmp_path / "work")]
+            [*with_secret(tmp_path), "--agents", "a:1", "--work-dir", str(tmp_path / "work")]
         )
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -144,8 +150,15 @@ def test_what_cannot_be_told_ends_with_2_and_the_reason(tmp_path: Path) -> None:
     assert "cannot be reached" in str(report["reasons"])
 
 
-def test_a_bad_address_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
-    code = command.main(["validate", "z", "--agents", "nowhere"])
+def test_a_secret_that_cannot_be_read_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    code = command.main([*VALIDATE, "--agents", "a:1"])
+
+    assert code == 2
+    assert "none cannot be read: No such file" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_bad_address_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = command.main([*with_secret(tmp_path), "--agents", "nowhere"])
 
     assert code == 2
     assert "write host:port" in capsys.readouterr().out
@@ -224,6 +237,7 @@ def test_it_runs_as_a_module_without_spark_being_imported(tmp_path: Path) -> Non
     with listening(filled()) as zone:
         agents = ",".join(zone.copies.agents)
         arguments = ["validate", "z", "--agents", agents, "--level", "counters"]
+        arguments += ["--cluster", "c", "--secret-file", zone.secret_file]
         ended = subprocess.run(
             [sys.executable, "-X", "importtime", "-m", "quorate_spark", *arguments],
             env={**os.environ, "PYTHONPATH": paths},

@@ -9,13 +9,15 @@ import pytest
 
 from quorate.protocol.messages import Hello, Message, Refused
 from quorate.protocol.tool_messages import AskCopies, AskRows, Copies, CopyRows
-from quorate_spark.agent_link import Unreadable, parse_addresses
+from quorate_link.secret import ClusterSecret, draw_secret
+from quorate_spark.agent_link import Cluster, Unreadable, parse_addresses
 from quorate_spark.read_copies import key_before, read_copies, read_key, read_rows
 from quorate_spark.settings import SettingError, Settings
 from quorate_spark_fixtures.scripted_agent import Answer
 from quorate_spark_fixtures.scripted_zone import QUICK, ScriptedZone, listening
 
 FAST = Settings(1.0, 0.3, 0.3, 0.01, 64)
+CLUSTER = Cluster("c", draw_secret().keys("tool"))
 
 
 def filled() -> ScriptedZone:
@@ -27,8 +29,8 @@ def filled() -> ScriptedZone:
 
 def read_all(zone: ScriptedZone, agent: int = 0) -> list[bytes]:
     copies = zone.copies
-    copy = read_copies("z", copies.agents, "c", FAST).owned[0][agent]
-    return [row[0] for rows in read_rows(copy, "z", "c", FAST) for row in rows]
+    copy = read_copies("z", copies.agents, zone.cluster, FAST).owned[0][agent]
+    return [row[0] for rows in read_rows(copy, "z", zone.cluster, FAST) for row in rows]
 
 
 def answering(
@@ -59,7 +61,7 @@ def test_copies_are_listed_by_partition_and_replica_index() -> None:
     with listening(filled()) as zone:
         zone.copy(0).replica_index, zone.copy(1).replica_index = 1, 0
         zone.copy(1, partition=1).replica_index = -1
-        reading = read_copies("z", zone.copies.agents, "", FAST)
+        reading = read_copies("z", zone.copies.agents, zone.cluster, FAST)
 
     assert {p: [c.node for c in copies] for p, copies in reading.owned.items()} == {
         0: ["agent-1", "agent-0"],
@@ -71,8 +73,8 @@ def test_copies_are_listed_by_partition_and_replica_index() -> None:
 @pytest.mark.parametrize("key", [b"key-00", b"key-17", b"key-29", b"key-1", b"", b"zzz", b"k\0"])
 def test_one_key_is_read_alone(key: bytes) -> None:
     with listening(filled()) as zone:
-        copy = read_copies("z", zone.copies.agents, "c", FAST).owned[0][0]
-        row = read_key(copy, key, "z", "c", FAST)
+        copy = read_copies("z", zone.copies.agents, zone.cluster, FAST).owned[0][0]
+        row = read_key(copy, key, "z", zone.cluster, FAST)
 
     assert (row is not None) == (key in zone.copy(0).rows)
     assert row is None or row[0] == key
@@ -123,9 +125,8 @@ def backwards(message: Message) -> Answer:
         (AskRows, backwards, "rows must come in key order"),
         (AskRows, standstill, "it must rise"),
         (Hello, lambda m: Refused("wrong cluster"), "refused Hello: wrong cluster"),
-        (Hello, lambda m: Hello(2, "agent", "c"), "speaks peer format 2, this tool 1"),
-        (Hello, lambda m: Hello(1, "agent", "d"), "belongs to cluster d, not c"),
-        (Hello, lambda m: Hello(1, "master", "c"), "says it is a master"),
+        (Hello, lambda m: Hello(2, "agent", "d"), "belongs to cluster d, not c"),
+        (Hello, lambda m: Hello(2, "master", "c"), "says it is a master and has proven to be"),
         (AskCopies, lambda m: Copies("z", "x", (), "unknown zone"), "no zone z: unknown zone"),
         (AskCopies, lambda m: Copies("y", "x", ()), "asked for zone z and answered y"),
     ],
@@ -137,6 +138,33 @@ def test_an_agent_that_does_not_answer_for_its_copy_is_named_with_the_reason(
         zone.agents[0].on_ask = answering(asked, answer)
 
         with pytest.raises(Unreadable, match=reason):
+            read_all(zone)
+
+
+@pytest.mark.parametrize(
+    ("hello", "reason"),
+    [
+        (
+            Hello(9, "agent", "c", "agent-0"),
+            "refused Hello: format version 2 of this tool",
+        ),
+        (Hello(2, "tool", "c"), "refused Hello: a 'tool' has nothing to say to this tool"),
+    ],
+)
+def test_what_begins_otherwise_than_an_agent_is_not_believed(hello: Hello, reason: str) -> None:
+    with listening(filled()) as zone:
+        zone.agents[0].hello = hello
+
+        with pytest.raises(Unreadable, match=reason):
+            read_all(zone)
+
+
+def test_an_agent_that_does_not_know_the_secret_is_not_believed() -> None:
+    with listening(filled()) as zone:
+        known = zone.agents[0].secret
+        zone.agents[1].secret = ClusterSecret(known.cluster_id, bytes(32))
+
+        with pytest.raises(Unreadable, match="this tool does not prove that it knows the secret"):
             read_all(zone)
 
 
@@ -158,7 +186,7 @@ def test_an_agent_that_drips_bytes_does_not_hold_the_reader_up() -> None:
         thread.start()
         try:
             with pytest.raises(Unreadable, match=r"did not answer Hello within 0\.3 s"):
-                read_copies("z", [f"127.0.0.1:{listener.getsockname()[1]}"], "c", FAST)
+                read_copies("z", [f"127.0.0.1:{listener.getsockname()[1]}"], CLUSTER, FAST)
         finally:
             ended.set()
             thread.join()
@@ -166,8 +194,8 @@ def test_an_agent_that_drips_bytes_does_not_hold_the_reader_up() -> None:
 
 def test_a_copy_that_changes_its_owner_while_it_is_read_is_not_a_reading() -> None:
     with listening(filled()) as zone:
-        copy = read_copies("z", zone.copies.agents, "c", FAST).owned[0][0]
-        chunks = read_rows(copy, "z", "c", FAST)
+        copy = read_copies("z", zone.copies.agents, zone.cluster, FAST).owned[0][0]
+        chunks = read_rows(copy, "z", zone.cluster, FAST)
         next(chunks)
         zone.copy(0).version += 1
 
@@ -177,8 +205,8 @@ def test_a_copy_that_changes_its_owner_while_it_is_read_is_not_a_reading() -> No
 
 def test_a_copy_that_is_given_up_while_it_is_read_is_not_a_reading() -> None:
     with listening(filled()) as zone:
-        copy = read_copies("z", zone.copies.agents, "c", FAST).owned[0][0]
-        chunks = read_rows(copy, "z", "c", FAST)
+        copy = read_copies("z", zone.copies.agents, zone.cluster, FAST).owned[0][0]
+        chunks = read_rows(copy, "z", zone.cluster, FAST)
         next(chunks)
         zone.agents[0].on_ask = answering(AskCopies, lambda m: Copies("z", "agent-0", ()))
 
@@ -188,11 +216,11 @@ def test_a_copy_that_is_given_up_while_it_is_read_is_not_a_reading() -> None:
 
 def test_a_restarted_agent_is_not_taken_for_the_one_that_listed_its_copies() -> None:
     with listening(filled()) as zone:
-        copy = read_copies("z", zone.copies.agents, "c", FAST).owned[0][0]
-        zone.agents[0].hello = Hello(1, "agent", "c", "agent-0", "store-agent-0", 2)
+        copy = read_copies("z", zone.copies.agents, zone.cluster, FAST).owned[0][0]
+        zone.agents[0].hello = Hello(2, "agent", "c", "agent-0", "store-agent-0", 2)
 
         with pytest.raises(Unreadable, match="was restarted or replaced"):
-            list(read_rows(copy, "z", "c", FAST))
+            list(read_rows(copy, "z", zone.cluster, FAST))
 
 
 def test_an_agent_named_under_two_addresses_is_refused() -> None:
@@ -200,7 +228,7 @@ def test_an_agent_named_under_two_addresses_is_refused() -> None:
         zone.agents[1].hello = zone.agents[0].hello
 
         with pytest.raises(Unreadable, match="are both agent-0"):
-            read_copies("z", zone.copies.agents, "c", FAST)
+            read_copies("z", zone.copies.agents, zone.cluster, FAST)
 
 
 @pytest.mark.parametrize(

@@ -267,7 +267,7 @@ def test_an_agent_that_is_another_process_meanwhile_is_read_anew() -> None:
         agent = zone.agents[1]
         owned = zone.copies.read(QUICK).owned
         agent.hello = msgspec.structs.replace(agent.hello, incarnation=2)
-        reason = watch_digests(owned, "z", "c", QUICK)[0]
+        reason = watch_digests(owned, "z", zone.cluster, QUICK)[0]
         left = [1]
 
         def restart(message: Message) -> Answer | EllipsisType:

@@ -1,0 +1,29 @@
+"""The first frames of a connection, by which both sides prove that they know the cluster's secret.
+
+They are sent before anything is believed: what they hold is for the handshake only
+(core/quorate_link/handshake.py).  Source: docs/protocol.md, section 3.
+"""
+
+import msgspec
+
+NONCE_BYTES = 32
+
+
+class Challenge(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """What a side says first: as what it comes, of which cluster, and a fresh random nonce.
+
+    `cluster` is the cluster's name, for sentences; `cluster_id` is its identity."""
+
+    format_version: int
+    role: str
+    cluster: str
+    cluster_id: str
+    nonce: bytes
+
+
+class Proof(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """`mac` proves that the sender knows the key of the dialing side's role, and that it says
+    `said` on this very connection: an encoded Hello, or Refused in its place."""
+
+    mac: bytes
+    said: bytes

@@ -1,0 +1,32 @@
+"""The handshake of a tool that does nothing else meanwhile: a blocking socket instead of a loop."""
+
+import socket
+import time
+
+from quorate_link.handshake import Handshake
+
+RECEIVE_BYTES = 64 * 1024
+
+
+def shake_hands(connection: socket.socket, handshake: Handshake, deadline_s: float) -> bytes | None:
+    """Go through the handshake until `time.monotonic()` is `deadline_s`; what came behind it, None
+    when the other side hung up.  Raises OSError, WireError, Unproven."""
+    rest: bytes | None = None
+    while rest is None:
+        if outgoing := handshake.take_outgoing():
+            connection.sendall(outgoing)
+        data = receive(connection, deadline_s)
+        if not data:
+            return None
+        rest = handshake.feed(data)
+    return rest
+
+
+def receive(connection: socket.socket, deadline_s: float, bytes_max: int = RECEIVE_BYTES) -> bytes:
+    """What comes next.  TimeoutError behind the deadline, however many single bytes come before:
+    a time limit per receive would begin anew with each."""
+    left_s = deadline_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError
+    connection.settimeout(left_s)
+    return connection.recv(bytes_max)

@@ -1,0 +1,81 @@
+"""Whoever reaches a peer port without the cluster's secret changes nothing and learns nothing."""
+
+import socket
+import time
+
+import pytest
+
+from quorate.protocol.messages import (
+    FORMAT_VERSION,
+    Hello,
+    Members,
+    RefusalCode,
+    Refused,
+    ZoneGone,
+)
+from quorate.protocol.tool_messages import AskRows
+from quorate.wire.frames import FrameReader, encode_frame
+from quorate_cluster.fixtures import StartCluster
+from quorate_cluster.waiting import wait_until
+from quorate_link.blocking import shake_hands
+from quorate_link.handshake import Handshake
+from quorate_link.secret import draw_secret
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(200)]
+
+TERM = 10**6
+
+
+def _said(port: int, data: bytes) -> bytes:
+    """All that the agent answers until it closes."""
+    heard = b""
+    with socket.create_connection(("127.0.0.1", port), 10) as connection:
+        connection.settimeout(10)
+        connection.sendall(data)
+        while piece := connection.recv(65536):
+            heard += piece
+    return heard
+
+
+def test_a_stranger_on_the_peer_port_cannot_end_a_cluster(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(agents=3)
+    cluster.apply_zone("z", partitions=4)
+    client = cluster.client("z")
+    assert client.set("key", "value") is True
+    uid = cluster.zone("z")["metadata"]["uid"]
+    term = cluster.api.status()["master_term"]
+    master = Hello(FORMAT_VERSION, "master", "main", master_term=TERM)
+    tool = Hello(FORMAT_VERSION, "tool", "main")
+
+    for agent in cluster.agents.values():
+        for words in (
+            (master, Members(TERM, (), 1 << 60), ZoneGone(TERM, uid)),
+            (ZoneGone(TERM, uid),),
+            (tool, AskRows("z", 0, None, 1 << 20)),
+        ):
+            heard = _said(agent.peer_port, b"".join(encode_frame(each) for each in words))
+            answers = FrameReader().feed(heard)
+            assert all(type(each) is Refused for each in answers)
+            assert b"value" not in heard
+        with socket.create_connection(("127.0.0.1", agent.peer_port), 10) as connection:
+            handshake = Handshake(draw_secret().keys(), lambda: master, dialed=True)
+            shake_hands(connection, handshake, time.monotonic() + 10)
+            assert handshake.refused is not None
+            assert handshake.refused.code == RefusalCode.CLUSTER
+
+    for agent in cluster.agents.values():
+        wait_until(
+            lambda agent=agent: agent.metrics("quorate_peer_strangers_total") >= [4.0],
+            "strangers counted",
+            10,
+        )
+        assert "says Hello without a proof" in agent.log.read_text()
+    assert client.get("key") == b"value"
+    assert client.set("key", "newer") is True
+    assert cluster.api.status()["master_term"] == term
+    status = cluster.wait_quiet("z")["status"]
+    assert status["partitions"]["available"] == 4
+    cluster.operator.stop()
+    cluster.operator.start()  # its next term is believed
+    cluster.wait_online()
+    assert client.get("key") == b"newer"
