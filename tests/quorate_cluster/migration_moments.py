@@ -15,7 +15,6 @@ from quorate.protocol.messages import (
     Frozen,
     Heartbeat,
     HeartbeatAck,
-    Hello,
     MasterPing,
     Members,
     Prepared,
@@ -24,10 +23,20 @@ from quorate.protocol.messages import (
     RowsStored,
     ZoneTable,
 )
+from quorate.protocol.opening_messages import Challenge, Proof
 from quorate.protocol.transfer_messages import SnapshotChunk, Updates
 from quorate_cluster.proxy import OPERATOR, Frame, Verdict
 
-_ROUTINE = (Hello, Refused, Members, MasterPing, AgentReport, Heartbeat, HeartbeatAck)
+_ROUTINE = (
+    Challenge,
+    Proof,
+    Refused,
+    Members,
+    MasterPing,
+    AgentReport,
+    Heartbeat,
+    HeartbeatAck,
+)
 """Said with or without migrations."""
 
 

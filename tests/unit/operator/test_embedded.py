@@ -1,6 +1,7 @@
 """The embedded operator does not go on as if it led when it no longer does."""
 
 import asyncio
+import json
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +11,9 @@ from quorate.protocol.master import Master
 from quorate.protocol.messages import RefusalCode
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.status import ClusterStatus
+from quorate_link.secret import write_private
 from quorate_loopback.runner_world import ScriptedAgent
+from quorate_loopback.sides import SECRET
 from quorate_loopback.waiting import until
 from quorate_operator.embedded.objects import ObjectStore
 from quorate_operator.embedded.operator import OVERTAKEN_MAX, Embedded
@@ -103,7 +106,8 @@ async def test_a_cluster_whose_agents_know_later_masterships_is_led_again_with_a
     monkeypatch.setattr("quorate_operator.embedded.operator.OVERTAKEN_PAUSE_S", 0.001)
     agent = ScriptedAgent("agent-1", lambda table: None)
     await agent.listen()
-    embedded = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS, tmp_path / "secrets")
+    write_private(tmp_path / "main.json", json.dumps(SECRET.texts()))
+    embedded = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS, tmp_path)
     await embedded.start()
     spec = {"agents": "external", "addresses": [agent.address]}
     await _declare(embedded.objects, "StorageCluster", "main", spec)
