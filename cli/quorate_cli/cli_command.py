@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from quorate_cli import resources
-from quorate_cli.cluster_folder import DEFAULT_FOLDER
+from quorate_cli.cluster_folder import DEFAULT_FOLDER, ClusterFolder
 from quorate_cli.cluster_state import fetch_state
 from quorate_cli.dev_commands import FolderOption, dev_cluster
 from quorate_cli.object_commands import ServerOption
@@ -44,7 +44,7 @@ def cli(
     Ends with 1 when the reply is an error, and when the outcome is unknown.  Our own options stand
     before ZONE.
     """
-    api = parse_server(server) if server else dev_cluster(folder).api()
+    api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
     host, port = _address(api, zone)
     program = shutil.which("redis-cli")
     if program is not None:

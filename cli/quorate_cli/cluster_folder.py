@@ -181,6 +181,11 @@ class ClusterFolder:
         return self.path / OPERATOR if name == OPERATOR else self.path / "agents" / name / "data"
 
     @property
+    def token_file(self) -> Path:
+        """What shows the operator that its owner asks."""
+        return self.data(OPERATOR) / "api-token"
+
+    @property
     def secrets(self) -> Path:
         """The folder of the secrets of all clusters that this operator leads."""
         return self.path / SECRETS

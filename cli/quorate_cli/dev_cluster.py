@@ -20,7 +20,7 @@ from quorate_cli.cluster_folder import (
 )
 from quorate_cli.cluster_state import ClusterState, fetch_state
 from quorate_cli.membership import HOST, POLL_S, START_S, Membership
-from quorate_cli.operator_api import OperatorApi
+from quorate_cli.operator_api import OperatorApi, read_token
 from quorate_cli.ports import (
     CLIENT_PORT,
     choose_client_port_base,
@@ -311,7 +311,7 @@ class DevCluster:
                 f"the operator of folder {self.folder.path} is not running: start it with"
                 f" `quorate dev up`{f'; its last words: {reason}' if reason else ''}"
             )
-        return OperatorApi(HOST, address.api_port)
+        return OperatorApi(HOST, address.api_port, token=read_token(self.folder.token_file))
 
     def has_zones(self) -> bool:
         """Whether any zone is declared."""

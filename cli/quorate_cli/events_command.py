@@ -49,8 +49,8 @@ def events(
     """
 
     def connect() -> OperatorApi:
-        found = parse_server(server) if server else dev_cluster(folder).api()
-        return OperatorApi(found.host, found.port, ANSWER_S)
+        found = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
+        return OperatorApi(found.host, found.port, ANSWER_S, found.token)
 
     if not server and not ClusterFolder(folder).exists():
         raise Problem(

@@ -65,7 +65,7 @@ class ValidationLevel(enum.StrEnum):
 
 
 def _api(server: str | None, folder: Path) -> OperatorApi:
-    return parse_server(server) if server else dev_cluster(folder).api()
+    return parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
 
 
 def apply(

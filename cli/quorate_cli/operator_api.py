@@ -1,15 +1,19 @@
 """Talking to the operator of a development cluster: objects and status as JSON over HTTP."""
 
 import http.client
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
 import msgspec
 
 from quorate.wire.resource import API_VERSION
+from quorate_cli.cluster_folder import ClusterFolder
 from quorate_cli.problem import Problem, words
 
+TOKEN_VARIABLE = "QUORATE_TOKEN_FILE"
 ROOT = f"/apis/{API_VERSION}"
 
 T = TypeVar("T")
@@ -26,9 +30,10 @@ class NotReady(Problem):
 class OperatorApi:
     """One operator, by its API address.  Every call is one request on a connection of its own."""
 
-    def __init__(self, host: str, port: int, timeout_s: float = 10.0) -> None:
+    def __init__(self, host: str, port: int, timeout_s: float = 10.0, token: str = "") -> None:
         self.host = host
         self.port = port
+        self.token = token
         self._timeout_s = timeout_s
 
     @property
@@ -62,6 +67,7 @@ class OperatorApi:
         connection = http.client.HTTPConnection(self.host, self.port, timeout=self._timeout_s)
         try:
             headers = {"Content-Type": "application/json"} if body is not None else {}
+            headers["Authorization"] = f"Bearer {self.token}"
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
             data = answer.read()
@@ -94,6 +100,11 @@ class OperatorApi:
         text = said if isinstance(said, str) and said else f"HTTP status {status}"
         if status == http.client.NOT_FOUND:
             return NotThere(text)
+        if status == http.client.UNAUTHORIZED:
+            return Problem(
+                f"{self.name}: {text}; of an operator elsewhere, name a copy of that file in the"
+                f" variable {TOKEN_VARIABLE}"
+            )
         if status == http.client.SERVICE_UNAVAILABLE:
             return NotReady(f"{self.name}: {text}")
         if status < 500:
@@ -116,9 +127,23 @@ def object_path(plural: str, name: str | None = None) -> str:
     return path if name is None else f"{path}/{quote(name, safe='')}"
 
 
-def parse_server(text: str) -> OperatorApi:
+def read_token(file: Path) -> str:
+    """What shows the operator that its owner asks: of the file that is named in the environment,
+    else of `file`; empty where there is none."""
+    named = os.environ.get(TOKEN_VARIABLE)
+    try:
+        return Path(named or file).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        if named:
+            why = words(error) if isinstance(error, OSError) else "it is no text"
+            raise Problem(f"{TOKEN_VARIABLE}: {named} cannot be read: {why}") from error
+        return ""
+
+
+def parse_server(text: str, folder: ClusterFolder) -> OperatorApi:
     """The operator named by --server host:port; an IPv6 host stands in brackets."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise Problem(f"--server {text!r} is not an address: write host:port, 127.0.0.1:7600")
-    return OperatorApi(host.removeprefix("[").removesuffix("]"), int(port))
+    host = host.removeprefix("[").removesuffix("]")
+    return OperatorApi(host, int(port), token=read_token(folder.token_file))

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from quorate.planning.preview import Preview, PreviewStep
-from quorate_cli.cluster_folder import DEFAULT_FOLDER
+from quorate_cli.cluster_folder import DEFAULT_FOLDER, ClusterFolder
 from quorate_cli.dev_commands import FolderOption, JsonOption, dev_cluster
 from quorate_cli.object_commands import ServerOption
 from quorate_cli.operator_api import parse_server
@@ -31,7 +31,7 @@ def plan(
     folder: FolderOption = DEFAULT_FOLDER,
 ) -> None:
     """What would be moved if agents came or went; changes nothing."""
-    api = parse_server(server) if server else dev_cluster(folder).api()
+    api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
     asked = urlencode([*(("without", node) for node in without or ()), ("with", str(more))])
     found = api.get(f"/plan/{quote(zone, safe='')}?{asked}", Preview)
     if as_json:

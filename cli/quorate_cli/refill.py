@@ -137,7 +137,7 @@ def refill(
     It keeps what it promised and acknowledged, clients go on, and a primary is handed over first.
     Refused where no majority of the copies agrees.
     """
-    api = parse_server(server) if server else dev_cluster(folder).api()
+    api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
     spec = resources.zone(resources.fetch(api, ZONE, zone)).spec
     if partition >= spec.partitions:
         raise Problem(f"zone {zone} has partitions 0 to {spec.partitions - 1}: no {partition}")

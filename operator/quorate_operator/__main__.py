@@ -22,6 +22,7 @@ from quorate.protocol.settings import DEFAULTS
 from quorate_link.descriptors import raise_limit
 from quorate_link.secret import read_secret
 from quorate_operator.embedded.api import make_runner
+from quorate_operator.embedded.api_guard import made_token
 from quorate_operator.embedded.operator import Embedded, secret_file
 from quorate_operator.embedded.recover import recover
 from quorate_operator.mastership.election import ElectionSettings, scaled
@@ -132,7 +133,7 @@ def _loopback_address(text: str) -> tuple[str, int]:
         is_loopback = False
     if not is_loopback:
         raise argparse.ArgumentTypeError(
-            f"{text}: the embedded operator has no authentication and listens on loopback only: "
+            f"{text}: the embedded operator does not encrypt and listens on loopback only: "
             "write 127.0.0.1:PORT"
         )
     return host, port
@@ -143,7 +144,7 @@ async def _run_embedded(folder: Path, secrets: Path, host: str, port: int) -> No
     stop.listen()
     embedded = Embedded(EmbeddedStore.open(folder), DEFAULTS, secrets)
     await embedded.start()
-    web_runner = make_runner(embedded)
+    web_runner = make_runner(embedded, made_token(folder))
     try:
         await web_runner.setup()
         site = web.TCPSite(web_runner, host, port)

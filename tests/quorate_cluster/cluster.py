@@ -70,7 +70,7 @@ class Cluster:
         try:
             api_port = next(self._ports)
             self.operator = Operator(self.folder, api_port)
-            self.api = OperatorApi(HOST, api_port)
+            self.api = OperatorApi(HOST, api_port, self.folder / "operator" / "api-token")
             self.operator.start(wait=False)
             for _ in range(self._agent_count):
                 self.define_agent().start(wait=False)

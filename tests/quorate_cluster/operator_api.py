@@ -4,6 +4,7 @@ import json
 import urllib.error
 import urllib.request
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 _ROOT = "/apis/quorate.io/v1alpha1"
@@ -26,8 +27,9 @@ class ApiError(Exception):
 class OperatorApi:
     """One operator, by its port; OSError while it does not answer."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, token_file: Path) -> None:
         self._base = f"http://{host}:{port}"
+        self._token_file = token_file
 
     def get(self, plural: str, name: str) -> Json:
         return self.ask("GET", f"{_ROOT}/{plural}/{name}")
@@ -42,13 +44,19 @@ class OperatorApi:
         """The whole cluster: master term, nodes, zones with their partitions and migrations."""
         return self.ask("GET", "/status")
 
+    def _token(self) -> str:
+        return self._token_file.read_text().strip() if self._token_file.exists() else ""
+
     def ask(self, method: str, path: str, body: Json | None = None) -> Json:
         """One request; the answer's JSON."""
         request = urllib.request.Request(
             self._base + path,
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
+            headers={
+                "Content-Type": "application/json",
+                "Authorization": f"Bearer {self._token()}",
+            },
         )
         try:
             with _web.open(request, timeout=_TIMEOUT_S) as answer:

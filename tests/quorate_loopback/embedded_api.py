@@ -8,6 +8,7 @@ from aiohttp import web
 
 from quorate.protocol.settings import DEFAULTS
 from quorate_operator.embedded.api import make_runner
+from quorate_operator.embedded.api_guard import made_token
 from quorate_operator.embedded.operator import Embedded
 from quorate_operator.metastores.sqlite_file import EmbeddedStore
 
@@ -43,11 +44,16 @@ class Server:
             EmbeddedStore.open(self._folder), DEFAULTS, self._folder / "secrets"
         )
         await self.embedded.start()
-        self._runner = make_runner(self.embedded)
+        self._runner = make_runner(self.embedded, made_token(self._folder))
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         host, port = self._runner.addresses[0][:2]
         return f"http://{host}:{port}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What its owner's requests bring."""
+        return {"Authorization": f"Bearer {made_token(self._folder)}"}
 
     async def stop(self) -> None:
         await self._runner.cleanup()

@@ -16,6 +16,7 @@ from quorate.protocol.events import EventPage, ToldEvent
 from quorate.protocol.metastore import OutcomeUnknown
 from quorate.protocol.storage import COUNTER_MAX
 from quorate.wire.resource import API_VERSION
+from quorate_operator.embedded.api_guard import make_guard
 from quorate_operator.embedded.json_body import read_object
 from quorate_operator.embedded.judgement import refusals
 from quorate_operator.embedded.objects import KINDS, BeingDeleted
@@ -30,10 +31,11 @@ _ROOT = f"/apis/{API_VERSION}"
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def make_app(embedded: Embedded) -> web.Application:
-    """The API of one embedded operator."""
+def make_app(embedded: Embedded, token: str) -> web.Application:
+    """The API of one embedded operator, for those that show `token`."""
     api = Api(embedded)
-    app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[_errors_as_json])
+    guard = make_guard(token, embedded.metrics)
+    app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[guard, _errors_as_json])
     app.add_routes(
         [
             web.get(f"{_ROOT}/{{plural}}", api.list_objects),
@@ -57,10 +59,10 @@ def make_app(embedded: Embedded) -> web.Application:
     return app
 
 
-def make_runner(embedded: Embedded) -> web.AppRunner:
+def make_runner(embedded: Embedded, token: str) -> web.AppRunner:
     """What serves the API.  Bodies are taken as they were sent: decompression that fails would be
     met outside of any handler."""
-    return web.AppRunner(make_app(embedded), access_log=None, auto_decompress=False)
+    return web.AppRunner(make_app(embedded, token), access_log=None, auto_decompress=False)
 
 
 class Api:

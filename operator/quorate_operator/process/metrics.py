@@ -40,6 +40,11 @@ class Metrics:
             ["zone", "reason"],
             registry=self.registry,
         )
+        self.refused_requests = Counter(
+            names.METRIC_REFUSED_REQUESTS,
+            "Requests without the token, or from pages of others",
+            registry=self.registry,
+        )
         self.invariant_errors = Counter(
             names.METRIC_INVARIANT_ERRORS,
             "States that must not exist; a cluster stops being led after one",

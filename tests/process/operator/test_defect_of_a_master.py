@@ -30,13 +30,14 @@ def test_an_embedded_operator_ends_with_the_defect_of_its_master(folder: Path) -
     address = operator.address()
     assert address is not None
 
+    api = OperatorApi(HOST, address["api_port"], folder / "operator" / "api-token")
     manifest = {
         "apiVersion": API_VERSION,
         "kind": "StorageCluster",
         "metadata": {"name": "main"},
         "spec": {"agents": "external", "addresses": ["127.0.0.1:1"]},
     }
-    OperatorApi(HOST, address["api_port"]).put("storageclusters", "main", manifest)
+    api.put("storageclusters", "main", manifest)
 
     wait_until(lambda: not operator.is_alive(), "its end", 30, operator.log_tail)
     assert operator.exit_status == 1

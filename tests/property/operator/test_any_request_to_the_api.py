@@ -45,7 +45,7 @@ class Api:
         assert set(self.declared()) == {"main", "sessions"}
 
     async def _open(self) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession()
+        return aiohttp.ClientSession(headers=self._server.headers)
 
     def close(self) -> None:
         self._runner.run(self._session.close())

@@ -18,7 +18,13 @@ import pytest
 from quorate_cli.__main__ import main
 from quorate_cli.cluster_folder import ClusterFolder
 from quorate_cli.guard import DEFECT_EXIT_CODE
-from quorate_cli.operator_api import NotReady, NotThere, OperatorApi, parse_server
+from quorate_cli.operator_api import (
+    TOKEN_VARIABLE,
+    NotReady,
+    NotThere,
+    OperatorApi,
+    parse_server,
+)
 from quorate_cli.problem import Problem
 
 Say = Callable[..., tuple[int, str]]
@@ -228,6 +234,7 @@ def api() -> Iterator[OperatorApi]:
     [
         ("/404/zone-gone", NotThere, "zone-gone"),
         ("/422/bad-field", Problem, "bad-field"),
+        ("/401/no-token", Problem, "no-token; of an operator elsewhere, name a copy of that file"),
         ("/503/not-yet", NotReady, "not-yet"),
         ("/500/broken", Problem, "failed at GET /500/broken: broken; its log says why"),
         ("/200/garbage", Problem, "what this version does not understand"),
@@ -264,12 +271,28 @@ def test_an_operator_that_does_not_answer_leaves_the_outcome_unknown() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:0", "host:65536", "host:x"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_what_is_no_address_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(Problem, match="is not an address: write host:port"):
-        parse_server(text)
+        parse_server(text, ClusterFolder(tmp_path))
 
 
-def test_an_address_may_be_of_ipv6() -> None:
-    api = parse_server("[::1]:7600")
+def test_an_address_may_be_of_ipv6(tmp_path: Path) -> None:
+    api = parse_server("[::1]:7600", ClusterFolder(tmp_path))
 
-    assert (api.host, api.port) == ("::1", 7600)
+    assert (api.host, api.port, api.token) == ("::1", 7600, "")
+
+
+def test_the_token_is_that_of_the_folder_or_of_the_file_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = ClusterFolder(tmp_path / "cluster")
+    folder.token_file.parent.mkdir(parents=True)
+    folder.token_file.write_text("of-the-folder\n")
+    assert parse_server("host:1", folder).token == "of-the-folder"
+    elsewhere = tmp_path / "elsewhere"
+    monkeypatch.setenv(TOKEN_VARIABLE, str(elsewhere))
+    with pytest.raises(Problem, match=r"QUORATE_TOKEN_FILE: .*elsewhere cannot be read"):
+        parse_server("host:1", folder)
+    elsewhere.write_text("of-elsewhere")
+
+    assert parse_server("host:1", folder).token == "of-elsewhere"

@@ -33,7 +33,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 @pytest.fixture
 async def client(server: Server) -> AsyncIterator[Client]:
     root = await server.start()
-    async with aiohttp.ClientSession() as session:
+    async with aiohttp.ClientSession(headers=server.headers) as session:
         yield Client(session, root)
 
 
@@ -166,7 +166,7 @@ async def test_an_immutable_field_stays(client: Client) -> None:
 
 async def test_everything_declared_survives_a_restart(server: Server, tmp_path: Path) -> None:
     root = await server.start()
-    async with aiohttp.ClientSession() as session:
+    async with aiohttp.ClientSession(headers=server.headers) as session:
         client = Client(session, root)
         await client.ask("PUT", f"{ROOT}/storageclusters/main", CLUSTER)
         _, made = await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)

@@ -1,0 +1,86 @@
+"""Who may ask the embedded operator over HTTP.
+
+Loopback alone does not keep strangers out: other users of the machine reach it, and so does any web
+page that the user's browser opens.  So each request has to have
+
+- a Host that means this machine, lest a foreign name that leads here (DNS rebinding) passes;
+- no Origin but the API's own: browsers name the page that a request is from;
+- `Authorization: Bearer TOKEN`, with the token of the file `api-token` in the operator's folder,
+  which its owner alone may read.
+
+Metrics and health take no token: what watches a process has none, and they show names, counts and
+sentences, none of the data.
+"""
+
+import hmac
+import ipaddress
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from quorate_link.secret import write_private
+from quorate_operator.process.metrics import Metrics
+
+_log = logging.getLogger("quorate.api")
+
+TOKEN_FILE = "api-token"
+OPEN_PATHS = ("/metrics", "/healthz", "/readyz")
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def made_token(folder: Path) -> str:
+    """The token of the operator in `folder`, drawn when there is none."""
+    file = folder / TOKEN_FILE
+    if not file.exists():
+        write_private(file, secrets.token_hex(32) + "\n")
+    file.chmod(0o600)
+    return file.read_text().strip()
+
+
+def make_guard(token: str, metrics: Metrics) -> Middleware:
+    """What refuses requests that may not be answered."""
+
+    @web.middleware
+    async def guarded(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        refused = _refusal(request, token)
+        if refused is None:
+            return await handler(request)
+        status, message = refused
+        metrics.refused_requests.inc()
+        _log.warning("%s %s refused: %s", request.method, request.path, message)
+        headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+        return web.json_response({"message": message}, status=status, headers=headers)
+
+    return guarded
+
+
+def _refusal(request: web.Request, token: str) -> tuple[int, str] | None:
+    host = request.headers.get("Host", "")
+    if not _is_loopback(host):
+        return 403, f"Host is {host!r}: ask 127.0.0.1, [::1] or localhost"
+    origin = request.headers.get("Origin")
+    if origin is not None and origin != f"http://{host}":
+        return 403, f"Origin is {origin!r}: pages from elsewhere may not ask this operator"
+    if request.path in OPEN_PATHS:
+        return None
+    kind, _, shown = request.headers.get("Authorization", "").partition(" ")
+    if kind.lower() != "bearer" or not hmac.compare_digest(shown.strip().encode(), token.encode()):
+        found = "is not the operator's" if shown else "is missing"
+        return 401, (
+            f"the token {found}: send Authorization: Bearer TOKEN, with what the file {TOKEN_FILE}"
+            " in the operator's folder holds"
+        )
+    return None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

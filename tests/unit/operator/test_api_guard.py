@@ -1,0 +1,103 @@
+"""The embedded operator's API answers its owner alone: not the machine's users, not web pages."""
+
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from quorate_loopback.embedded_api import Server
+from quorate_operator.embedded.api_guard import TOKEN_FILE, made_token
+
+ROOT = "/apis/quorate.io/v1alpha1"
+CHANGES = [
+    ("POST", "/nodes/agent-1/drain"),
+    ("POST", "/nodes/agent-1/undrain"),
+    ("DELETE", "/nodes/agent-1"),
+    ("PUT", f"{ROOT}/zones/z"),
+    ("DELETE", f"{ROOT}/zones/z"),
+    ("POST", "/judge"),
+]
+SHOWS = [("GET", "/status"), ("GET", "/events"), ("GET", f"{ROOT}/zones"), ("GET", "/plan/z")]
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    server = Server(tmp_path)
+    yield server
+    await server.stop()
+
+
+async def asked(
+    root: str, method: str, path: str, headers: dict[str, str]
+) -> tuple[int, str, dict[str, str]]:
+    """Status, body and headers of an answer."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, root + path, headers=headers) as answer,
+    ):
+        return answer.status, await answer.text(), dict(answer.headers)
+
+
+async def test_without_the_token_nothing_is_changed_and_nothing_shown(server: Server) -> None:
+    root = await server.start()
+    for method, path in (*CHANGES, *SHOWS, ("GET", "/no-such-path")):
+        for shown in ({}, {"Authorization": "Bearer x"}, {"Authorization": "Basic eDp4"}):
+            status, text, headers = await asked(root, method, path, shown)
+
+            assert status == 401, (method, path)
+            assert "send Authorization: Bearer TOKEN, with what the file api-token" in text
+            assert headers["WWW-Authenticate"] == "Bearer"
+    _, metrics, _ = await asked(root, "GET", "/metrics", {})
+    assert f"requests_total {3.0 * (len(CHANGES) + len(SHOWS) + 1)}" in metrics
+
+
+async def test_a_page_from_elsewhere_is_refused_also_with_the_token(server: Server) -> None:
+    root = await server.start()
+    own = root
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:1", "https" + own[4:]):
+        for method, path in (*CHANGES, *SHOWS, ("GET", "/metrics")):
+            status, text, _ = await asked(root, method, path, {**server.headers, "Origin": origin})
+
+            assert status == 403, (method, path, origin)
+            assert "pages from elsewhere may not ask this operator" in text
+    assert (await asked(root, "GET", "/status", {**server.headers, "Origin": own}))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:1", "127.0.0.1.evil.example", "10.0.0.1", "", "[::2]", "["],
+)
+async def test_a_foreign_name_that_leads_here_is_refused(server: Server, host: str) -> None:
+    root = await server.start()
+
+    for path in ("/status", "/metrics"):
+        status, text, _ = await asked(root, "GET", path, {**server.headers, "Host": host})
+
+        assert status == 403
+        assert "ask 127.0.0.1, [::1] or localhost" in text
+
+
+@pytest.mark.parametrize("host", ["localhost:7600", "127.0.0.1", "[::1]:7600", "127.8.8.8:1"])
+async def test_names_of_this_machine_are_answered(server: Server, host: str) -> None:
+    root = await server.start()
+
+    assert (await asked(root, "GET", "/status", {**server.headers, "Host": host}))[0] == 200
+
+
+async def test_what_watches_the_process_needs_no_token(server: Server) -> None:
+    root = await server.start()
+
+    for path in ("/metrics", "/healthz", "/readyz"):
+        assert (await asked(root, "GET", path, {}))[0] == 200
+
+
+def test_the_token_is_drawn_once_and_for_its_owner(tmp_path: Path) -> None:
+    token = made_token(tmp_path)
+    file = tmp_path / TOKEN_FILE
+    file.chmod(0o644)
+
+    assert made_token(tmp_path) == token
+    assert len(token) == 64
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
