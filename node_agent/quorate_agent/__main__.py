@@ -98,6 +98,14 @@ def _parser() -> argparse.ArgumentParser:
         "--debug-commands", action="store_true", help="allow damaging a copy on purpose"
     )
     parser.add_argument(
+        "--believe-term",
+        type=int,
+        default=0,
+        metavar="TERM",
+        help="once, when a master was refused because its term is too far above all that this agent"
+        " has heard of, and really so many masterships went by without it",
+    )
+    parser.add_argument(
         SETTING,
         type=_share,
         default=CLIENT_MEMORY_SHARE,
@@ -140,6 +148,7 @@ def _settings(given: argparse.Namespace) -> AgentSettings:
         weight=given.weight,
         client_memory_share=given.client_memory_share,
         debug_commands=given.debug_commands,
+        believe_term=given.believe_term,
     )
 
 
@@ -186,7 +195,7 @@ def main(arguments: list[str] | None = None) -> None:
     descriptors = Descriptors(raise_limit())
     try:
         secret = read_secret(given.secret_file)
-        folder = DataFolder.open(settings.data, cluster=settings.cluster, node=settings.name)
+        folder = _open_folder(settings, secret)
         stored = open_stored_zones(folder, descriptors)
     except (SecretRefused, FolderRefused, DatabaseRefused, StorageBroken) as refused:
         _end(EXIT_REFUSED, str(refused))
@@ -196,7 +205,7 @@ def main(arguments: list[str] | None = None) -> None:
         _end(EXIT_FAILED, str(error))
     if agent.restart:
         try:
-            folder = DataFolder.open(settings.data, cluster=settings.cluster, node=settings.name)
+            folder = _open_folder(settings, secret)
             aside = folder.set_aside(agent.failure)
         except FolderRefused as refused:
             _end(EXIT_REFUSED, str(refused))
@@ -205,6 +214,15 @@ def main(arguments: list[str] | None = None) -> None:
         os.execv(sys.executable, [sys.executable, "-m", "quorate_agent", *sys.argv[1:]])
     if agent.failure:
         _end(EXIT_FAILED, agent.failure)
+
+
+def _open_folder(settings: AgentSettings, secret: ClusterSecret) -> DataFolder:
+    return DataFolder.open(
+        settings.data,
+        cluster=settings.cluster,
+        node=settings.name,
+        cluster_id=secret.cluster_id,
+    )
 
 
 def _set_aside(settings: AgentSettings, reason: str) -> None:

@@ -1,7 +1,7 @@
 """Who an agent is, as its data folder says: its store, how often it started, what it must remember.
 
-    folder.json      format, cluster, node, store, incarnation, mastership, zones, what of each
-                     zone was synced, checksum
+    folder.json      format, cluster and its id, node, store, incarnation, mastership, zones, what
+                     of each zone was synced, checksum
     lock             locked while an agent lives over the folder; its process id inside
     zones/<uid>/     one database per Persistent zone
     zone-<uid>.json  what that zone was declared to be, should the metastore be lost
@@ -16,6 +16,7 @@ The event loop changes what the folder says; `save` makes it durable, from any t
 
 import fcntl
 import json
+import logging
 import os
 import shutil
 import threading
@@ -31,6 +32,8 @@ import msgspec
 from quorate.facts.errors import QuorateError
 from quorate.facts.zone import ZoneRecord
 from quorate_agent.durable_file import sync_folder, write_durably
+
+_log = logging.getLogger("quorate.agent")
 
 FORMAT_VERSION: Final = 2
 _WITHOUT_SYNCED: Final = 1
@@ -72,6 +75,8 @@ class _Identity(msgspec.Struct, frozen=True):
     check: int = 0
     master_word: str = ""
     synced: dict[str, Synced] | msgspec.UnsetType = msgspec.UNSET
+    cluster_id: str = ""
+    removing: tuple[str, ...] = ()
 
     def checked(self) -> "_Identity":
         """The same with the checksum that belongs to it."""
@@ -80,6 +85,9 @@ class _Identity(msgspec.Struct, frozen=True):
             del plain["master_word"]  # an agent of before wrote none
         if self.synced is msgspec.UNSET:
             del plain["synced"]
+        for name in ("cluster_id", "removing"):
+            if not plain[name]:
+                del plain[name]  # an agent of before knew none
         return msgspec.structs.replace(self, check=zlib.crc32(msgspec.json.encode(plain)))
 
 
@@ -93,6 +101,7 @@ class _Moving(msgspec.Struct, frozen=True):
     store: str
     master_term: int
     master_word: str = ""
+    cluster_id: str = ""
 
 
 def new_store_id() -> str:
@@ -103,8 +112,9 @@ def new_store_id() -> str:
 class DataFolder:
     """An open, locked data folder.  `incarnation` counts this start already, durably."""
 
-    def __init__(self, path: Path, lock: int, identity: _Identity) -> None:
+    def __init__(self, path: Path, lock: int, identity: _Identity, proven_id: str) -> None:
         self.path = path
+        self._proven_id = proven_id
         self._lock = lock
         self._identity = identity
         self._saved: _Identity | None = None
@@ -117,9 +127,11 @@ class DataFolder:
         *,
         cluster: str,
         node: str,
+        cluster_id: str,
         make_store_id: Callable[[], str] = new_store_id,
     ) -> Self:
-        """Open or create the folder of agent `node` of `cluster`.  Raises FolderRefused."""
+        """Open or create the folder of agent `node` of `cluster`, whose secret has the id.  Raises
+        FolderRefused.  The id is kept once a master that has proven it is obeyed."""
         path = Path(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -136,10 +148,10 @@ class DataFolder:
                     _check_nothing_left(path)
                     store = make_store_id()
                     identity = _new_identity(cluster, node, store, 0)
-                _check_identity(path, identity, cluster, node)
-                folder = cls(path, lock, identity)
+                _check_identity(path, identity, cluster, node, cluster_id)
+                folder = cls(path, lock, identity, cluster_id)
                 folder._remove_unlisted_zones()
-                folder._write(incarnation=identity.incarnation + 1)
+                folder._write(incarnation=identity.incarnation + 1, removing=())
         except BaseException:
             os.close(lock)
             raise
@@ -161,14 +173,19 @@ class DataFolder:
         return self._identity.master_term
 
     @property
+    def cluster_id(self) -> str:
+        """The cluster whose master was obeyed here first; empty before."""
+        return self._identity.cluster_id
+
+    @property
     def master_word(self) -> str:
         """The word of that mastership; empty when it is not known."""
         return self._identity.master_word
 
     def raise_master_term(self, term: int, word: str) -> None:
-        """Remember the mastership, if it is no lower; durable when this returns."""
+        """Remember the mastership, if it is no lower, and its cluster; durable when it returns."""
         if term >= self._identity.master_term:
-            self._write(master_term=term, master_word=word)
+            self._write(master_term=term, master_word=word, cluster_id=self._proven_id)
 
     def zone_path(self, uid: str) -> Path:
         """The folder of a zone, made if it is not there."""
@@ -178,7 +195,8 @@ class DataFolder:
             path.mkdir(parents=True, exist_ok=True)
             sync_folder(zones)
             sync_folder(self.path)
-            self._write(zones=tuple(sorted({*self._identity.zones, uid})))
+            left = tuple(zone for zone in self._identity.removing if zone != uid)
+            self._write(zones=tuple(sorted({*self._identity.zones, uid})), removing=left)
         return path
 
     def keep_zone(self, record: ZoneRecord) -> None:
@@ -194,6 +212,9 @@ class DataFolder:
                 kept.append(msgspec.json.decode(self._record(uid).read_bytes(), type=ZoneRecord))
         return kept
 
+    def _zone(self, uid: str) -> Path:
+        return self.path / _ZONES / _safe(uid)
+
     def _record(self, uid: str) -> Path:
         return self.path / f"zone-{_safe(uid)}.json"
 
@@ -205,8 +226,10 @@ class DataFolder:
         """Remove a zone's folder; close its storage first.  An interruption is made good later."""
         if uid not in self._identity.zones:
             return
-        self._write(zones=tuple(zone for zone in self._identity.zones if zone != uid))
-        shutil.rmtree(self.path / _ZONES / _safe(uid), ignore_errors=True)
+        left = [zone for zone in self._identity.removing if self._zone(zone).exists()]
+        kept = tuple(zone for zone in self._identity.zones if zone != uid)
+        self._write(zones=kept, removing=(*left, uid))
+        shutil.rmtree(self._zone(uid), ignore_errors=True)
         self._record(uid).unlink(missing_ok=True)
 
     def synced(self, uid: str) -> Synced | None:
@@ -266,6 +289,8 @@ class DataFolder:
         master_term: int | None = None,
         master_word: str | None = None,
         zones: tuple[str, ...] | None = None,
+        cluster_id: str = "",
+        removing: tuple[str, ...] | None = None,
     ) -> None:
         old = self._identity
         kept = old.zones if zones is None else zones
@@ -275,6 +300,8 @@ class DataFolder:
             master_term=old.master_term if master_term is None else master_term,
             master_word=old.master_word if master_word is None else master_word,
             zones=kept,
+            cluster_id=cluster_id or old.cluster_id,
+            removing=old.removing if removing is None else removing,
             synced={uid: synced for uid, synced in _synced(old).items() if uid in kept},
         )
         try:
@@ -284,12 +311,21 @@ class DataFolder:
             raise
 
     def _remove_unlisted_zones(self) -> None:
-        """Delete what `remove_zone` or `zone_path` left when they were interrupted."""
+        """Delete what `remove_zone` or `zone_path` left when they were interrupted: zones that a
+        master had told us to remove, and folders of which nothing was written yet.
+
+        Others stay.  Where this file is an older one than the zones beside it, the master has all
+        of it set aside; nobody has asked for their end."""
         zones = self.path / _ZONES
         known = {_safe(uid) for uid in self._identity.zones}
+        told = {_safe(uid) for uid in self._identity.removing}
         for path in sorted(zones.iterdir()) if zones.exists() else []:
-            if path.name not in known:
+            if path.name in known:
+                continue
+            if path.name in told or not any(path.iterdir()):
                 shutil.rmtree(path)
+            else:
+                _log.warning("%s: not listed in %s; left as it is", path, _IDENTITY)
 
 
 @contextmanager
@@ -456,9 +492,17 @@ def _check_owner(path: Path, identity: _Identity, cluster: str, node: str) -> No
             )
 
 
-def _check_identity(path: Path, identity: _Identity, cluster: str, node: str) -> None:
+def _check_identity(
+    path: Path, identity: _Identity, cluster: str, node: str, cluster_id: str
+) -> None:
     _check_owner(path, identity, cluster, node)
     file = path / _IDENTITY
+    if identity.cluster_id not in ("", cluster_id):
+        raise FolderRefused(
+            f"{file}: cluster_id {identity.cluster_id!r} found, the secret is of {cluster_id!r}:"
+            f" another cluster {cluster!r} keeps data here. Way out: start with that cluster's"
+            " secret (--secret-file), or give this agent a folder of its own"
+        )
     for uid in identity.zones:
         if not (path / _ZONES / _safe(uid)).is_dir():
             raise FolderRefused(
@@ -472,7 +516,8 @@ def _move_aside(path: Path, old: _Identity, store: str, reason: str) -> Path:
     number = 1
     while (path / f"set-aside-{number}").exists():
         number += 1
-    moving = _Moving(number, reason, old.cluster, old.node, store, old.master_term, old.master_word)
+    kept = (old.cluster, old.node, store, old.master_term, old.master_word, old.cluster_id)
+    moving = _Moving(number, reason, *kept)
     write_durably(path / _MOVING, msgspec.json.encode(moving).decode() + "\n")
     _finish_setting_aside(path)
     return path / f"set-aside-{number}"
@@ -502,6 +547,7 @@ def _finish_setting_aside(path: Path) -> None:
         identity = msgspec.structs.replace(
             _new_identity(moving.cluster, moving.node, moving.store, moving.master_term),
             master_word=moving.master_word,
+            cluster_id=moving.cluster_id,
         )
         _write_identity(path, identity)
     file.unlink()

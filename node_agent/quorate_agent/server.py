@@ -21,7 +21,7 @@ from quorate.protocol.agent import (
     ZoneOpened,
 )
 from quorate.protocol.client_messages import Forward, Forwarded
-from quorate.protocol.masterships import why_not_obeyed
+from quorate.protocol.masterships import why_not_believed, why_not_obeyed
 from quorate.protocol.membership import is_namesake
 from quorate.protocol.messages import (
     FORMAT_VERSION,
@@ -150,7 +150,8 @@ class Agent(BaseHandler):
         """Listen; take part when a master has registered us."""
         settings = self.settings
         self._loop.set_exception_handler(self._unhandled)
-        self.core = AgentCore(self._hello(), self, self._protocol, now())
+        believed = settings.believe_term
+        self.core = AgentCore(self._hello(), self, self._protocol, now(), believed)
         self.peer_port = await self.links.listen(settings.peer_host, settings.peer_port)
         self._admin = await start_admin(
             settings.admin_host, settings.admin_port, self.metrics.registry, self._ready
@@ -313,6 +314,8 @@ class Agent(BaseHandler):
             return None
         if why := why_not_obeyed(core.master_term, core.master_word, hello):
             return Refused(f"agent {core.node}: {why}", RefusalCode.STALE_MASTER, core.master_term)
+        if why := why_not_believed(core.heard_term, hello.master_term):
+            return Refused(f"agent {core.node}: {why}", RefusalCode.TERM_AHEAD)
         why = self._folder_writes.why_not_kept(hello.master_term, hello.master_word)
         return Refused(why, RefusalCode.NOT_KEPT) if why else None
 

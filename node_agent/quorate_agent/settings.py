@@ -14,6 +14,7 @@ class AgentSettings:
     `client_port_base`: zones take the first free port from here up, unless they had one before.
     `client_memory_share`: of the memory limit, for what clients sent and were not answered and for
     replies that they have not read; more lets more clients send large values at once.
+    `believe_term`: a mastership's number that a person vouches for, 0 for none.
     `stop_bound_s`: how long a SIGTERM waits for primaries to be taken over.
     """
 
@@ -30,4 +31,5 @@ class AgentSettings:
     weight: int = 1
     client_memory_share: float = CLIENT_MEMORY_SHARE
     debug_commands: bool = False
+    believe_term: int = 0
     stop_bound_s: float = 10.0

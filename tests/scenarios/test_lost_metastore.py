@@ -4,6 +4,7 @@ import pytest
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.masterships import RECOVERY_TERMS
 from quorate.protocol.messages import ZoneTable
 from quorate.protocol.metastore import ZoneKey
 from quorate.protocol.recover_rows import RECOVERY_GAP
@@ -25,7 +26,7 @@ def _lose_metastore(story: Scenario) -> None:
 def _recover(story: Scenario) -> MasterProcess:
     """As `quorate dev recover` does: go on above the highest mastership that agents tell."""
     highest = max(agent.disk.master_term for agent in story.cluster.living())
-    story.cluster.metastore.acquire_master_term(highest + RECOVERY_GAP)
+    story.cluster.metastore.acquire_master_term(highest + RECOVERY_TERMS)
     return story.cluster.add_master(recovering=True)
 
 

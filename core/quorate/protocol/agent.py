@@ -15,7 +15,7 @@ from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.leases import Leases
-from quorate.protocol.masterships import why_not_obeyed
+from quorate.protocol.masterships import why_not_believed, why_not_obeyed
 from quorate.protocol.messages import (
     AgentReport,
     AskInventory,
@@ -106,14 +106,22 @@ class AgentCore:
     """One process incarnation of one agent.  `zones[uid]` are the copies of each open zone."""
 
     def __init__(
-        self, hello: Hello, store: AgentStore, settings: ProtocolSettings, now: Now
+        self,
+        hello: Hello,
+        store: AgentStore,
+        settings: ProtocolSettings,
+        now: Now,
+        heard_term: int = 0,
     ) -> None:
+        """`heard_term`: a mastership's number that a person vouches for."""
         self.node = hello.node
         self.store = hello.store
         self.incarnation = hello.incarnation
         self.process = hello.process
         self.master_term = hello.master_term
         self.master_word = hello.master_word
+        self.heard_term = max(hello.master_term, heard_term)
+        """The highest mastership that this agent, or another that greeted it, has obeyed."""
         self._obeyed = (hello.master_term, hello.master_word)
         self.settings = settings
         self.leases = Leases(settings, hello.incarnation, now.boot_ms)
@@ -145,6 +153,8 @@ class AgentCore:
         """
         if why_not_obeyed(self.master_term, self.master_word, hello):
             return False
+        if why_not_believed(self.heard_term, hello.master_term):
+            return False
         self._note_master(hello.master_term, hello.master_word or self.master_word)
         return True
 
@@ -152,9 +162,10 @@ class AgentCore:
         if term > self.master_term:
             self._members_told = 0
         self.master_term, self.master_word = term, word
+        self.heard_term = max(self.heard_term, term)
 
     def _obey(self, master_term: int) -> bool:
-        if master_term < self.master_term:
+        if master_term < self.master_term or why_not_believed(self.heard_term, master_term):
             return False
         if master_term > self.master_term:
             self._note_master(master_term, "")
@@ -168,6 +179,7 @@ class AgentCore:
 
         A new process has forgotten which promises it took back: it is asked again.
         """
+        self.heard_term = max(self.heard_term, hello.master_term)
         known = self._peers.get(hello.node)
         if known is not None and known[0] == hello.store and hello.incarnation < known[1]:
             return False

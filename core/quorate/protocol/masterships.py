@@ -6,7 +6,18 @@ Words say nothing of how old a metastore is: that its rows say (Master.looked_ag
 is refused counts again, above what the agent knows.  Source: docs/protocol.md, section 7.
 """
 
+from typing import Final
+
 from quorate.protocol.messages import Hello
+
+TERMS_BELIEVED: Final = 1_000
+"""How far above all that an agent has heard of a master's term may be.  Terms are counted one by
+one; a higher one comes from a counter that a defect or a wrong copy has raised, and whoever obeys
+it refuses every later master."""
+RECOVERY_TERMS: Final = 500
+"""How far above the highest term that was told a lost metastore goes on: well below that bound, and
+above the masterships that agents may know which are away; those of an agent that knows more are
+counted above when it refuses."""
 
 
 def why_not_obeyed(term: int, word: str, hello: Hello) -> str:
@@ -17,3 +28,16 @@ def why_not_obeyed(term: int, word: str, hello: Hello) -> str:
     if hello.master_term == term and word and hello.master_word and hello.master_word != word:
         return f"another master led in master term {term} ({word}, not {hello.master_word})"
     return ""
+
+
+def why_not_believed(heard: int, term: int) -> str:
+    """Why a master's term is too far above `heard`, the highest one that an agent has obeyed or
+    heard of from other agents, to be true; empty when it is not, or nothing was heard yet."""
+    if not heard or term <= heard + TERMS_BELIEVED:
+        return ""
+    return (
+        f"master term {term} is not believed: it is more than {TERMS_BELIEVED} above"
+        f" {heard}, the highest that this agent has heard of. Way out: if there were so many"
+        f" masterships without it, start it once with --believe-term {term}; else put"
+        " back the counter of the operator's metastore"
+    )

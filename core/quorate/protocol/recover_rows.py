@@ -25,7 +25,7 @@ from quorate.protocol import ownership
 from quorate.protocol.messages import CopyReport
 
 RECOVERY_GAP = 1 << 20
-"""How far above everything that was told versions, terms and masterships go on.  An agent that is
+"""How far above everything that was told versions and terms of rows go on.  An agent that is
 away may know more than was told: so many changes of one partition it cannot have seen alone."""
 
 

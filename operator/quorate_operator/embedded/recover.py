@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quorate.facts.errors import QuorateError
+from quorate.protocol.masterships import RECOVERY_TERMS
 from quorate.protocol.messages import FORMAT_VERSION, Hello
-from quorate.protocol.recover_rows import RECOVERY_GAP
 from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster, split_address
 from quorate_link import BaseHandler, Endpoint, Link, RoleKeys
@@ -48,11 +48,11 @@ async def recover(
         highest = max(known.values())
         made = folder / MADE
         shutil.rmtree(made, ignore_errors=True)  # of a command that was interrupted
-        await _make(made, cluster, addresses, highest + RECOVERY_GAP)
+        await _make(made, cluster, addresses, highest + RECOVERY_TERMS)
         aside = set_aside(folder)
         put_in_place(made, folder)
         shutil.rmtree(made, ignore_errors=True)
-    said = [f"masterships go on above {highest + RECOVERY_GAP}; agents knew {highest}"]
+    said = [f"masterships go on above {highest + RECOVERY_TERMS}; agents knew {highest}"]
     if aside is not None:
         said.append(f"what was there is kept in {aside}")
     silent = sorted({*addresses} - known.keys())

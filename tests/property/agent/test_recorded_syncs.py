@@ -67,7 +67,7 @@ class Folder(RuleBasedStateMachine):
         self.add_zone(UIDS[0])
 
     def _open(self) -> None:
-        self.folder = DataFolder.open(self.path, cluster="demo", node="agent-1")
+        self.folder = DataFolder.open(self.path, cluster="demo", node="agent-1", cluster_id="id")
         self.zones = open_stored_zones(self.folder, Descriptors(1 << 16))
         self._begin_process()
 
@@ -214,7 +214,7 @@ class Folder(RuleBasedStateMachine):
         image = self._image(power_lost=True)
         log = max(log for log in self._logs(uid, image) if log.stat().st_size)
         log.write_bytes(log.read_bytes()[:-1])
-        damaged = DataFolder.open(image, cluster="demo", node="agent-1")
+        damaged = DataFolder.open(image, cluster="demo", node="agent-1", cluster_id="id")
         assert open_stored_zones(damaged, Descriptors(1 << 16)) == {}
         assert damaged.store != self.store
         damaged.close()

@@ -23,7 +23,7 @@ from quorate_agent.data_folder import (
 
 
 def open_folder(path: Path, cluster: str = "demo", node: str = "agent-1") -> DataFolder:
-    return DataFolder.open(path, cluster=cluster, node=node)
+    return DataFolder.open(path, cluster=cluster, node=node, cluster_id="id")
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_killed_process_leaves_the_folder_free(path: Path) -> None:
     code = """
 import sys
 from quorate_agent.data_folder import DataFolder
-folder = DataFolder.open(sys.argv[1], cluster="demo", node="agent-1")
+folder = DataFolder.open(sys.argv[1], cluster="demo", node="agent-1", cluster_id="id")
 print(folder.store, flush=True)
 sys.stdin.read()
 """
@@ -169,6 +169,63 @@ def test_an_interrupted_removal_is_made_good_at_the_next_start(path: Path, monke
     folder = open_folder(path)
 
     assert not (path / "zones" / "a").exists()
+    folder.close()
+
+
+def test_a_zone_that_nobody_told_us_to_remove_is_never_removed(path: Path) -> None:
+    """An older folder.json beside newer zones: of a zone made since it knows nothing."""
+    folder = open_folder(path)
+    older = (path / "folder.json").read_bytes()
+    (folder.zone_path("a") / "file").write_text("data")
+    folder.close()
+    (path / "zones" / "begun").mkdir()  # by `zone_path`, which was interrupted
+    (path / "folder.json").write_bytes(older)
+
+    folder = open_folder(path)
+
+    assert (path / "zones" / "a" / "file").read_text() == "data"
+    assert not (path / "zones" / "begun").exists()
+    assert folder.zone_uids() == []
+    folder.close()
+
+
+def test_a_zone_that_is_told_again_is_no_longer_one_to_be_removed(path: Path, monkeypatch) -> None:
+    folder = open_folder(path)
+    folder.zone_path("a")
+    monkeypatch.setattr(data_folder.shutil, "rmtree", lambda *_, **__: None)
+    folder.remove_zone("a")
+    monkeypatch.undo()
+    (folder.zone_path("a") / "file").write_text("data")
+    folder.close()
+
+    folder = open_folder(path)
+
+    assert (path / "zones" / "a" / "file").read_text() == "data"
+    folder.close()
+
+
+def test_the_first_cluster_whose_master_is_obeyed_has_the_folder(path: Path) -> None:
+    """Before that a wrong secret does no harm; afterwards another cluster of the name is refused,
+    also by the folder's next store."""
+
+    def of(cluster_id: str) -> DataFolder:
+        return DataFolder.open(path, cluster="demo", node="agent-1", cluster_id=cluster_id)
+
+    of("one").close()
+    folder = of("two")
+    assert folder.cluster_id == ""
+    folder.raise_master_term(1, "word")
+    assert folder.cluster_id == "two"
+    folder.close()
+    with pytest.raises(FolderRefused, match=r"the secret is of 'one': another .*--secret-file"):
+        of("one")
+    set_folder_aside(path, cluster="demo", node="agent-1", reason="a test")
+    with pytest.raises(FolderRefused, match="cluster_id 'two' found, the secret is of 'one'"):
+        of("one")
+
+    folder = of("two")
+
+    assert (folder.cluster_id, folder.master_term) == ("two", 1)
     folder.close()
 
 
@@ -421,7 +478,8 @@ def test_putting_back_can_be_interrupted_at_any_write(path: Path, monkeypatch) -
 def test_a_folder_of_an_agent_that_knew_no_words_is_taken(path: Path) -> None:
     open_folder(path).close()
     text = (path / "folder.json").read_text()
-    before = {k: v for k, v in json.loads(text).items() if k != "master_word"}
+    later = ("master_word", "cluster_id", "removing")
+    before = {k: v for k, v in json.loads(text).items() if k not in later}
     check = zlib.crc32(msgspec.json.encode({**before, "check": 0}))
     (path / "folder.json").write_text(json.dumps({**before, "check": check}))
 

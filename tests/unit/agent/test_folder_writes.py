@@ -15,17 +15,18 @@ from quorate_agent.data_folder import DataFolder
 from quorate_agent.descriptors import Descriptors
 from quorate_agent.server import Agent, now
 from quorate_agent.settings import AgentSettings
+from quorate_loopback.sides import SECRET
 
 RECORD = ZoneRecord("uid-1", "books", 16, 3)
 
 
 def _with_agent(path: Path, story: Callable[[Agent], None]) -> None:
     async def run() -> None:
-        folder = DataFolder.open(path, cluster="demo", node="agent-1")
+        folder = DataFolder.open(path, cluster="demo", node="agent-1", cluster_id="id")
         folder.zone_path(RECORD.uid)
         here = "127.0.0.1"
         settings = AgentSettings("agent-1", path, "demo", here, 0, here, here, 0)
-        agent = Agent(settings, folder, {}, DEFAULTS, Descriptors(4096))
+        agent = Agent(settings, folder, {}, DEFAULTS, Descriptors(4096), SECRET.keys())
         try:
             story(agent)
         finally:

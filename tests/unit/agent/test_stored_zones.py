@@ -35,7 +35,7 @@ class OneAgent:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.folder = DataFolder.open(path, cluster="demo", node="agent-1")
+        self.folder = DataFolder.open(path, cluster="demo", node="agent-1", cluster_id="id")
         self.zones = open_stored_zones(self.folder, Descriptors(1 << 16))
 
     def write(self, uid: str, key: bytes) -> None:
@@ -255,7 +255,7 @@ def test_a_set_aside_that_is_cut_off_is_seen_again(
     """Opening a database that lost something must not make it look whole."""
     agent.kill()
     _newest_log(agent.path, "z1").unlink()
-    folder = DataFolder.open(agent.path, cluster="demo", node="agent-1")
+    folder = DataFolder.open(agent.path, cluster="demo", node="agent-1", cluster_id="id")
 
     def cut_off(*_: object) -> None:
         raise KeyboardInterrupt
@@ -278,7 +278,7 @@ def test_a_set_aside_without_room_is_refused_in_a_sentence_and_done_when_there_i
 ) -> None:
     agent.kill()
     _newest_log(agent.path, "z1").unlink()
-    folder = DataFolder.open(agent.path, cluster="demo", node="agent-1")
+    folder = DataFolder.open(agent.path, cluster="demo", node="agent-1", cluster_id="id")
     written: list[str] = []
     real = data_folder.write_durably
 
@@ -379,7 +379,8 @@ def test_a_folder_of_the_format_before_is_taken_and_recorded_from_then_on(agent:
     agent.stop()
     file = agent.path / "folder.json"
     fields = json.loads(file.read_text())
-    del fields["synced"], fields["master_word"]
+    for name in ("synced", "master_word", "cluster_id", "removing"):
+        del fields[name]
     fields |= {"format": 1, "check": 0}
     fields["check"] = zlib.crc32(msgspec.json.encode(fields))
     file.write_bytes(msgspec.json.encode(fields))
@@ -404,7 +405,7 @@ def test_a_database_that_cannot_be_read_is_named_and_nothing_stays_open(agent: O
     table.write_bytes(data)
 
     for _ in range(2):
-        folder = DataFolder.open(agent.path, cluster="demo", node="agent-1")
+        folder = DataFolder.open(agent.path, cluster="demo", node="agent-1", cluster_id="id")
         with pytest.raises(Exception, match=rf"z2/rocksdb: cannot read.*{table.name}.*Way out"):
             open_stored_zones(folder, Descriptors(1 << 16))
         folder.close()
@@ -417,7 +418,7 @@ def test_a_file_that_the_system_refuses_is_named_and_nothing_stays_open(agent: O
     log.mkdir()  # nobody can read it, whoever runs this
     refused = rf"{log}: Is a directory\. Way out: make room, or mend permissions"
 
-    folder = DataFolder.open(agent.path, cluster="demo", node="agent-1")
+    folder = DataFolder.open(agent.path, cluster="demo", node="agent-1", cluster_id="id")
     with pytest.raises(DatabaseRefused, match=refused):
         open_stored_zones(folder, Descriptors(1 << 16))
     ports = ClientPorts("127.0.0.1", 40_000)
@@ -445,7 +446,7 @@ def test_zones_without_descriptors_stay_closed_and_are_checked_when_they_are_ope
     agent.write_synced("z2", b"key-3")
     agent.stop()
 
-    folder = DataFolder.open(agent.path, cluster="demo", node="agent-1")
+    folder = DataFolder.open(agent.path, cluster="demo", node="agent-1", cluster_id="id")
     for_one = Descriptors(RESERVE + CLIENTS_MIN + Descriptors(0).of_zone(persistent=True))
     opened = open_stored_zones(folder, for_one)
     assert list(opened) == ["z1"]

@@ -19,7 +19,7 @@ from quorate_loopback.waiting import until
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[DataFolder]:
-    folder = DataFolder.open(tmp_path, cluster="demo", node="agent-1")
+    folder = DataFolder.open(tmp_path, cluster="demo", node="agent-1", cluster_id="id")
     yield folder
     folder.close()
 

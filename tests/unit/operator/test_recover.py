@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from quorate.facts.errors import QuorateError
-from quorate.protocol.recover_rows import RECOVERY_GAP
+from quorate.protocol.masterships import RECOVERY_TERMS
 from quorate_loopback.runner_world import ScriptedAgent
 from quorate_loopback.sides import SECRET
 from quorate_operator.embedded import recover
@@ -51,12 +51,12 @@ async def test_the_new_metastore_goes_on_above_what_agents_know_and_asks_them(
 ) -> None:
     said = await recover.recover(folder, "main", [agent.address], KEYS)
 
-    assert f"above {7 + RECOVERY_GAP}" in said[0]
+    assert f"above {7 + RECOVERY_TERMS}" in said[0]
     assert (folder / "set-aside-1" / DATABASE).exists()
     store = EmbeddedStore.open(folder)
     assert await recovering_clusters(store) == {"main"}
     await store.close()
-    assert await _next_term(folder) == 7 + RECOVERY_GAP + 1
+    assert await _next_term(folder) == 7 + RECOVERY_TERMS + 1
     assert not (folder / recover.MADE).exists()
 
 
@@ -74,7 +74,7 @@ async def test_what_fails_before_the_mark_is_made_leaves_the_old_metastore_in_it
     assert not (folder / "set-aside-1").exists()
     assert await _next_term(folder) == 42
     await recover.recover(folder, "main", [agent.address], KEYS)  # over what the first try left
-    assert await _next_term(folder) == 7 + RECOVERY_GAP + 1
+    assert await _next_term(folder) == 7 + RECOVERY_TERMS + 1
 
 
 async def test_no_operator_can_use_the_folder_before_the_new_metastore_is_there(
