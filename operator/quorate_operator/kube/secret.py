@@ -45,7 +45,10 @@ async def cluster_secret(api: KubeApi, namespace: str, cluster: str) -> ClusterS
     except ApiRefused as refused:
         way_out = ""
         if refused.status == 403:
-            way_out = ". Way out: give the operator the rights of examples/operator-role.yaml"
+            way_out = (
+                f". Way out: let the operator create secrets, and get {name}, as in"
+                " examples/operator-role.yaml"
+            )
         raise SecretRefused(f"{where}: {refused}{way_out}") from refused
     except (ApiUnclear, MandateLost) as error:
         raise SecretRefused(f"{where}: {error}") from error

@@ -80,16 +80,32 @@ class KubernetesMetastore:
     async def load(self) -> dict[Key, Stored]:
         """See Metastore."""
         loaded: dict[Key, Stored] = {}
+        misnamed: list[tuple[Key, Stored, str]] = []
         selector = f"{names.LABEL_CLUSTER}={self._cluster}"
         try:
             for plural in (StorageNode.plural, PartitionTable.plural):
                 path = path_of(self._namespace, plural)
                 async for item in self._api.list(path, selector):
                     key, stored = self._decode(item, plural)
-                    loaded[key] = stored
-        except (ApiRefused, ApiUnclear) as error:
+                    if (name := item["metadata"]["name"]) == self._place(key)[1]:
+                        loaded[key] = stored
+                    else:
+                        misnamed.append((key, stored, name))
+            for key, stored, name in misnamed:
+                if key not in loaded:
+                    loaded[key] = await self._named_anew(key, stored)
+                await self._api.delete(path_of(self._namespace, self._place(key)[0], name))
+        except (ApiRefused, ApiUnclear, MandateLost) as error:
             raise Unavailable(str(error)) from error
         return loaded
+
+    async def _named_anew(self, key: Key, stored: Stored) -> Stored:
+        """A registration of before, when nodes were called CLUSTER-NODE: `two` with `agent-1` and
+        `two-agent` with `1` were one object."""
+        plural, name = self._place(key)
+        body = self._encode(key, stored.value, name, None)
+        made = await self._api.create(path_of(self._namespace, plural), body)
+        return Stored(stored.value, str(made["metadata"]["resourceVersion"]))
 
     async def read(self, key: Key) -> Stored | None:
         """See Metastore."""
@@ -140,7 +156,7 @@ class KubernetesMetastore:
             case ZoneKey(uid=uid):
                 return PartitionTable.plural, f"{uid}-head"
             case NodeKey(name=name):
-                return StorageNode.plural, f"{self._cluster}-{name}"
+                return StorageNode.plural, f"{self._cluster}.{name}"  # neither has a dot
 
     def _encode(self, key: Key, value: Value, name: str, expected: Revision | None) -> Json:
         labels = {names.LABEL_CLUSTER: self._cluster}

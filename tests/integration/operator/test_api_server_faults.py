@@ -75,7 +75,7 @@ async def test_an_object_that_was_changed_by_hand_is_a_conflict_then_read(
 ) -> None:
     revision = await metastore.write(KEY, NODE, None)
     patch = json.dumps({"metadata": {"labels": {"by": "hand"}}})
-    arguments = ("patch", "sn", "main-agent-1", f"--namespace={namespace}", "--type=merge")
+    arguments = ("patch", "sn", "main.agent-1", f"--namespace={namespace}", "--type=merge")
     await asyncio.to_thread(control_plane.kubectl, *arguments, f"--patch={patch}")
 
     with pytest.raises(Conflict):

@@ -55,7 +55,7 @@ def node(**spec: Any) -> Manifest:
     return {
         "apiVersion": API_VERSION,
         "kind": "StorageNode",
-        "metadata": {"name": "main-agent-1"},
+        "metadata": {"name": "main.agent-1"},
         "spec": {"clusterRef": {"name": "main"}, "clientHost": "h", **about, **spec},
     }
 

@@ -15,7 +15,7 @@ from redis.cluster import ClusterNode, RedisCluster
 
 from quorate.wire.resource import API_VERSION
 from quorate_cluster.defective_operator import defective_operator
-from quorate_cluster.processes import Agent, environment, python
+from quorate_cluster.processes import Agent, environment, python, secret_file
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.components import Component
 from quorate_control_plane.control_plane import ControlPlane
@@ -60,6 +60,7 @@ class Road:
             process.forget()
 
     def start_agents(self, count: int = 3) -> None:
+        self.keep_secret()
         for number in range(1, count + 1):
             name = f"agent-{number}"
             ports = next(self._ports), next(self._ports)
@@ -67,6 +68,12 @@ class Road:
             self.agents[name].start(wait=False)
         for agent in self.agents.values():
             agent.wait_listening()
+
+    def keep_secret(self) -> None:
+        """The Secret of the cluster is that of the agents, which run elsewhere."""
+        texts = json.loads(secret_file(self.kept.path, "main").read_text())
+        manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "main-quorate"}}
+        self.kubectl("apply", "--filename=-", stdin=json.dumps({**manifest, "stringData": texts}))
 
     def start_operator(self, name: str = "operator-a", *, defective: bool = False) -> Component:
         arguments = ["--namespace", self.namespace, "--lease-seconds", str(LEASE_S)]
@@ -274,6 +281,10 @@ def test_the_role_of_the_examples_is_all_that_an_operator_needs(
     assert refused == []
     for verb, what in (
         ("get", "secrets"),
+        ("get", "secrets/another"),
+        ("list", "secrets"),
+        ("update", "secrets/main-quorate"),
+        ("delete", "secrets/main-quorate"),
         ("list", "pods"),
         ("get", "configmaps/another"),
         ("update", "leases/another"),
@@ -283,6 +294,45 @@ def test_the_role_of_the_examples_is_all_that_an_operator_needs(
     ):
         assert not road.may(account, verb, what), f"{verb} {what}"
     assert not road.may(account, "list", "zones", "default")
+
+
+def test_a_cluster_of_the_same_name_in_another_namespace_does_not_get_the_agents(
+    control_plane: ControlPlane, road: Road
+) -> None:
+    road.start_agents()
+    road.start_operator()
+    road.declare()
+    road.wait_zone(**QUIET)
+    road.write_keys("first")
+    _, term = road.master()
+    other = Road(control_plane, f"{road.namespace}-other")
+    control_plane.kubectl("create", "namespace", other.namespace)
+    try:
+        other.agents = dict(road.agents)
+        other.start_operator()
+        other.declare()
+
+        def said() -> str:
+            conditions = other.status("storagecluster", "main").get("conditions", [])
+            return " ".join(each.get("message", "") for each in conditions)
+
+        wait_until(
+            lambda: "this agent belongs to cluster 'main' (id" in said(),
+            "the sentence whose the agents are",
+            60,
+            lambda: (said(), other.logs()),
+        )
+        assert other.items("storagenodes") == []
+    finally:
+        other.agents = {}
+        other.close()
+        control_plane.kubectl("delete", "namespace", other.namespace, "--wait=false")
+
+    road.check_keys("first")
+    assert road.conditions()["Available"] == "True"
+    assert road.master()[1] == term
+    for agent in road.agents.values():
+        assert agent.metrics("quorate_peer_strangers_total")[0] > 0
 
 
 def test_when_the_operator_is_killed_another_goes_on_and_data_was_there_all_the_time(
