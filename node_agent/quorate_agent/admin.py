@@ -1,7 +1,9 @@
 """What an agent answers on its admin port: metrics, whether it lives, whether it takes part.
 
 GET /metrics, /healthz and /readyz over HTTP/1.1, one answer per connection: a handler of a page
-instead of a web framework, because an empty agent is to stay small.
+instead of a web framework, because an empty agent is to stay small.  Anybody may ask: what watches
+a process has no secret, and names, counts and sentences are all there is.  What has to know the
+cluster's secret (protocol.md, section 3) must not be added here.
 """
 
 import asyncio
@@ -16,6 +18,8 @@ _log = logging.getLogger("quorate.admin")
 
 REQUEST_BYTES_MAX: Final = 8 * 1024
 REQUEST_SECONDS_MAX: Final = 10.0
+CONNECTIONS_MAX: Final = 32
+"""At a time; more are closed at once, for each may hold a descriptor for that long."""
 _TEXT: Final = "text/plain; charset=utf-8"
 
 Ready = Callable[[], tuple[bool, str]]
@@ -39,7 +43,13 @@ async def start_admin(
 ) -> AdminServer:
     """Listen at host:port (0: a free port)."""
 
+    open_ones: set[asyncio.StreamWriter] = set()
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(open_ones) >= CONNECTIONS_MAX:
+            writer.close()
+            return
+        open_ones.add(writer)
         try:
             async with asyncio.timeout(REQUEST_SECONDS_MAX):
                 request = await reader.readuntil(b"\r\n\r\n")
@@ -51,6 +61,7 @@ async def start_admin(
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError) as error:
             _log.debug("admin request ended early: %r", error)
         finally:
+            open_ones.discard(writer)
             writer.close()
 
     return AdminServer(await asyncio.start_server(answer, host, port, limit=REQUEST_BYTES_MAX))

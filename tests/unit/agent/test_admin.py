@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from quorate_agent.admin import start_admin
+from quorate_agent.admin import CONNECTIONS_MAX, start_admin
 
 HOST = "127.0.0.1"
 Ask = Callable[[bytes], Awaitable[tuple[str, str]]]
@@ -66,4 +66,25 @@ async def test_any_request_has_its_answer(request_line: bytes, status: str) -> N
 
     assert found == f"HTTP/1.1 {status}"
     assert (await ask(server.port, b"GET /healthz HTTP/1.1\r\n\r\n"))[0] == "HTTP/1.1 200 OK"
+    await server.close()
+
+
+async def test_who_opens_many_connections_and_asks_nothing_holds_only_some() -> None:
+    server = await start_admin(HOST, 0, CollectorRegistry(), lambda: (True, "takes part"))
+    held = [await asyncio.open_connection(HOST, server.port) for _ in range(CONNECTIONS_MAX)]
+    async with asyncio.timeout(10):
+        while True:  # those before are taken when one more is closed
+            reader, writer = await asyncio.open_connection(HOST, server.port)
+            if await reader.read() == b"":
+                break
+            writer.close()
+
+    for _, each in held:
+        each.close()
+    async with asyncio.timeout(10):
+        while True:
+            reader, writer = await asyncio.open_connection(HOST, server.port)
+            writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+            if (await reader.read()).startswith(b"HTTP/1.1 200"):
+                break
     await server.close()
