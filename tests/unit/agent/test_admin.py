@@ -70,21 +70,25 @@ async def test_any_request_has_its_answer(request_line: bytes, status: str) -> N
 
 
 async def test_who_opens_many_connections_and_asks_nothing_holds_only_some() -> None:
+    async def asked() -> bytes:
+        reader, writer = await asyncio.open_connection(HOST, server.port)
+        writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+        try:
+            return await reader.read()
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
+
     server = await start_admin(HOST, 0, CollectorRegistry(), lambda: (True, "takes part"))
     held = [await asyncio.open_connection(HOST, server.port) for _ in range(CONNECTIONS_MAX)]
     async with asyncio.timeout(10):
-        while True:  # those before are taken when one more is closed
-            reader, writer = await asyncio.open_connection(HOST, server.port)
-            if await reader.read() == b"":
-                break
-            writer.close()
+        while await asked():
+            pass  # those before are not all taken yet
 
-    for _, each in held:
-        each.close()
+    for _, writer in held:
+        writer.close()
     async with asyncio.timeout(10):
-        while True:
-            reader, writer = await asyncio.open_connection(HOST, server.port)
-            writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
-            if (await reader.read()).startswith(b"HTTP/1.1 200"):
-                break
+        while not (await asked()).startswith(b"HTTP/1.1 200"):
+            pass  # their ends are not all seen yet
     await server.close()

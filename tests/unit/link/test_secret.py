@@ -69,7 +69,7 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
     make_secret(file)
     file.chmod(0o640)
 
-    with pytest.raises(SecretRefused, match="mode 0640 lets others read .* Way out: chmod 600"):
+    with pytest.raises(SecretRefused, match=r"mode 0640 lets others read .* Way out: chmod 600"):
         read_secret(file)
 
 
@@ -98,7 +98,7 @@ def test_what_is_no_secret_is_refused_by_its_field(tmp_path: Path, text: str, sa
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SecretRefused, match="none.json cannot be read: No such file"):
+    with pytest.raises(SecretRefused, match=r"none.json cannot be read: No such file"):
         read_secret(tmp_path / "none.json")
 
 
@@ -116,5 +116,5 @@ def test_a_mounted_secret_is_a_folder_of_two_files(tmp_path: Path) -> None:
 def test_where_none_can_be_made_the_way_out_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(SecretRefused, match="cannot be written: .* Way out: make room or mend"):
+    with pytest.raises(SecretRefused, match=r"cannot be written: .* Way out: make room or mend"):
         make_secret(tmp_path / "file" / "main.json")
