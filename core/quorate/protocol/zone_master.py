@@ -112,6 +112,7 @@ class ZoneMaster:
     def topology_changed(self) -> None:
         """Somebody came, left or is leaving: look at every partition again."""
         self._rebalance.topology_changed()
+        self.parts.changes += 1  # what is said of a partition depends on who is there
         self._pass_ms = -(1 << 40)
         self._is_quiet = False
 
@@ -314,6 +315,7 @@ class ZoneMaster:
         there: no time that passes changes that."""
         return self._rebalance.is_at_rest and all(
             part.serves
+            and not part.stuck
             and part.row.active is None
             and not part.unheard
             and len(part.row.owners) == len(part.row.voters) == self.record.replicas
