@@ -89,10 +89,19 @@ class Rebalance:
             return "refused" if refused_ms < self._settings.replacement_delay_ms else "without"
         return "online"
 
-    @property
-    def is_at_rest(self) -> bool:
-        """Whether every agent was there at the last look and no partition is off its target."""
-        return not self.off_target and set(self._states.values()) <= {"online"}
+    def is_at_rest(self, record: ZoneRecord) -> bool:
+        """Whether every partition serves with all its copies in their places, and every agent was
+        there at the last look: no time that passes changes that."""
+        if self.off_target or not set(self._states.values()) <= {"online"}:
+            return False
+        return all(
+            part.serves
+            and not part.stuck
+            and part.row.active is None
+            and not part.unheard
+            and len(part.row.owners) == len(part.row.voters) == record.replicas
+            for part in self._parts.values()
+        )
 
     def missing(self) -> list[str]:
         """Why copies are missing, node by node."""

@@ -306,21 +306,12 @@ class ZoneMaster:
         if whole:
             is_still = is_whole and not self._decided and not self._writing
             self._events.look(self._rebalance, self._moved, is_still)
-            was_quiet, self._is_quiet = self._is_quiet, is_still and self._is_at_rest()
+            was_quiet, self._is_quiet = (
+                self._is_quiet,
+                is_still and self._rebalance.is_at_rest(self.record),
+            )
             if self._is_quiet and not was_quiet:  # not all zones at the same moment
                 self._pass_ms -= crc32(self.record.uid.encode()) % QUIET_PASS_MS
-
-    def _is_at_rest(self) -> bool:
-        """Whether every partition serves with all its copies in their places, and every agent is
-        there: no time that passes changes that."""
-        return self._rebalance.is_at_rest and all(
-            part.serves
-            and not part.stuck
-            and part.row.active is None
-            and not part.unheard
-            and len(part.row.owners) == len(part.row.voters) == self.record.replicas
-            for part in self.parts.values()
-        )
 
     def _judge_active(self, partition: int) -> None:
         """Note whether what is under way still leads to where the row should be."""
