@@ -1,0 +1,192 @@
+"""Two operators when the master, etcd or the API server is gone: how soon the next one leads, and
+that clients notice nothing.
+
+Operators, agents and the control plane are real processes.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from redis.cluster import RedisCluster
+
+from quorate_cluster.road import LEASE_S, QUIET, Road
+from quorate_cluster.waiting import wait_until
+from quorate_control_plane.components import Component
+from quorate_control_plane.control_plane import ControlPlane
+
+pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(400)]
+
+CRASH_S_MAX = 15.0
+GRACEFUL_S_MAX = 3.0
+
+
+class Load:
+    """A client that writes and reads its keys all the time; `failed` is what it was refused."""
+
+    def __init__(self, client: RedisCluster) -> None:
+        self.done = 0
+        self.failed: list[str] = []
+        self._client = client
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._client.close()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._over.wait(0.002):
+            number += 1
+            key, value = f"load-{number % 500}", str(number)
+            try:
+                self._client.set(key, value)
+                found = self._client.get(key)
+                if found != value.encode():
+                    self.failed.append(f"{key}: {found!r} instead of {value}")
+            except Exception as error:
+                self.failed.append(f"{key}: {error!r}")
+            self.done += 2
+
+
+@pytest.fixture
+def road(control_plane: ControlPlane, namespace: str) -> Iterator[Road]:
+    road = Road(control_plane, namespace)
+    try:
+        yield road
+    finally:
+        road.close()
+
+
+def two_operators(road: Road) -> tuple[Component, Component]:
+    """The master, and one that stands by; a zone is quiet."""
+    road.start_agents()
+    master = road.start_operator("operator-a")
+    road.declare()
+    road.wait_zone(**QUIET)
+    road.wait_led_by(master)
+    standby = road.start_operator("operator-b")
+    wait_until(lambda: "is held by" in standby.log_tail(), "standby", 60, road.logs)
+    return master, standby
+
+
+def leads(operator: Component) -> bool:
+    return "master in term" in operator.log_tail(1000)
+
+
+def seconds_until_led(road: Road, operator: Component, limit_s: float) -> float:
+    """How long it takes until `operator` decides; the machine's stand-stills are not its fault."""
+    began_s = time.monotonic()
+    wait_until(lambda: leads(operator), f"{operator.name} leads", limit_s, road.logs)
+    return time.monotonic() - began_s
+
+
+def test_after_a_crash_the_standby_leads_within_fifteen_seconds_and_no_command_fails(
+    road: Road,
+) -> None:
+    master, standby = two_operators(road)
+    with Load(road.client()) as load:
+        master.kill()
+        took_s = seconds_until_led(road, standby, CRASH_S_MAX)
+    assert load.failed == []
+    assert load.done > 100
+    print(f"crash takeover: {took_s:.1f} s, {load.done} commands")
+
+
+def test_after_an_orderly_end_the_standby_leads_within_three_seconds(road: Road) -> None:
+    master, standby = two_operators(road)
+    with Load(road.client()) as load:
+        began_s = time.monotonic()
+        master.terminate()
+        ended_s = time.monotonic() - began_s
+        took_s = ended_s + seconds_until_led(road, standby, GRACEFUL_S_MAX)
+    assert master.exit_status == 0
+    assert load.failed == []
+    print(f"graceful takeover: {took_s:.1f} s, of which the end {ended_s:.1f} s")
+
+
+def test_a_master_stopped_past_its_lease_writes_nothing_when_it_goes_on(road: Road) -> None:
+    master, standby = two_operators(road)
+    with Load(road.client()) as load:
+        master.pause()
+        seconds_until_led(road, standby, CRASH_S_MAX)
+        term = road.wait_led_by(standby)
+        standby.pause()  # from here on only the one that was stopped could write or be obeyed
+        revisions = road.revisions()
+        master.resume()
+        wait_until(lambda: not master.is_alive(), "its end", 30, road.logs)
+        assert road.revisions() == revisions
+        assert "lost: the lease was not renewed" in master.log_tail(100)
+        standby.kill()
+    assert load.failed == []
+    third = road.start_operator("operator-c")
+    assert road.wait_led_by(third) > term
+    road.wait_zone(**QUIET)
+
+
+@pytest.mark.parametrize("seconds", [20, pytest.param(60, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("part", ["etcd", "kube-apiserver"])
+def test_while_etcd_or_the_api_server_is_gone_no_command_fails(
+    control_plane: ControlPlane, road: Road, part: str, seconds: int
+) -> None:
+    operators = two_operators(road)
+    component = control_plane.components[part]
+    with Load(road.client()) as load:
+        component.pause()
+        try:
+            # Longer than the lease: the master has stopped, and nobody can follow it.
+            wait_until(lambda: not operators[0].is_alive(), "its end", 30, road.logs)
+            over_s = time.monotonic() + max(seconds - LEASE_S, 0)
+            wait_until(lambda: time.monotonic() >= over_s, "time to pass", seconds + 10)
+        finally:
+            component.resume()
+            control_plane.wait_ready()
+        operators[0].start()
+        wait_until(lambda: any(map(leads_now, operators)), "one leads again", 60, road.logs)
+        road.wait_zone(**QUIET)
+    assert load.failed == []
+    assert load.done > seconds * 10
+    print(f"{part} gone for {seconds} s: 0 of {load.done} commands failed")
+
+
+def leads_now(operator: Component) -> bool:
+    """Whether the present process has begun to lead."""
+    if not operator.is_alive():
+        return False
+    return f"/{operator.pid}/" in operator.log_tail(1000) and leads(operator)
+
+
+def test_health_and_metrics_tell_of_the_lease_and_the_watches(road: Road) -> None:
+    two_operators(road)
+
+    assert road.asked("operator-a", "healthz") == (200, "ok\n")
+    assert road.asked("operator-b", "healthz") == (200, "ok\n")
+    told = road.metrics("operator-a")
+    assert told["quorate_operator_is_master"] == 1
+    assert told["quorate_operator_lease_age_seconds"] < LEASE_S
+    for kind in ("zones", "storageclusters"):
+        assert told[f'quorate_operator_watch_age_seconds{{kind="{kind}"}}'] < 100
+    done = 'quorate_operator_reconciles_total{kind="zone",result="done"}'
+    assert told[done] >= 1
+    assert told['quorate_operator_api_requests_total{code="200",method="PATCH"}'] >= 1
+    assert told["quorate_operator_pass_seconds_count"] >= 1
+    assert road.metrics("operator-b")["quorate_operator_is_master"] == 0
+
+    # At rest the objects are not written.
+    patches = 'quorate_operator_api_requests_total{code="200",method="PATCH"}'
+    before = road.metrics("operator-a")
+    looks = before["quorate_operator_pass_seconds_count"]
+    wait_until(
+        lambda: road.metrics("operator-a")["quorate_operator_pass_seconds_count"] > looks + 6,
+        "looks",
+    )
+    after = road.metrics("operator-a")
+    assert after[patches] == before[patches]
+    assert after[done] == before[done]

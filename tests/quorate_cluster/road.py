@@ -1,0 +1,206 @@
+"""One namespace of a real API server with operators and agents as processes of its own."""
+
+import json
+import re
+import threading
+import urllib.error
+import urllib.request
+from typing import Any
+
+from redis.cluster import ClusterNode, RedisCluster
+
+from quorate.wire.resource import API_VERSION
+from quorate_cluster.defective_operator import defective_operator
+from quorate_cluster.processes import HOST, Agent, environment, python, secret_file
+from quorate_cluster.waiting import wait_until
+from quorate_control_plane.components import Component
+from quorate_control_plane.control_plane import ControlPlane
+from quorate_control_plane.kept_folder import KeptFolder
+from quorate_control_plane.ports import free_ports
+from quorate_operator.kubernetes import EXIT_LOST
+
+Json = dict[str, Any]
+LEASE_S = 10
+"""The default.  One of 4 s was lost when the API server was slow for three."""
+KEYS = 200
+# Loopback, whatever the environment says of proxies.
+_web = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+QUIET = {"Available": "True", "FullyReplicated": "True", "Rebalancing": "False"}
+
+
+class Road:
+    """One namespace with operators and agents of its own."""
+
+    def __init__(self, control_plane: ControlPlane, namespace: str) -> None:
+        self.namespace = namespace
+        self.kept = KeptFolder("quorate-road-")
+        self.agents: dict[str, Agent] = {}
+        self.operators: dict[str, Component] = {}
+        self.health: dict[str, int] = {}
+        """Where each operator answers /healthz and /metrics."""
+        self.kubeconfig = control_plane.kubeconfig
+        """By which operators reach the API server."""
+        self._control_plane = control_plane
+        self._ports = free_ports()
+        self._over = threading.Event()
+        self._kubelet = threading.Thread(target=self._keep_operator)
+        self._kubelet.start()
+
+    def close(self) -> None:
+        self._over.set()
+        self._kubelet.join()
+        self.kept.close()
+        for process in (*self.agents.values(), *self.operators.values()):
+            process.forget()
+
+    def start_agents(self, count: int = 3) -> None:
+        self.keep_secret()
+        for number in range(1, count + 1):
+            name = f"agent-{number}"
+            ports = next(self._ports), next(self._ports)
+            self.agents[name] = Agent(name, self.kept.path, "main", *ports)
+            self.agents[name].start(wait=False)
+        for agent in self.agents.values():
+            agent.wait_listening()
+
+    def keep_secret(self) -> None:
+        """The Secret of the cluster is that of the agents, which run elsewhere."""
+        texts = json.loads(secret_file(self.kept.path, "main").read_text())
+        manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "main-quorate"}}
+        self.kubectl("apply", "--filename=-", stdin=json.dumps({**manifest, "stringData": texts}))
+
+    def start_operator(self, name: str = "operator-a", *, defective: bool = False) -> Component:
+        arguments = ["--namespace", self.namespace, "--lease-seconds", str(LEASE_S)]
+        health = self.health[name] = next(self._ports)
+        arguments += ["--kubeconfig", str(self.kubeconfig), "--health", f"{HOST}:{health}"]
+        command = python("quorate_operator", "kubernetes", *arguments)
+        if defective:
+            command = defective_operator("kubernetes", *arguments)
+        self.operators[name] = Component(name, self.kept.path, command, environment())
+        self.operators[name].start()
+        return self.operators[name]
+
+    def _keep_operator(self) -> None:
+        """One that lost its lease ends, for which an API server that is slow for seconds is enough:
+        where no other stands by it is started again, as a kubelet would do."""
+        while not self._over.wait(0.2):
+            operators = list(self.operators.values())
+            if len(operators) == 1 and operators[0].exit_status == EXIT_LOST:
+                operators[0].start()
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
+        here = f"--namespace={self.namespace}"
+        return self._control_plane.kubectl(*arguments, here, stdin=stdin, check=check).stdout
+
+    def apply(self, kind: str, name: str, **spec: Any) -> None:
+        metadata = {"name": name}
+        manifest = {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+        self.kubectl("apply", "--filename=-", stdin=json.dumps(manifest))
+
+    def declare(self, **spec: Any) -> None:
+        """The cluster with all agents, and zone `sessions`."""
+        self.apply(
+            "StorageCluster", "main", addresses=[a.peer_address for a in self.agents.values()]
+        )
+        self.apply("Zone", "sessions", **{"clusterRef": {"name": "main"}, "partitions": 16, **spec})
+
+    def get(self, kind: str, name: str) -> Json | None:
+        found = self.kubectl("get", kind, name, "--output=json", "--ignore-not-found")
+        return dict(json.loads(found)) if found else None
+
+    def status(self, kind: str, name: str) -> Json:
+        return dict((self.get(kind, name) or {}).get("status") or {})
+
+    def items(self, kinds: str) -> list[Json]:
+        return list(json.loads(self.kubectl("get", kinds, "--output=json"))["items"])
+
+    def told_of_zones(self) -> set[str]:
+        """Reasons of the Events on zones, as docs/events.md says to ask for them."""
+        of_zones = "--field-selector=involvedObject.kind=Zone"
+        found = json.loads(self.kubectl("get", "events", of_zones, "--output=json"))
+        return {each["reason"] for each in found["items"]}
+
+    def conditions(self, kind: str = "zone", name: str = "sessions") -> Json:
+        conditions = self.status(kind, name).get("conditions", [])
+        return {each["type"]: each["status"] for each in conditions}
+
+    def wait_zone(self, **wanted: str) -> None:
+        wait_until(
+            lambda: wanted.items() <= self.conditions().items(),
+            f"zone with {wanted}",
+            60,
+            lambda: (self.status("zone", "sessions"), self.logs()),
+        )
+
+    def master(self) -> tuple[str, int]:
+        """Who says to lead the cluster, in which term."""
+        master = self.status("storagecluster", "main").get("master", {})
+        return master.get("identity", ""), master.get("term", 0)
+
+    def wait_led_by(self, operator: Component) -> int:
+        """Wait until the status names this process; its term."""
+        wait_until(
+            lambda: f"/{operator.pid}/" in self.master()[0],
+            f"mastership of {operator.name}",
+            60,
+            lambda: (self.master(), self.logs()),
+        )
+        return self.master()[1]
+
+    def client(self) -> RedisCluster:
+        make: Any = ClusterNode  # its constructor ships without types
+        found = [each.rsplit(":", 1) for each in self.status("zone", "sessions")["endpoints"]]
+        nodes = [make(host, int(port)) for host, port in found]
+        return RedisCluster(startup_nodes=nodes, socket_timeout=20)
+
+    def write_keys(self, value: str) -> None:
+        client = self.client()
+        for number in range(KEYS):
+            client.set(f"key-{number}", f"{value}-{number}")
+        client.close()
+
+    def check_keys(self, value: str) -> None:
+        client = self.client()
+        found = [client.get(f"key-{number}") for number in range(KEYS)]
+        client.close()
+        assert found == [f"{value}-{number}".encode() for number in range(KEYS)]
+
+    def zone_folders(self) -> list[str]:
+        """Folders of zones' data on all agents."""
+        return [str(path) for agent in self.agents.values() for path in agent.data.glob("zones/*")]
+
+    def all_logs(self) -> str:
+        """Everything that the operators said."""
+        return "\n".join(each.log_tail(100_000) for each in self.operators.values())
+
+    def may(self, user: str, verb: str, what: str, namespace: str = "") -> bool:
+        """Whether RBAC lets `user` do `verb` with `what`."""
+        here = f"--namespace={namespace or self.namespace}"
+        question = "auth", "can-i", verb, what, f"--as={user}", here
+        return self._control_plane.kubectl(*question, check=False).stdout.strip() == "yes"
+
+    def logs(self) -> str:
+        processes = (*self.operators.values(), *self.agents.values())
+        return "\n".join(f"--- {each.name} ---\n{each.log_tail()}" for each in processes)
+
+    def revisions(self) -> dict[str, str]:
+        """The revision of everything that an operator may write."""
+        kinds = "zones,storageclusters,partitiontables,storagenodes,leases,configmaps,events"
+        return {
+            f"{each['kind']} {each['metadata']['name']}": each["metadata"]["resourceVersion"]
+            for each in self.items(kinds)
+        }
+
+    def asked(self, operator: str, what: str) -> tuple[int, str]:
+        """What the operator answers to GET /`what`: status and text."""
+        try:
+            with _web.open(f"http://{HOST}:{self.health[operator]}/{what}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refused:
+            return refused.code, refused.read().decode()
+
+    def metrics(self, operator: str) -> dict[str, float]:
+        """Every series of the operator's own and its value."""
+        lines = self.asked(operator, "metrics")[1].splitlines()
+        told = [line.rpartition(" ") for line in lines if re.match("quorate_operator", line)]
+        return {series: float(value) for series, _, value in told}
