@@ -1,0 +1,115 @@
+"""When /healthz of the operator on Kubernetes fails, and what its metrics tell of the same."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from prometheus_client import generate_latest
+
+from quorate.protocol.settings import DEFAULTS
+from quorate_operator import kubernetes
+from quorate_operator.kube.access import KubeAccess
+from quorate_operator.kube.api import ApiRefused, KubeApi
+from quorate_operator.kube.traffic import Traffic
+from quorate_operator.kubernetes import KubernetesOperator
+from quorate_operator.mastership.election import ElectionSettings
+from quorate_operator.process.health import add_health
+from quorate_operator.process.loop_watch import LoopWatch
+from quorate_operator.process.metrics import Metrics
+
+NOWHERE = KubeAccess("http://127.0.0.1:9", None)
+
+
+class Leading:
+    """An operator that leads, as far as health can tell."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.operator = KubernetesOperator(NOWHERE, "default", DEFAULTS, ElectionSettings())
+        self.operator._is_leading = True
+        self.holds, self.lag_s = True, 0.0
+        self.ages_s = {"zones": 1.0, "storageclusters": 1.0}
+        monkeypatch.setattr(self.operator._election, "holds", lambda: self.holds)
+        monkeypatch.setattr(self.operator._watch, "lag_s", lambda: self.lag_s)
+        monkeypatch.setattr(self.operator._traffic, "watch_ages_s", lambda: self.ages_s)
+
+
+@pytest.fixture
+async def leading(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Leading]:
+    leading = Leading(monkeypatch)
+    yield leading
+    await leading.operator._ownership_api.close()
+    await leading.operator._objects_api.close()
+
+
+async def test_an_operator_that_leads_is_healthy_and_so_is_a_standby(leading: Leading) -> None:
+    assert leading.operator.unhealthy() == ""
+
+    leading.operator._is_leading, leading.holds = False, False
+
+    assert leading.operator.unhealthy() == ""
+
+
+async def test_one_that_leads_without_the_lease_is_not(leading: Leading) -> None:
+    leading.holds = False
+
+    assert "it has lapsed" in leading.operator.unhealthy()
+
+
+async def test_one_whose_loop_is_late_is_not(leading: Leading) -> None:
+    leading.lag_s = kubernetes.LAG_MAX_S + 1
+
+    assert leading.operator.unhealthy() == "the event loop is 11 s late"
+
+
+async def test_one_whose_watch_is_silent_is_not(leading: Leading) -> None:
+    leading.ages_s["zones"] = kubernetes.WATCH_AGE_MAX_S + 1
+
+    assert leading.operator.unhealthy() == (
+        "the watch of zones has shown no sign of life for 181 s"
+    )
+
+
+async def test_the_probe_is_answered_with_the_sentence(leading: Leading) -> None:
+    app = web.Application()
+    add_health(app, leading.operator)
+    async with TestClient(TestServer(app)) as client:
+        async with client.get("/healthz") as well:
+            assert (well.status, await well.text()) == (200, "ok\n")
+        leading.holds = False
+        async with client.get("/healthz") as ill:
+            assert ill.status == 503
+            assert "lapsed" in await ill.text()
+
+
+async def test_a_loop_that_leaves_no_marks_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = LoopWatch()
+    assert watch.lag_s() == 0.0
+
+    watch._beaten_s -= 12.5
+
+    assert 11.5 < watch.lag_s() < 20
+
+
+async def test_requests_are_counted_by_answer_and_watches_noted() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        status = 200 if request.path.endswith("zones") else 404
+        return web.json_response({"metadata": {}}, status=status)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    metrics = Metrics()
+    traffic = Traffic(metrics.api_requests)
+    async with TestServer(app) as server:
+        api = KubeApi(KubeAccess(str(server.make_url("")).rstrip("/"), None), None, traffic)
+        await api.get("/apis/quorate.io/zones")
+        with pytest.raises(ApiRefused):
+            await api.get("/apis/quorate.io/none")
+        assert traffic.watch_ages_s() == {}
+        await (await api.session.get(f"{api.access.server}/apis/zones?watch=true")).release()
+        await api.close()
+
+    assert list(traffic.watch_ages_s()) == ["zones"]
+    told = generate_latest(metrics.registry).decode()
+    assert 'quorate_operator_api_requests_total{code="200",method="GET"} 2.0' in told
+    assert 'quorate_operator_api_requests_total{code="404",method="GET"} 1.0' in told
