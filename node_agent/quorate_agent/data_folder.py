@@ -501,7 +501,8 @@ def _check_identity(
         raise FolderRefused(
             f"{file}: cluster_id {identity.cluster_id!r} found, the secret is of {cluster_id!r}:"
             f" another cluster {cluster!r} keeps data here. Way out: start with that cluster's"
-            " secret (--secret-file), or give this agent a folder of its own"
+            " secret (--secret-file; a lost one is written anew, for operator and agents: that"
+            " clusterId and another key), or give this agent a folder of its own"
         )
     for uid in identity.zones:
         if not (path / _ZONES / _safe(uid)).is_dir():
