@@ -16,7 +16,7 @@ import urllib.request
 from pathlib import Path
 
 from quorate.wire.resource import API_VERSION
-from quorate_cluster.processes import HOST, Agent, environment, python
+from quorate_cluster.processes import HOST, Agent, environment, python, secret_manifest
 from quorate_control_plane.binaries import find_binaries
 from quorate_control_plane.components import Component
 from quorate_control_plane.control_plane import ControlPlane
@@ -58,7 +58,7 @@ def _measure(asked: argparse.Namespace, plane: ControlPlane, kept: KeptFolder) -
         agents[-1].start(wait=False)
     for agent in agents:
         agent.wait_listening()
-    plane.kubectl("apply", "--filename=-", stdin=_manifests(asked, agents))
+    plane.kubectl("apply", "--filename=-", stdin=_manifests(asked, agents, kept.path))
     health = next(ports)
     command = python("quorate_operator", "kubernetes", "--namespace", "default")
     command += ["--kubeconfig", str(plane.kubeconfig), "--health", f"{HOST}:{health}"]
@@ -88,9 +88,9 @@ def _measure(asked: argparse.Namespace, plane: ControlPlane, kept: KeptFolder) -
     print(f"API server's opinion: {_available(plane)} of {asked.zones} zones have Available=True")
 
 
-def _manifests(asked: argparse.Namespace, agents: list[Agent]) -> str:
+def _manifests(asked: argparse.Namespace, agents: list[Agent], folder: Path) -> str:
     cluster: dict[str, object] = {"addresses": [agent.peer_address for agent in agents]}
-    items = [_manifest("StorageCluster", "main", cluster)]
+    items = [secret_manifest(folder, "main"), _manifest("StorageCluster", "main", cluster)]
     for number in range(asked.zones):
         spec: dict[str, object] = {
             "clusterRef": {"name": "main"},

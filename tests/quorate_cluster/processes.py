@@ -42,6 +42,16 @@ def secret_file(folder: Path, cluster: str) -> Path:
     return file
 
 
+def secret_manifest(folder: Path, cluster: str) -> dict[str, Any]:
+    """The cluster's secret as a Secret, for an operator on Kubernetes."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": f"{cluster}-quorate"},
+        "stringData": json.loads(secret_file(folder, cluster).read_text()),
+    }
+
+
 class Listening(Component):
     """A process that writes `data/FILE.json` with its pid once it listens."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from quorate.facts.partition_row import majority
-from quorate.protocol.recover_rows import RECOVERY_GAP
+from quorate.protocol.masterships import RECOVERY_TERMS
 from quorate.protocol.tool_messages import Refill, Refilling
 from quorate_sim.world import MS
 
@@ -167,5 +167,5 @@ class RareEvents:
                 master.die()
         # Nobody begins before an agent answers; one that is away may know a few masterships more.
         heard = [agent.disk for agent in cluster.living()] or list(cluster.disks.values())
-        cluster.metastore.lose(max(disk.master_term for disk in heard) + RECOVERY_GAP)
+        cluster.metastore.lose(max(disk.master_term for disk in heard) + RECOVERY_TERMS)
         self._world.after(self._world.random.randrange(50, 3000) * MS, self._one_more_master)

@@ -1,6 +1,7 @@
 """What a master on Kubernetes makes of declared objects; API server and agents are in memory."""
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from quorate.protocol.settings import DEFAULTS
 from quorate.wire.resource import API_VERSION
 from quorate_loopback.memory_api import MemoryApi
 from quorate_loopback.runner_world import NAMES, World
+from quorate_loopback.sides import SECRET
 from quorate_loopback.waiting import until
 from quorate_operator import names
 from quorate_operator.declared import controller as controller_module
@@ -31,6 +33,9 @@ class Namespace:
         for agent in world.agents.values():  # rows are kept elsewhere than in the world's metastore
             agent._check = lambda table: None
         self.api = MemoryApi()
+        texts = {k: b64encode(v.encode()).decode() for k, v in SECRET.texts().items()}
+        secret = {"metadata": {"name": "main-quorate"}, "data": texts}
+        self.api.put("/api/v1/namespaces/default/secrets/main-quorate", secret)
         self.metrics = Metrics()
         self.controller = self._make()
         self.declare("StorageCluster", "main", addresses=self.addresses())
