@@ -11,7 +11,7 @@ from redis.cluster import ClusterNode, RedisCluster
 
 from quorate.wire.resource import API_VERSION
 from quorate_cluster.defective_operator import defective_operator
-from quorate_cluster.processes import HOST, Agent, environment, python, secret_file
+from quorate_cluster.processes import HOST, Agent, environment, python, secret_manifest
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.components import Component
 from quorate_control_plane.control_plane import ControlPlane
@@ -65,9 +65,8 @@ class Road:
 
     def keep_secret(self) -> None:
         """The Secret of the cluster is that of the agents, which run elsewhere."""
-        texts = json.loads(secret_file(self.kept.path, "main").read_text())
-        manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "main-quorate"}}
-        self.kubectl("apply", "--filename=-", stdin=json.dumps({**manifest, "stringData": texts}))
+        manifest = json.dumps(secret_manifest(self.kept.path, "main"))
+        self.kubectl("apply", "--filename=-", stdin=manifest)
 
     def start_operator(self, name: str = "operator-a", *, defective: bool = False) -> Component:
         arguments = ["--namespace", self.namespace, "--lease-seconds", str(LEASE_S)]
