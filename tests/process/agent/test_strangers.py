@@ -75,7 +75,7 @@ def test_a_stranger_on_the_peer_port_cannot_end_a_cluster(start_cluster: StartCl
     assert cluster.api.status()["master_term"] == term
     status = cluster.wait_quiet("z")["status"]
     assert status["partitions"]["available"] == 4
-    cluster.operator.stop()
+    cluster.operator.kill()
     cluster.operator.start()  # its next term is believed
     cluster.wait_online()
     assert client.get("key") == b"newer"
