@@ -110,7 +110,7 @@ def _manifest(kind: str, name: str, spec: dict[str, object]) -> dict[str, object
 def _wait_available(operator: Component, health: int, partitions: int, began_s: float) -> float:
     while True:
         passed_s = time.monotonic() - began_s
-        found = _metric(health, 'quorate_operator_partitions{.*state="available"}')
+        found = _metric(health, 'quorate_operator_partitions{.*state="available"')
         if sum(found) >= partitions:
             return passed_s
         if not operator.is_alive() or passed_s > START_S_MAX:
