@@ -38,10 +38,10 @@ def test_whatever_happens_to_a_cluster_the_view_is_what_looking_at_every_partiti
         assert told == {n: (primaries.get(n, 0), owners.get(n, 0)) for n in told}
 
     monkeypatch.setattr(Master, "check", compare)
-    for seed in range(12):
+    for seed in range(10):
         run_seed(seed)
 
-    assert compared > 5_000
+    assert compared > 4_000
 
 
 def test_a_zone_in_which_nothing_has_changed_is_said_by_the_same_object() -> None:
