@@ -26,7 +26,8 @@ from quorate_control_plane.ports import free_ports
 CRDS = Path(__file__).parents[1] / "crds"
 START_S_GOAL, CPU_GOAL, MEMORY_GOAL_MB = 60.0, 0.05, 200.0
 START_S_MAX = 600.0
-SETTLE_S = 30.0
+REST_S_MAX = 600.0
+QUIET_LOOKS = 10
 _web = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -67,7 +68,7 @@ def _measure(asked: argparse.Namespace, plane: ControlPlane, kept: KeptFolder) -
     operator.start()
     start_s = _wait_available(operator, health, asked.zones * asked.partitions, began_s)
     start_cpu_s = _cpu_s(operator.pid)
-    time.sleep(SETTLE_S)
+    rest_s = _wait_rest(operator, health, began_s)
     cpu_s, requests, at_s = _cpu_s(operator.pid), _requests(health), time.monotonic()
     time.sleep(asked.idle_seconds)
     passed_s = time.monotonic() - at_s
@@ -76,13 +77,15 @@ def _measure(asked: argparse.Namespace, plane: ControlPlane, kept: KeptFolder) -
     changed = {what: after[what] - requests.get(what, 0.0) for what in after}
     per_minute = {what: count * 60 / passed_s for what, count in changed.items() if count}
     memory_mb = _memory_mb(operator.pid)
-    lost = "lost:" in operator.log_tail(100_000)
+    log = operator.log_tail(100_000)
+    lost = "lost:" in log or not operator.is_alive()
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs")
     print(f"{asked.zones} zones of {asked.partitions} partitions on {asked.agents} agents")
     _say("Available within (s)", start_s, START_S_GOAL)
     _say("idle CPU (of a core)", idle, CPU_GOAL)
     _say("memory (MB)", memory_mb, MEMORY_GOAL_MB)
     print(f"CPU until then: {start_cpu_s:.1f} s; the lease was {'LOST' if lost else 'kept'}")
+    print(f"at rest after {rest_s:.0f} s; agents taken for lost: {log.count('NodeLeft')}")
     print(f"requests at the start: {sum(requests.values()):.0f} {requests}")
     print(f"requests per minute at rest: {sum(per_minute.values()):.0f} {per_minute}")
     print(f"API server's opinion: {_available(plane)} of {asked.zones} zones have Available=True")
@@ -116,6 +119,18 @@ def _wait_available(operator: Component, health: int, partitions: int, began_s: 
         if not operator.is_alive() or passed_s > START_S_MAX:
             raise SystemExit(f"{sum(found):.0f} of {partitions} partitions:\n{operator.log_tail()}")
         time.sleep(1)
+
+
+def _wait_rest(operator: Component, health: int, began_s: float) -> float:
+    """Until nothing has been moved for a while: agents that came late are given their share."""
+    quiet = 0
+    while quiet < QUIET_LOOKS and operator.is_alive():
+        moving = _metric(health, "quorate_operator_migrations{")
+        quiet = quiet + 1 if moving and not sum(moving) else 0
+        if time.monotonic() - began_s > REST_S_MAX:
+            raise SystemExit(f"{sum(moving):.0f} migrations:\n{operator.log_tail()}")
+        time.sleep(1)
+    return time.monotonic() - began_s
 
 
 def _available(plane: ControlPlane) -> int:
