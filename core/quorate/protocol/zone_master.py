@@ -52,8 +52,7 @@ if TYPE_CHECKING:
 
 FULL_PASS_MS = 500
 QUIET_PASS_MS = 5_000
-"""Between looks at every partition of a zone at rest: what changes there is told, or changes who is
-there, and both are looked at when they come."""
+"""Of a zone at rest: only what is told, or who is there, changes anything, and that is noticed."""
 
 
 class ZoneMaster:
@@ -280,9 +279,8 @@ class ZoneMaster:
         if not self.parts and not self.record.recovering:
             return
         self._publisher.resend(self.record, self.parts, now)
-        passed_ms = now.boot_ms - self._pass_ms
         is_quiet = self._is_quiet and not self._dirty and not self._rebalance.off_target
-        whole = passed_ms >= (QUIET_PASS_MS if is_quiet else FULL_PASS_MS)
+        whole = now.boot_ms - self._pass_ms >= (QUIET_PASS_MS if is_quiet else FULL_PASS_MS)
         if whole:
             self._pass_ms = now.boot_ms
             self._dirty.clear()
@@ -306,10 +304,8 @@ class ZoneMaster:
         if whole:
             is_still = is_whole and not self._decided and not self._writing
             self._events.look(self._rebalance, self._moved, is_still)
-            was_quiet, self._is_quiet = (
-                self._is_quiet,
-                is_still and self._rebalance.is_at_rest(self.record),
-            )
+            was_quiet = self._is_quiet
+            self._is_quiet = is_still and self._rebalance.is_at_rest(self.record)
             if self._is_quiet and not was_quiet:  # not all zones at the same moment
                 self._pass_ms -= crc32(self.record.uid.encode()) % QUIET_PASS_MS
 
@@ -339,6 +335,12 @@ class ZoneMaster:
     def queue_length(self) -> int:
         """How many partitions are not where they should be."""
         return len(self._rebalance.off_target) if self.parts and not self.record.deleting else 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no migration is under way, waits, or can before something happens."""
+        busy = self._decided or self._writing or self._dirty or self._rebalance.off_target
+        return self._is_quiet and not busy
 
     def waiting(self) -> list[QueuedMigration]:
         """The next steps that could begin."""
