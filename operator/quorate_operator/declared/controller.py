@@ -216,16 +216,16 @@ class Controller:
             for uid in change.zones:
                 about = self._abouts.get(uid)
                 if about is not None:
-                    self._queue.add(Key(Kind.ZONE, about.name))
+                    self._queue.add_in_turn(Key(Kind.ZONE, about.name))
         if change.cluster:
-            self._queue.add(Key(Kind.CLUSTER, name))
+            self._queue.add_in_turn(Key(Kind.CLUSTER, name))
         if led.decisions or led.untold:
-            self._queue.add(Key(Kind.EVENTS, name))
+            self._queue.add_in_turn(Key(Kind.EVENTS, name))
         now_s = asyncio.get_running_loop().time()
         if led.runner.is_leading and now_s - led.looked_for_undeclared_s >= UNDECLARED_S:
             led.looked_for_undeclared_s = now_s
             if self._undeclared(led):
-                self._queue.add(Key(Kind.UNDECLARED, name))
+                self._queue.add_in_turn(Key(Kind.UNDECLARED, name))
 
     def _add_zones_of(self, cluster: str) -> None:
         for name, zone in self._zones.items():

@@ -49,6 +49,11 @@ class KeyedQueue(Generic[K]):
             self._waiting.append(key)
             self._news.set()
 
+    def add_in_turn(self, key: K) -> None:
+        """As `add`, but a key that has failed comes back when its back-off is over."""
+        if not (key in self._failures and key in self._later):
+            self.add(key)
+
     def add_later(self, key: K, delay_s: float) -> None:
         """Look at `key` after `delay_s`, or earlier if it is added, or already awaited earlier."""
         loop = asyncio.get_running_loop()

@@ -198,6 +198,19 @@ async def test_a_status_that_cannot_be_told_is_tried_again_and_holds_up_no_other
     await namespace.until_available("first")
 
 
+async def test_events_that_are_refused_are_not_tried_with_every_look(namespace: Namespace) -> None:
+    namespace.api.refuse = lambda method, path: 403 if path.endswith("/events") else 0
+    namespace.start()
+    namespace.zone("first")
+    await namespace.until_available("first")
+    await until(lambda: namespace.api.writes("/events") != [], "tried")
+    namespace.api.requests.clear()
+
+    await asyncio.sleep(0.6)  # 30 looks
+
+    assert len(namespace.api.writes("/events")) <= 3
+
+
 async def test_a_zone_without_an_object_is_deleted_only_when_a_list_of_all_lacks_it(
     namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,21 @@ async def test_what_changes_does_not_wait_for_the_back_off() -> None:
     assert await taken(queue) == "a"
 
 
+async def test_what_is_merely_seen_again_waits_for_the_back_off_and_only_for_that() -> None:
+    queue = KeyedQueue[str](jitter=lambda: 1_000)
+    queue.add("a")
+    await taken(queue)
+    queue.failed("a")
+    queue.add_later("b", 1_000)
+
+    queue.add_in_turn("a")
+    queue.add_in_turn("b")
+
+    assert len(queue) == 1
+    assert await taken(queue) == "b"
+    queue.close()
+
+
 async def test_a_key_that_was_added_while_it_failed_comes_at_once() -> None:
     queue = KeyedQueue[str](jitter=lambda: 1_000)
     queue.add("a")
