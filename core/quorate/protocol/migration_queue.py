@@ -24,6 +24,9 @@ ZONES_PER_MS = 1
 """So too with many zones, of which each message would have all looked at: a look at one takes a
 tenth of a millisecond."""
 
+FEW_ZONES = 10
+"""So many are looked at with each message."""
+
 
 class MigrationQueue:
     """`zones` are the master's own, by uid."""
@@ -43,7 +46,9 @@ class MigrationQueue:
     def start(self, now: Now) -> None:
         """Let begin what may; cheap when nothing has changed."""
         passed_ms = now.boot_ms - self._looked_ms
-        if not self._is_due or passed_ms < self._looked_at // ZONES_PER_MS:
+        if not self._is_due:
+            return
+        if self._looked_at >= FEW_ZONES and passed_ms < self._looked_at // ZONES_PER_MS:
             return
         zones = [self._zones[uid] for uid in sorted(self._zones) if not self._zones[uid].is_idle]
         self._looked_at = len(zones)
