@@ -179,7 +179,7 @@ def delete(
         float, typer.Option(min=0, help="Seconds to wait until it is gone; 0: do not.")
     ] = 30,
 ) -> None:
-    """Delete an object; a zone goes with all its data."""
+    """Delete an object; a zone goes with its data, unless it says deletionPolicy: Retain."""
     found = find_kind(kind)
     api = _api(server, folder)
     resources.fetch(api, found, name)

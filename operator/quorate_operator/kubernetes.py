@@ -25,6 +25,7 @@ from quorate_operator.declared.controller import Controller
 from quorate_operator.declared.handlers import WATCHED, make_registry, make_settings
 from quorate_operator.kube.access import KubeAccess
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi
+from quorate_operator.kube.token_bucket import OBJECTS, TokenBucket
 from quorate_operator.kube.traffic import Traffic
 from quorate_operator.mastership.election import ElectionSettings
 from quorate_operator.mastership.election_thread import ElectionThread
@@ -63,8 +64,8 @@ class KubernetesOperator:
             access, namespace, self.identity, election, self._watch, self.metrics.api_requests
         )
         self._traffic = Traffic(self.metrics.api_requests)
-        self._ownership_api = KubeApi(access, self._election, self._traffic)
-        self._objects_api = KubeApi(access, self._election, self._traffic)
+        self._ownership_api = KubeApi(access, self._election, self._traffic, TokenBucket())
+        self._objects_api = KubeApi(access, self._election, self._traffic, TokenBucket(*OBJECTS))
         self._controller: Controller | None = None
         self._waits_for = ""
         self._is_leading = False

@@ -3,6 +3,8 @@
 from quorate.wire.resource import GROUP
 
 FINALIZER = f"{GROUP}/zone-data"
+ANNOTATION_RELEASE = f"{GROUP}/release"
+"""\"true\": the object goes as soon as it is deleted, whatever its data does."""
 LABEL_CLUSTER = f"{GROUP}/cluster"
 LABEL_ZONE_UID = f"{GROUP}/zone-uid"
 ANNOTATION_PAUSED = f"{GROUP}/paused"
@@ -19,10 +21,12 @@ CONDITION_STORAGE_FULL = "StorageFull"
 CONDITION_REFUSED = "RefusedByAgents"
 CONDITION_READY = "Ready"
 CONDITION_PAUSED = "Paused"
+CONDITION_BLOCKED = "Blocked"
 
 REASON_ACCEPTED = "Accepted"
 REASON_CLUSTER_NOT_FOUND = "ClusterNotFound"
 REASON_NOT_SUPPORTED = "NotSupportedYet"
+REASON_DATA_DIFFERS = "KeptDataDiffers"
 REASON_INVALID = "Invalid"
 REASON_NOT_LED = "NotLed"
 REASON_PAUSED = "Paused"

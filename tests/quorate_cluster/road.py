@@ -97,11 +97,12 @@ class Road:
         self.kubectl("apply", "--filename=-", stdin=json.dumps(manifest))
 
     def declare(self, **spec: Any) -> None:
-        """The cluster with all agents, and zone `sessions`."""
+        """The cluster with all agents, and zone `sessions`, whose data goes with it."""
         self.apply(
             "StorageCluster", "main", addresses=[a.peer_address for a in self.agents.values()]
         )
-        self.apply("Zone", "sessions", **{"clusterRef": {"name": "main"}, "partitions": 16, **spec})
+        whole = {"clusterRef": {"name": "main"}, "partitions": 16, "deletionPolicy": "Delete"}
+        self.apply("Zone", "sessions", **{**whole, **spec})
 
     def get(self, kind: str, name: str) -> Json | None:
         found = self.kubectl("get", kind, name, "--output=json", "--ignore-not-found")

@@ -7,6 +7,7 @@ import msgspec
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.events import Event
 from quorate.protocol.messages import (
     FORMAT_VERSION,
     Activated,
@@ -122,6 +123,7 @@ class World:
         metastore: MemoryMetastore | None = None,
         on_failed: Callable[[str], None] = lambda why: None,
         on_overtaken: Callable[[str], None] = lambda why: None,
+        on_event: Callable[[Event], None] = lambda event: None,
     ) -> Runner:
         if metastore is not None:
             self.metastore = metastore
@@ -132,6 +134,7 @@ class World:
             settings=DEFAULTS,
             metrics=Metrics(),
             secret=known_secret,
+            on_event=on_event,
             on_failed=on_failed,
             on_overtaken=on_overtaken,
         )

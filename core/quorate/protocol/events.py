@@ -26,6 +26,8 @@ class Reason(enum.StrEnum):
     ZONE_REBALANCED = "ZoneRebalanced"
     STORAGE_FULL = "StorageFull"
     STORAGE_HAS_ROOM = "StorageHasRoom"
+    WRITES_REFUSED = "WritesRefused"
+    WRITES_TAKEN = "WritesTaken"
     ROW_CHANGED = "RowChanged"
     PARTITION_LOST = "PartitionLost"
     MIGRATION_STARTED = "MigrationStarted"
@@ -47,6 +49,8 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.ZONE_REBALANCED: "migrations ran, and every copy is where it should be",
     Reason.STORAGE_FULL: "an agent has no room for more of the zone: what needs some is refused",
     Reason.STORAGE_HAS_ROOM: "an agent that had no room for more of the zone has some again",
+    Reason.WRITES_REFUSED: "the metastore refuses what is decided, and says why; nothing changes",
+    Reason.WRITES_TAKEN: "the metastore takes everything again that it had refused",
     Reason.ROW_CHANGED: "who owns partitions has changed without a migration; says why",
     Reason.PARTITION_LOST: "every store that held the partition is gone for good",
     Reason.MIGRATION_STARTED: "a migration is active in the partition's row",

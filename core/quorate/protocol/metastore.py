@@ -58,8 +58,23 @@ class OutcomeUnknown(QuorateError):
     """The write may or may not have happened: read again before anything else."""
 
 
+class WriteRefused(QuorateError):
+    """Nothing was written, and the same write is refused until something besides it changes: a
+    right, a quota, a policy.  `reason` is one word for it.  `retry_after_s`: the metastore has only
+    too much to do, and said when to ask again."""
+
+    def __init__(self, reason: str, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+
+
 class Unavailable(QuorateError):
     """The metastore cannot be read now: ask again later.  Nothing was changed."""
+
+
+class ReadRefused(Unavailable):
+    """It may not be read, until a right is given back."""
 
 
 class Metastore(Protocol):
@@ -78,5 +93,5 @@ class Metastore(Protocol):
     async def write(self, key: Key, value: Value | None, expected: Revision | None) -> Revision:
         """Write (None: delete) if the object is at `expected` (None: does not exist yet).
 
-        Raises Conflict, or OutcomeUnknown.  Deleting answers the empty revision.
+        Raises Conflict, WriteRefused or OutcomeUnknown.  Deleting answers the empty revision.
         """

@@ -5,6 +5,7 @@ operator validates with it.  A `Rule` that JSON schema cannot say stands in one 
 readers: CEL for the API server, a Python check for this process.
 """
 
+import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -29,6 +30,13 @@ SENTENCES_MAX = 10
 
 Integer = Annotated[int, Field(strict=True)]
 Text = Annotated[str, Field(strict=True)]
+
+
+class DeletionPolicy(enum.StrEnum):
+    """What becomes of data when its object is deleted."""
+
+    RETAIN = "Retain"
+    DELETE = "Delete"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +108,20 @@ class Condition(Part):
     status: Annotated[Text, Field(pattern="^(True|False|Unknown)$")]
     reason: Text
     message: Text
-    last_transition_time: Text
+    last_transition_time: Annotated[Text, Field(json_schema_extra={"format": "date-time"})]
     observed_generation: Integer | None = None
+
+
+Conditions = Annotated[
+    list[Condition],
+    Field(
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+        }
+    ),
+]
+"""One of each type: whoever applies one leaves the others alone."""
 
 
 class OwnerReference(BaseModel):

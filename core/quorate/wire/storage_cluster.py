@@ -6,7 +6,16 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from quorate.wire.resource import Condition, Integer, Part, Resource, Rule, Text, name_rule
+from quorate.wire.resource import (
+    Conditions,
+    DeletionPolicy,
+    Integer,
+    Part,
+    Resource,
+    Rule,
+    Text,
+    name_rule,
+)
 
 ADDRESSES_MAX = 1000
 _HOST = r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?)"
@@ -49,6 +58,11 @@ class StorageClusterSpec(Part):
     ]
     """host:port of every agent's peer port, each once."""
 
+    deletion_policy: DeletionPolicy | None = None
+    """What becomes of the data when the StorageCluster is deleted, on Kubernetes.  Retain (when
+    absent): ownership and copies stay, and the same manifests applied again find them.  Delete:
+    once no Zone is declared in it any more, all data goes, too."""
+
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "addresses",
@@ -87,7 +101,9 @@ class StorageClusterStatus(Part):
     addresses: list[Text] = Field(default_factory=list)
     """The addresses that are dialed: those of the spec, or of before it was paused."""
     master: ClusterMaster = ClusterMaster()
-    conditions: list[Condition] = Field(default_factory=list)
+    retained_zones: list[Text] = Field(default_factory=list)
+    """Zones whose object was deleted and whose data is kept: they are served as before."""
+    conditions: Conditions = Field(default_factory=list)
 
 
 class StorageCluster(Resource):

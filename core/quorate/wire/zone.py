@@ -11,7 +11,8 @@ from quorate.facts.partition_row import REPLICAS_MAX
 from quorate.facts.zone import Planner, StorageKind, SyncWrites, ZoneRecord
 from quorate.wire.resource import (
     API_VERSION,
-    Condition,
+    Conditions,
+    DeletionPolicy,
     Integer,
     Part,
     Resource,
@@ -101,6 +102,10 @@ class ZoneSpec(Part):
     """Which steps move a partition's copies: Minimal (fewest steps, each node copied to once), or
     Staged (Hazelcast's order: hotter replicas first; owners that would change places in a circle
     keep them).  Neither lets the copies fall below what there was."""
+    deletion_policy: DeletionPolicy | None = None
+    """What becomes of the data when the Zone is deleted.  Retain: copies stay, and the same
+    manifest applied again finds them; Delete: they go, too.  Absent: Retain on Kubernetes; the
+    embedded operator deletes."""
     data_nodes_auto_adjust_scale_up_seconds: Timer = 0
     """How long after a node joined it becomes a data node of the zone.  Default 0: at once."""
     data_nodes_auto_adjust_scale_down_seconds: Timer | None = None
@@ -204,6 +209,9 @@ class ZoneStatus(Part):
     """What the operator observes.  Ownership itself is in the PartitionTables, never here."""
 
     observed_generation: Integer = 0
+    zone_id: Text = ""
+    """Names the data at the agents and in the PartitionTables: the uid of this object, or of the
+    earlier one whose data it has."""
     phase: Text = ""
     data_nodes: list[Text] = Field(default_factory=list)
     ports: dict[str, Integer] = Field(default_factory=dict)
@@ -214,7 +222,7 @@ class ZoneStatus(Part):
     under_replicated: dict[str, Integer] = Field(default_factory=dict)
     """Number of missing copies -> how many partitions miss so many."""
     migrations: ZoneMigrations = ZoneMigrations()
-    conditions: list[Condition] = Field(default_factory=list)
+    conditions: Conditions = Field(default_factory=list)
 
 
 class Zone(Resource):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from quorate.facts.zone import ZoneRecord
 from quorate.wire.zone import Zone, to_record, unsupported
 from quorate_operator import names
+from quorate_operator.declared.deletion import differs
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,8 @@ def accept(zone: Zone, cluster_exists: bool, led: ZoneRecord | None) -> Acceptan
     """Judge `zone`; `led` is what its master works with now, if it does.
 
     A zone that is led and then asks for what is not supported stays led as it was: taking its data
-    out of service would not help anybody.
+    out of service would not help anybody.  So does data that was kept when its Zone was deleted,
+    and that the Zone of the same name could not have.
     """
     name, cluster = zone.metadata.name, zone.spec.cluster_ref.name
     if not cluster_exists:
@@ -30,6 +32,9 @@ def accept(zone: Zone, cluster_exists: bool, led: ZoneRecord | None) -> Acceptan
             f"Zone {name}: spec.clusterRef.name is {cluster}, and there is no StorageCluster of "
             f"that name: create it, or declare the Zone with another clusterRef",
         )
+    other = differs(zone, led)
+    if other:
+        return Acceptance(led, names.REASON_DATA_DIFFERS, other)
     missing = unsupported(zone)
     if missing and zone.metadata.deletion_timestamp is None:
         return Acceptance(led, names.REASON_NOT_SUPPORTED, missing)

@@ -27,13 +27,22 @@ from quorate.protocol.status import ClusterStatus
 from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus
+from quorate_operator import names
 from quorate_operator.declared.acceptance import accept, as_it_is
 from quorate_operator.declared.declared_zone import DeclaredZone, declared
+from quorate_operator.declared.deletion import erasable, erases, is_freed, zone_id
 from quorate_operator.declared.keyed_queue import KeyedQueue
 from quorate_operator.declared.led_cluster import LedCluster
 from quorate_operator.declared.object_status import cluster_status, refused_zone_status, zone_status
 from quorate_operator.declared.pause import pause_of
-from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
+from quorate_operator.kube.api import (
+    NAMESPACE_TERMINATING,
+    ApiRefused,
+    ApiUnclear,
+    KubeApi,
+    MandateLost,
+    path_of,
+)
 from quorate_operator.kube.secret import cluster_secret
 from quorate_operator.mastership.decisions import About, Decisions, tell_all
 from quorate_operator.mastership.runner import Runner
@@ -47,9 +56,10 @@ _log = logging.getLogger("quorate.controller")
 LOOK_S = 0.5
 WORKERS = 8
 """Objects looked at at a time: most of that time they wait for the API server."""
-UNDECLARED_S = 15.0
 RELEASE_S = 0.5
-"""How often a zone that is being deleted is looked at."""
+"""How often an object that is being deleted is looked at."""
+WATCH_BEHIND_S = 10.0
+"""A process that has begun to lead has seen all Zones that there are after so long."""
 ANEW_S = 300.0
 """How often what every object says is compared with what was told: somebody may have edited it."""
 
@@ -64,8 +74,6 @@ class Kind(enum.StrEnum):
     ZONE = "zone"
     EVENTS = "events"
     """The Events about a cluster and its zones, by the cluster's name."""
-    UNDECLARED = "undeclared"
-    """Zones of a cluster, by its name, that are led and perhaps have no object."""
 
 
 class Key(NamedTuple):
@@ -99,6 +107,12 @@ class Controller:
         self._clusters: dict[str, Body] = {}
         self._zones: dict[str, DeclaredZone] = {}
         self._abouts: dict[str, About] = {}
+        self._releasing: dict[str, asyncio.Event] = {}
+        """By uid: StorageClusters that are being deleted; set when they may go."""
+        self._is_terminating = False
+        """The namespace is: it waits for every object."""
+        self._refused: dict[Key, str] = {}
+        """Objects of which the API server refuses what is to be told, with its sentence."""
         self._queue = KeyedQueue[Key](lambda: random.uniform(0.8, 1.2))
         self._tasks: list[asyncio.Task[None]] = []
         self.failed = asyncio.Event()
@@ -126,12 +140,13 @@ class Controller:
         return [(name, led.runner.status()) for name, led in sorted(self._led.items())]
 
     def problems(self) -> list[str]:
-        """Why clusters are not led."""
-        return [
-            f"cluster {name}: {led.runner.problem}"
+        """Why clusters are not led, or what is decided of them cannot be written."""
+        problems = [
+            f"cluster {name}: {led.runner.not_ready}"
             for name, led in sorted(self._led.items())
-            if led.runner.problem
+            if led.runner.not_ready
         ]
+        return problems + [f"{kind} {name}: {why}" for (kind, name), why in self._refused.items()]
 
     # --- what the watches see --------------------------------------------------------------------
 
@@ -144,7 +159,9 @@ class Controller:
 
     def cluster_gone(self, name: str) -> None:
         """A StorageCluster was deleted."""
-        self._clusters.pop(name, None)
+        gone = self._clusters.pop(name, None)
+        if gone is not None:
+            self._releasing.pop(_uid(gone), None)
         self._queue.add(Key(Kind.CLUSTER, name))
 
     def zone_seen(self, body: Body) -> None:
@@ -153,7 +170,7 @@ class Controller:
         known = self._zones.get(name)
         if known is None or known.uid != uid:
             known = self._zones[name] = DeclaredZone(body)
-            self._abouts[uid] = About(Zone.kind_name(), name, uid)
+            self._note_about(uid, known)
             self._queue.add(Key(Kind.ZONE, name))
         elif known.update(body):
             self._queue.add(Key(Kind.ZONE, name))
@@ -164,7 +181,24 @@ class Controller:
         if known is not None and known.uid == uid:
             del self._zones[name]
             self._queue.forget(Key(Kind.ZONE, name))
-        self._abouts.pop(uid, None)
+            self._refused.pop(Key(Kind.ZONE, name), None)
+        self._abouts = {each: about for each, about in self._abouts.items() if about.uid != uid}
+        for cluster in self._led:
+            self._queue.add(Key(Kind.CLUSTER, cluster))  # whose data it was may be kept
+
+    def _note_about(self, zone_id: str, declared_zone: DeclaredZone) -> None:
+        """What is told of this zone concerns this object."""
+        about = About(Zone.kind_name(), declared_zone.name, declared_zone.uid)
+        if self._abouts.get(zone_id) != about:
+            self._abouts[zone_id] = about
+            self._queue.add(Key(Kind.CLUSTER, declared_zone.cluster))
+
+    async def cluster_released(self, body: Body) -> None:
+        """Wait until a StorageCluster that is being deleted may go."""
+        released = self._releasing.setdefault(_uid(body), asyncio.Event())
+        self.cluster_seen(body)
+        self._queue.add(Key(Kind.CLUSTER, body["metadata"]["name"]))
+        await released.wait()
 
     async def zone_released(self, body: Body) -> None:
         """Wait until a Zone that is being deleted may go."""
@@ -209,7 +243,7 @@ class Controller:
                 self._compare_all()
 
     def _look_at(self, name: str, led: LedCluster) -> None:
-        change = led.look()
+        change, had_seen_zones = led.look(), led.has_seen_zones
         if change.all_zones:
             self._add_zones_of(name)
         else:
@@ -217,15 +251,13 @@ class Controller:
                 about = self._abouts.get(uid)
                 if about is not None:
                     self._queue.add_in_turn(Key(Kind.ZONE, about.name))
-        if change.cluster:
+        if not led.has_seen_zones:
+            now_s = asyncio.get_running_loop().time()
+            led.has_seen_zones = now_s >= led.since_s + WATCH_BEHIND_S
+        if change.cluster or (led.has_seen_zones and not had_seen_zones):
             self._queue.add_in_turn(Key(Kind.CLUSTER, name))
         if led.decisions or led.untold:
             self._queue.add_in_turn(Key(Kind.EVENTS, name))
-        now_s = asyncio.get_running_loop().time()
-        if led.runner.is_leading and now_s - led.looked_for_undeclared_s >= UNDECLARED_S:
-            led.looked_for_undeclared_s = now_s
-            if self._undeclared(led):
-                self._queue.add_in_turn(Key(Kind.UNDECLARED, name))
 
     def _add_zones_of(self, cluster: str) -> None:
         for name, zone in self._zones.items():
@@ -257,13 +289,15 @@ class Controller:
                     await self._reconcile_zone(key.name)
                 case Kind.EVENTS:
                     await self._tell_decisions(key.name)
-                case Kind.UNDECLARED:
-                    await self._delete_undeclared(key.name)
         except (ApiRefused, ApiUnclear, MandateLost) as error:
             result = "failed"
+            if isinstance(error, ApiRefused) and not error.is_conflict:
+                self._refused[key] = str(error)
+                self._is_terminating |= error.word == NAMESPACE_TERMINATING
             again_s = self._queue.failed(key)
             _log.warning("%s %s: %s; again in %.1f s", *key, error, again_s)
         else:
+            self._refused.pop(key, None)
             self._queue.done(key)
         self._metrics.reconciles.labels(key.kind.value, result).inc()
         await asyncio.sleep(0)
@@ -301,8 +335,16 @@ class Controller:
         except WireError as error:
             _log.error("%s: not led as it is", error)
             return
-        if cluster.metadata.deletion_timestamp is not None and led is None:
+        released = self._releasing.get(_uid(body))
+        is_deleting = cluster.metadata.deletion_timestamp is not None
+        if is_deleting and released is not None and not released.is_set():
+            if await self._is_cluster_released(body, led):
+                released.set()
+            else:
+                self._queue.add_later(Key(Kind.CLUSTER, name), RELEASE_S)
+        if is_deleting and (released is None or released.is_set()):
             return
+        led = self._led.get(name)
         if led is None:
             told = _known(StorageClusterStatus, body.get("status"))
             led = self._lead(cluster.model_copy(update={"status": told}))
@@ -318,11 +360,11 @@ class Controller:
             await self._tell_cluster(led, body)
 
     def _lead(self, cluster: StorageCluster) -> LedCluster:
-        name, uid = cluster.metadata.name, cluster.metadata.uid
+        name = cluster.metadata.name
         decisions = Decisions()
         runner = Runner(
             name,
-            KubernetesMetastore(self._ownership_api, self._namespace, name, uid),
+            KubernetesMetastore(self._ownership_api, self._namespace, name),
             mandate=self._mandate,
             settings=self._settings,
             metrics=self._metrics,
@@ -334,6 +376,7 @@ class Controller:
         led = self._led[name] = LedCluster(cluster, runner, decisions)
         runner.start()
         self._add_zones_of(name)
+        led.since_s = asyncio.get_running_loop().time()
         return led
 
     async def _tell_cluster(self, led: LedCluster, body: Body) -> None:
@@ -346,6 +389,8 @@ class Controller:
             rfc3339(),
             led.pause,
             led.addresses,
+            led.refusal,
+            self._retained(led),
         )
         fresh = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         if fresh != (led.told if led.told is not None else body.get("status")):
@@ -353,6 +398,37 @@ class Controller:
             await self._api.set_status(path, fresh)
         led.told = fresh
         led.cluster = led.cluster.model_copy(update={"status": status})
+
+    def _retained(self, led: LedCluster) -> list[str]:
+        """Names of zones whose object is gone and whose data is kept.  Of a cluster that is led for
+        a moment only, those that were told before: the watch may still be behind."""
+        if not led.has_seen_zones:
+            return led.cluster.status.retained_zones
+        known = led.runner.known_zones()
+        kept = [record.name for uid, record in known.items() if uid not in self._abouts]
+        return sorted(kept)
+
+    async def _is_cluster_released(self, body: Body, led: LedCluster | None) -> bool:
+        """Whether a StorageCluster that is being deleted may go.  With Delete, all data of it goes
+        first, once nobody declares a Zone in it any more."""
+        name = body["metadata"]["name"]
+        if not erases(body) or is_freed(body) or self._is_terminating:
+            _log.info("cluster %s: its object goes, its data is kept", name)
+            return True
+        if led is None or not led.runner.is_leading or led.pause:
+            return False
+        if any(zone.cluster == name for zone in self._zones.values()):
+            return False
+        for record in led.runner.known_zones().values():
+            if not record.deleting:
+                _log.warning("cluster %s is deleted: deleting data of zone %s", name, record.name)
+                led.runner.set_zone(msgspec.structs.replace(record, deleting=True))
+        if not all(led.runner.is_zone_gone(uid) for uid in led.runner.known_zones()):
+            return False
+        del self._led[name]
+        await led.runner.stop()
+        await KubernetesMetastore(self._ownership_api, self._namespace, name).erase()
+        return True
 
     async def _tell_decisions(self, name: str) -> None:
         led = self._led.get(name)
@@ -365,31 +441,6 @@ class Controller:
         path = f"/api/v1/namespaces/{self._namespace}/events"
         await tell_all(led.untold, lambda body: self._api.create(path, body))
 
-    # --- zones that were deleted while no operator ran --------------------------------------------
-
-    def _undeclared(self, led: LedCluster) -> dict[str, str]:
-        """uid -> name of zones that are led, and that the watch has not shown."""
-        return {
-            uid: record.name
-            for uid, record in led.runner.known_zones().items()
-            if uid not in self._abouts and not record.deleting
-        }
-
-    async def _delete_undeclared(self, name: str) -> None:
-        """A zone that is led and has no object was deleted while nobody was there to see it.  The
-        watch may be behind: only a list of all zones tells."""
-        led = self._led.get(name)
-        if led is None:
-            return
-        undeclared = self._undeclared(led)
-        zones = self._api.list(path_of(self._namespace, Zone.plural))
-        declared_uids = {zone["metadata"]["uid"] async for zone in zones}
-        known = led.runner.known_zones()
-        for uid in sorted(undeclared.keys() - declared_uids):
-            if uid in known and not known[uid].deleting:
-                _log.warning("zone %s (%s) has no object: deleting its data", undeclared[uid], uid)
-                led.runner.set_zone(msgspec.structs.replace(known[uid], deleting=True))
-
     # --- zones -----------------------------------------------------------------------------------
 
     async def _reconcile_zone(self, name: str) -> None:
@@ -399,7 +450,8 @@ class Controller:
             return
         led = self._led.get(declared_zone.cluster)
         pause = declared_zone.pause or (led.pause if led is not None else "")
-        if declared_zone.is_deleting and not pause:
+        waits = pause and not (is_freed(declared_zone.body) or self._is_terminating)
+        if declared_zone.is_deleting and not waits:
             if await self._is_released(declared_zone):
                 declared_zone.released.set()
                 return
@@ -432,37 +484,51 @@ class Controller:
         zone = zone.model_copy(update={"status": _known(ZoneStatus, declared_zone.told)})
         if led is None:
             return zone_status(zone, accept(zone, False, None), None, (), "", rfc3339())
+        uid = zone_id(uid, zone.metadata.name, led.runner.known_zones())
         known = led.runner.known_zone(uid)
         acceptance = accept(zone, True, known)
+        # Which data it has only the metastore tells.  What is being deleted was asked to be before.
+        is_its = acceptance.reason != names.REASON_DATA_DIFFERS and not declared_zone.is_deleting
         if pause:
             acceptance = as_it_is(acceptance, known, pause)
-        elif acceptance.record is not None:
-            led.runner.set_zone(acceptance.record)
+        elif acceptance.record is not None and led.runner.is_leading and is_its:
+            led.runner.set_zone(msgspec.structs.replace(acceptance.record, uid=uid))
+        if acceptance.record is not None and led.runner.is_leading and is_its:
+            self._note_about(uid, declared_zone)
         return zone_status(
-            zone, acceptance, led.zone(uid), led.nodes, led.problem, rfc3339(), pause
+            zone,
+            acceptance,
+            led.zone(uid),
+            led.nodes,
+            led.problem,
+            rfc3339(),
+            pause,
+            led.runner.refusal(uid),
         )
 
     async def _is_released(self, declared_zone: DeclaredZone) -> bool:
-        """Whether a Zone that is being deleted may go: its data is gone wherever an agent is
-        online, or its cluster's object is gone, so that nobody reaches the agents through it.  What
-        the metastore has of it is then collected with the objects that own it."""
-        uid, cluster = declared_zone.uid, declared_zone.cluster
+        """Whether a Zone that is being deleted may go.  With Delete, its data goes first, wherever
+        an agent is online; where its cluster's object is gone nothing reaches the agents, and its
+        data is kept with the cluster's."""
+        name, cluster, body = declared_zone.name, declared_zone.cluster, declared_zone.body
+        if not erases(body) or is_freed(body) or self._is_terminating:
+            _log.info("zone %s: its object goes, its data is kept", name)
+            return True
         led = self._led.get(cluster)
         if led is None:
             if await self._exists(StorageCluster.plural, cluster):
                 return False  # not led yet
-            _log.info("zone %s: StorageCluster %s is gone: released", declared_zone.name, cluster)
+            _log.info("zone %s: StorageCluster %s is gone: released", name, cluster)
             return True
-        zone = declared_zone.zone
-        record = accept(zone, True, None).record if zone is not None else None
-        if record is not None:
-            led.runner.set_zone(record)
-        elif uid in led.runner.known_zones():
-            known = led.runner.known_zones()[uid]
-            led.runner.set_zone(msgspec.structs.replace(known, deleting=True))
-        if not led.runner.is_zone_gone(uid):
+        if not led.runner.is_leading:
             return False
-        led.runner.forget_zone(uid)
+        known = led.runner.known_zones()
+        record = erasable(declared_zone.uid, name, declared_zone.zone, known)
+        if record is not None:
+            led.runner.set_zone(msgspec.structs.replace(record, deleting=True))
+            if not led.runner.is_zone_gone(record.uid):
+                return False
+            led.runner.forget_zone(record.uid)
         return True
 
     async def _exists(self, plural: str, name: str) -> bool:

@@ -102,6 +102,11 @@ def make_registry(
         else:
             controller.zone_seen(body)
 
+    @kopf.on.delete(*clusters, registry=registry, backoff=1)
+    async def delete_cluster(body: kopf.Body, **_: Any) -> None:
+        """kopf takes the finaliser away when this returns."""
+        await controller.cluster_released(without_managed_fields(body))
+
     @kopf.on.delete(*zones, registry=registry, backoff=1)
     async def delete_zone(body: kopf.Body, **_: Any) -> None:
         """kopf takes the finaliser away when this returns."""

@@ -51,7 +51,7 @@ class KeyedQueue(Generic[K]):
 
     def add_in_turn(self, key: K) -> None:
         """As `add`, but a key that has failed comes back when its back-off is over."""
-        if not (key in self._failures and key in self._later):
+        if not self.is_backing_off(key):
             self.add(key)
 
     def add_later(self, key: K, delay_s: float) -> None:
@@ -87,6 +87,10 @@ class KeyedQueue(Generic[K]):
         if key not in self._queued:
             self.add_later(key, delay_s)
         return delay_s
+
+    def is_backing_off(self, key: K) -> bool:
+        """Whether it could not be done, and comes again later."""
+        return key in self._failures and key in self._later
 
     def forget(self, key: K) -> None:
         """The object is gone: nothing is awaited for it any more."""

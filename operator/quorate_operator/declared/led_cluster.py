@@ -12,6 +12,7 @@ from quorate.protocol.status import NodeStatus
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.storage_cluster import StorageCluster
 from quorate_operator.mastership.decisions import Decisions
+from quorate_operator.mastership.refused_writes import Refusal
 from quorate_operator.mastership.runner import STARTING, Runner
 
 UNTOLD_MAX = 1000
@@ -44,10 +45,14 @@ class LedCluster:
         self.nodes: tuple[NodeStatus, ...] = ()
         """As of the last look, like `problem` and what `zone` answers."""
         self.problem = STARTING
+        self.refusal: Refusal | None = None
         self._zones: dict[str, Observed] = {}
         self._unreached: dict[str, str] = {}
         self._places: object = None
-        self.looked_for_undeclared_s = float("-inf")
+        self.since_s = 0.0
+        """When it began to be led here, by the loop's clock."""
+        self.has_seen_zones = False
+        """Whether the watch has shown all Zones that there are."""
         self.is_seen = False
         """Whether a look has shown more than that it is about to be led."""
 
@@ -65,14 +70,16 @@ class LedCluster:
         zones = {zone.uid: zone for zone in status.zones}
         changed = [uid for uid, zone in zones.items() if self._is_other(uid, zone)]
         changed += [uid for uid in self._zones if uid not in zones]
-        places = (problem, [(node.name, node.address) for node in status.nodes])
+        refusal = self.runner.refusal()
+        places = (problem, refusal, [(node.name, node.address) for node in status.nodes])
         change = Change(
-            (status.nodes, problem, unreached) != (self.nodes, self.problem, self._unreached),
+            (status.nodes, problem, unreached, refusal)
+            != (self.nodes, self.problem, self._unreached, self.refusal),
             changed,
             places != self._places,
         )
         self.nodes, self.problem, self._unreached = status.nodes, problem, unreached
-        self._zones, self._places = zones, places
+        self._zones, self._places, self.refusal = zones, places, refusal
         self.is_seen = problem != STARTING
         return change
 

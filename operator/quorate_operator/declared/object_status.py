@@ -19,6 +19,7 @@ from quorate.wire.storage_cluster import (
 from quorate.wire.zone import Zone, ZoneMigrations, ZonePartitions, ZoneStatus
 from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance
+from quorate_operator.mastership.refused_writes import Refusal
 
 _Fact = tuple[str, bool | None, str, str]
 """(type, true | false | unknown, reason, message)."""
@@ -32,9 +33,11 @@ def zone_status(
     problem: str,
     time: str,
     pause: str = "",
+    blocked: Refusal | None = None,
 ) -> ZoneStatus:
     """The status of `zone`.  `problem`: why its cluster is not led; `time`: now, RFC 3339; `pause`:
-    why its spec is not looked at, a sentence."""
+    why its spec is not looked at, a sentence; `blocked`: why what is decided of it cannot be
+    written."""
     accepted: _Fact = (
         names.CONDITION_ACCEPTED,
         acceptance.reason == names.REASON_ACCEPTED,
@@ -53,9 +56,13 @@ def zone_status(
         ]
         return ZoneStatus(
             observed_generation=generation,
+            zone_id=zone.status.zone_id,
             phase="Deleting" if deleting else "Pending",
             conditions=_conditions(
-                [accepted, *unknown, *paused], zone.status.conditions, generation, time
+                [accepted, *unknown, *paused, _blocked(blocked)],
+                zone.status.conditions,
+                generation,
+                time,
             ),
         )
     hosts = {node.name: _host(node) for node in nodes}
@@ -64,6 +71,7 @@ def zone_status(
     ]
     return ZoneStatus(
         observed_generation=generation,
+        zone_id=observed.uid,
         phase=observed.phase,
         data_nodes=list(observed.data_nodes),
         ports=dict(sorted(observed.ports.items())),
@@ -83,7 +91,7 @@ def zone_status(
             ),
         ),
         conditions=_conditions(
-            [accepted, *_zone_facts(zone, observed), *paused],
+            [accepted, *_zone_facts(zone, observed), *paused, _blocked(blocked)],
             zone.status.conditions,
             generation,
             time,
@@ -110,15 +118,20 @@ def cluster_status(
     time: str,
     pause: str = "",
     dialed: Sequence[str] = (),
+    blocked: Refusal | None = None,
+    retained: Sequence[str] = (),
 ) -> StorageClusterStatus:
     """The status of `cluster`.  `unreached`: address -> why no agent is connected from there;
-    `pause`: why its spec is not looked at; `dialed`: the addresses that are then in force."""
+    `pause`: why its spec is not looked at; `dialed`: the addresses that are then in force;
+    `blocked`: why what is decided cannot be written; `retained`: zones without an object."""
     generation = cluster.status.observed_generation if pause else cluster.metadata.generation
     online = sum(node.online for node in observed.nodes)
     addresses = list(dialed) if pause else list(cluster.spec.addresses)
     named = len(addresses)
     if problem:
         ready: _Fact = (names.CONDITION_READY, False, names.REASON_NOT_LED, problem)
+    elif blocked is not None:
+        ready = (names.CONDITION_READY, False, names.CONDITION_BLOCKED, blocked.sentence)
     elif unreached:
         address, why = next(iter(sorted(unreached.items())))
         more = f", and {len(unreached) - 1} more" if len(unreached) > 1 else ""
@@ -142,8 +155,12 @@ def cluster_status(
         online=f"{online}/{named}",
         addresses=addresses,
         master=ClusterMaster(identity=identity, term=observed.master_term),
+        retained_zones=list(retained),
         conditions=_conditions(
-            [ready, *_paused(pause)], cluster.status.conditions, generation, time
+            [ready, *_paused(pause), _blocked(blocked)],
+            cluster.status.conditions,
+            generation,
+            time,
         ),
     )
 
@@ -209,6 +226,13 @@ def _zone_facts(zone: Zone, observed: Observed) -> list[_Fact]:
             refused or "every agent that is to have copies can open the zone",
         ),
     ]
+
+
+def _blocked(refusal: Refusal | None) -> _Fact:
+    if refusal is None:
+        return (names.CONDITION_BLOCKED, False, "Written", "what is decided is written")
+    sentence = f"what is decided cannot be written: {refusal.sentence}"
+    return (names.CONDITION_BLOCKED, True, refusal.reason, sentence)
 
 
 def _room_way_out(zone: Zone) -> str:

@@ -15,7 +15,7 @@ from quorate.facts.errors import WireError
 from quorate.protocol.events import EventPage, ToldEvent
 from quorate.protocol.metastore import OutcomeUnknown
 from quorate.protocol.storage import COUNTER_MAX
-from quorate.wire.resource import API_VERSION
+from quorate.wire.resource import API_VERSION, DeletionPolicy
 from quorate_operator.embedded.api_guard import make_guard
 from quorate_operator.embedded.json_body import read_object
 from quorate_operator.embedded.judgement import refusals
@@ -118,6 +118,8 @@ class Api:
         found = objects.get(plural, name)
         if found is None:
             return _no_such(plural, name)
+        if plural == ZONES and found["spec"].get("deletionPolicy") == DeletionPolicy.RETAIN:
+            return _json({"message": _retained(name)}, 409)
         if plural == ZONES:
             found = await objects.mark_deleted(plural, name) or found
         else:
@@ -273,6 +275,13 @@ def _of_zone(events: Sequence[ToldEvent], zone: str) -> tuple[ToldEvent, ...]:
 
 def _no_such(plural: str, name: str) -> web.Response:
     return _json({"message": f"{KINDS[plural].kind_name()} {name} does not exist"}, 404)
+
+
+def _retained(name: str) -> str:
+    return (
+        f"Zone {name}: spec.deletionPolicy is Retain, and here data goes with its zone: to erase "
+        "it, apply the zone with deletionPolicy: Delete, then delete it"
+    )
 
 
 def _done(refusal: str) -> web.Response:

@@ -148,9 +148,9 @@ class Embedded:
     def not_ready(self) -> str:
         """Why this operator does not lead all it should; empty when it does."""
         problems = [
-            f"cluster {name}: {runner.problem}"
+            f"cluster {name}: {runner.not_ready}"
             for name, runner in sorted(self._runners.items())
-            if runner.problem
+            if runner.not_ready
         ]
         return "; ".join(problems)
 
@@ -316,6 +316,7 @@ class Embedded:
             runner.unreached() if runner is not None else {},
             runner.problem if runner is not None else "starting",
             rfc3339(),
+            blocked=runner.refusal() if runner is not None else None,
         )
 
     def _zone_status(self, made: Object) -> ZoneStatus:
@@ -326,4 +327,7 @@ class Embedded:
         observed = runner.zone_status(zone.metadata.uid) if runner is not None else None
         nodes = runner.status().nodes if runner is not None else ()
         problem = runner.problem if runner is not None else ""
-        return zone_status(zone, self.accept(zone), observed, nodes, problem, rfc3339())
+        blocked = runner.refusal(zone.metadata.uid) if runner is not None else None
+        return zone_status(
+            zone, self.accept(zone), observed, nodes, problem, rfc3339(), blocked=blocked
+        )

@@ -1,11 +1,19 @@
 """How the operator talks to the API server: one session, every request bounded, every write gated.
 
+An answer is one of four kinds, which callers meet differently:
+
+    done                      the object, or nothing
+    ApiRefused                not done; the same request is refused until something else changes
+    ApiRefused, .is_conflict  not done; the object is another one by now: read it again
+    ApiThrottled              not done; ask again later, not before `retry_after_s`
+    ApiUnclear                done or not: read before anything else
+
 aiohttp without a client library on top: it works on the event loop's own thread, kopf brings it
 anyway, and one session serves both, so that nothing can be written past the gate.
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,23 +23,65 @@ from quorate.facts.errors import QuorateError
 from quorate.wire.resource import API_VERSION
 from quorate_operator import names
 from quorate_operator.kube.access import KubeAccess
+from quorate_operator.kube.token_bucket import HELD_MAX_S, TokenBucket
 from quorate_operator.kube.traffic import Traffic
 from quorate_operator.process.mandate import Mandate
 
 TIMEOUT_S = 5.0
 PAGE_OBJECTS = 250
+THROTTLED_S = 1.0
+"""How long to wait after 429 when the server does not say."""
+NAMESPACE_TERMINATING = "NamespaceTerminating"
 _READING = ("GET", "HEAD", "OPTIONS")
 
 Json = dict[str, Any]
 
 
 class ApiRefused(QuorateError):
-    """The server answered that it did not do it."""
+    """The server answered that it did not do it.
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    `reason` is the API's own word; `causes` its details, each with `reason`, `message`, `field`.
+    """
+
+    def __init__(
+        self, status: int, reason: str, message: str, causes: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
+        self.causes = tuple(causes)
+
+    @property
+    def is_conflict(self) -> bool:
+        """Whether the object is another one than was thought: gone, there already, or newer."""
+        return self.status in (404, 409)
+
+    @property
+    def is_schema(self) -> bool:
+        """Whether the kind's own schema refuses a field, and no policy or webhook does."""
+        fields = [str(cause.get("field", "")) for cause in self.causes]
+        return self.status == 422 and any(field.startswith("spec") for field in fields)
+
+    @property
+    def word(self) -> str:
+        """Why, in one word for conditions and Events."""
+        text = str(self)
+        if any(cause.get("reason") == NAMESPACE_TERMINATING for cause in self.causes):
+            return NAMESPACE_TERMINATING
+        if "exceeded quota" in text:
+            return "QuotaExceeded"
+        if "denied" in text and ("ValidatingAdmissionPolicy" in text or "webhook" in text):
+            return "Denied"
+        words = {401: "Unauthorized", 403: "Forbidden", 413: "TooLarge", 422: "Invalid"}
+        return words.get(self.status, self.reason or "Refused")
+
+
+class ApiThrottled(ApiRefused):
+    """The server answered that it did not do it because there are too many requests."""
+
+    def __init__(self, reason: str, message: str, retry_after_s: float) -> None:
+        super().__init__(429, reason, message)
+        self.retry_after_s = retry_after_s
 
 
 class ApiUnclear(QuorateError):
@@ -43,12 +93,21 @@ class MandateLost(QuorateError):
 
 
 class KubeApi:
-    """Requests to one API server.  `mandate` None: for the elector, which must write without."""
+    """Requests to one API server.  `mandate` None: for the elector, which must write without.
+
+    `bucket` bounds the requests of this object; kopf's, on the same session, are its own: watches,
+    and a patch per finaliser.
+    """
 
     def __init__(
-        self, access: KubeAccess, mandate: Mandate | None, traffic: Traffic | None = None
+        self,
+        access: KubeAccess,
+        mandate: Mandate | None,
+        traffic: Traffic | None = None,
+        bucket: TokenBucket | None = None,
     ) -> None:
         self.access = access
+        self._bucket = bucket
         trace = aiohttp.TraceConfig()
         if mandate is not None:
             self._mandate = mandate
@@ -115,6 +174,8 @@ class KubeApi:
         query: dict[str, str] | None = None,
     ) -> Json:
         about = f"{method} {path}"
+        if self._bucket is not None:
+            await self._bucket.take()
         headers = {"Content-Type": content_type, **self.access.headers()}
         parameters = dict(query or {})
         if method in ("POST", "PUT", "PATCH"):
@@ -129,7 +190,7 @@ class KubeApi:
                 timeout=aiohttp.ClientTimeout(total=timeout_s),
             ) as answer:
                 text = await answer.text()
-                status = answer.status
+                status, retry_after = answer.status, answer.headers.get("Retry-After", "")
         except aiohttp.ClientConnectorError as error:
             raise ApiUnclear(f"{about}: the API server cannot be reached: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError, UnicodeDecodeError) as error:
@@ -143,10 +204,18 @@ class KubeApi:
             return content
         if not isinstance(content, dict):  # a path that it does not know, or something in between
             content = {"message": text.strip()[:200]}
-        reason, message = content.get("reason", ""), content.get("message", "")
+        reason = str(content.get("reason", ""))
+        said = f"{about}: {status} {reason}: {content.get('message', '')}"
+        if status == 429 or (status >= 500 and retry_after):
+            wait_s = _seconds(retry_after)
+            if self._bucket is not None:
+                self._bucket.hold(wait_s)
+            if status == 429:
+                raise ApiThrottled(reason, said, wait_s)
         if status >= 500 or status < 300:
-            raise ApiUnclear(f"{about}: {status} {reason}: {message}")
-        raise ApiRefused(status, reason, f"{about}: {status} {reason}: {message}")
+            raise ApiUnclear(said)
+        details = content.get("details") or {}
+        raise ApiRefused(status, reason, said, details.get("causes") or ())
 
     # --- the gate ---------------------------------------------------------------------------------
 
@@ -167,6 +236,14 @@ class KubeApi:
     def _check(self, method: str) -> None:
         if method.upper() not in _READING and not self._mandate.holds():
             raise MandateLost(f"{method}: the mandate is lost: nothing may be written")
+
+
+def _seconds(retry_after: str) -> float:
+    """What Retry-After asks for; the other form of it, a date, is not used by API servers."""
+    try:
+        return min(max(float(retry_after), 0.0), HELD_MAX_S)
+    except ValueError:
+        return THROTTLED_S
 
 
 def path_of(namespace: str, plural: str, name: str = "", subresource: str = "") -> str:

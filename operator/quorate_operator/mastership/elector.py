@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from quorate_operator import names
-from quorate_operator.kube.api import ApiRefused, ApiUnclear, Json, KubeApi
+from quorate_operator.kube.api import ApiRefused, ApiThrottled, ApiUnclear, Json, KubeApi
 from quorate_operator.mastership.election import (
     Election,
     ElectionSettings,
@@ -159,8 +159,18 @@ class Elector:
             self.acquired.set()
 
     async def _pause(self, error: Exception) -> None:
+        """Wait before the next attempt: as long as the API server asks, but a holder not so long
+        that no attempt is left before its deadline."""
         _log.warning("lease %s: %s", self._path, error)
-        await asyncio.sleep(self._election.settings.retry_ms / 5 / 1000)
+        settings = self._election.settings
+        wait_s = settings.retry_ms / 5 / 1000
+        if isinstance(error, ApiThrottled):
+            wait_s = max(wait_s, error.retry_after_s)
+        if self._election.renewed_ms is not None:
+            deadline_ms = self._election.renewed_ms + settings.renew_deadline_ms
+            last_ms = deadline_ms - settings.request_timeout_ms - boot_ms()
+            wait_s = min(wait_s, max(last_ms / 1000, settings.retry_ms / 5 / 1000))
+        await asyncio.sleep(wait_s)
 
     def _timeout_s(self) -> float:
         return self._election.settings.request_timeout_ms / 1000

@@ -25,7 +25,7 @@ from quorate.facts.errors import InvariantError
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.preview import Preview
-from quorate.protocol.events import ROUTINE, Event, ToldEvent
+from quorate.protocol.events import ROUTINE, Event, Reason, ToldEvent
 from quorate.protocol.master import Master
 from quorate.protocol.membership import is_same_process
 from quorate.protocol.messages import (
@@ -46,6 +46,7 @@ from quorate_link import BaseHandler, ClusterSecret, Endpoint, Link, SecretRefus
 from quorate_operator.mastership.decisions import gather, summary
 from quorate_operator.mastership.dialing import Dialing, address_of
 from quorate_operator.mastership.event_log import EventLog, states
+from quorate_operator.mastership.refused_writes import Refusal
 from quorate_operator.mastership.registrations import Registrations
 from quorate_operator.mastership.second_look import pauses_s
 from quorate_operator.mastership.writer import RETRY_MAX_S, RETRY_S, Writer
@@ -261,6 +262,12 @@ class Runner(BaseHandler):
         """Whether it decides."""
         return self._master is not None and not self._stopped
 
+    @property
+    def not_ready(self) -> str:
+        """Why it does not lead, or what it decides cannot be written; empty when all is well."""
+        refusal = self.refusal()
+        return self.problem or (f"blocked: {refusal.sentence}" if refusal is not None else "")
+
     def unreached(self) -> dict[str, str]:
         """Address -> why no agent is registered from there now."""
         return {
@@ -339,6 +346,19 @@ class Runner(BaseHandler):
         """The metastore holds this, and not what was wanted."""
         self._step(lambda master: master.reloaded(key, value, self._clock.now()))
         self._registrations.stored(key, value)
+
+    def blocked(self, refusal: Refusal | None) -> None:
+        """See writer.Leader: users are told once."""
+        if refusal is not None:
+            message = f"the metastore refuses writes: {refusal.sentence}"
+            self._tell([Event("", None, Reason.WRITES_REFUSED, message, "Warning")])
+        else:
+            message = "the metastore takes all writes again"
+            self._tell([Event("", None, Reason.WRITES_TAKEN, message)])
+
+    def refusal(self, uid: str = "") -> Refusal | None:
+        """Why writes do not get through: of a zone, or any."""
+        return self._writer.blocked(uid)
 
     def _hello(self) -> Hello:
         term = self._master.master_term if self._master is not None else 0

@@ -1,12 +1,14 @@
 """How the master's rows and records reach the metastore, and come back when another has them.
 
 A write that was not confirmed is read again before anything is published.  What another has stored
-meanwhile is handed to the master: it takes rows as they are, and judges registrations.
+meanwhile is handed to the master: it takes rows as they are, and judges registrations.  One that is
+refused waits (refused_writes.py), is read again, and is decided anew: what was wanted then may be
+old by now.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from quorate.facts.errors import InvariantError
@@ -24,8 +26,10 @@ from quorate.protocol.metastore import (
     Stored,
     Unavailable,
     Value,
+    WriteRefused,
     ZoneKey,
 )
+from quorate_operator.mastership.refused_writes import GIVEN_UP_S, Refusal, RefusedWrites
 from quorate_operator.mastership.second_look import SecondLook
 from quorate_operator.process.metrics import Metrics
 
@@ -51,6 +55,9 @@ class Leader(Protocol):
     def reloaded(self, key: Key, value: Value | None) -> None:
         """The metastore holds this, and not what was wanted."""
 
+    def blocked(self, refusal: Refusal | None) -> None:
+        """Writes do not get through any more, or for another reason; None: all of them do."""
+
     def stop_for(self, error: InvariantError) -> None:
         """The metastore holds what must not exist: nothing of it may be written or sent."""
 
@@ -65,10 +72,15 @@ class Writer:
         self._revisions: dict[Key, Revision] = {}
         self._slots = asyncio.Semaphore(WRITES_MAX)
         self._second_look = SecondLook()
+        self._term: int | None = None
+        self._in_flight: set[Key] = set()
+        self._refused = RefusedWrites()
+        self._told: Refusal | None = None
 
     async def load(self) -> tuple[int, dict[Key, Value]]:
         """A new master term, and everything the metastore holds; InvariantError, Unavailable."""
-        term = await self._metastore.acquire_master_term()
+        if self._term is None:  # counted once, however often reading has to be tried
+            self._term = await self._metastore.acquire_master_term()
         stored = await self._metastore.load()
         check(stored)
         # Rows whose zone's record is gone are not the master's to overwrite: without a revision,
@@ -78,7 +90,7 @@ class Writer:
             for key, each in stored.items()
             if not isinstance(key, ShardKey) or ZoneKey(key.uid) in stored
         }
-        return term, {key: each.value for key, each in stored.items()}
+        return self._term, {key: each.value for key, each in stored.items()}
 
     async def count_above(self, master_term: int) -> None:
         """See that the next mastership has a number above this one."""
@@ -92,51 +104,94 @@ class Writer:
 
         InvariantError when it is the leader's own rows that must not exist."""
         self._second_look.write_begins(key)
+        self._in_flight.add(key)
         try:
             await self._write_and_tell(key, value)
         finally:
+            self._in_flight.discard(key)
             self._second_look.write_ended(key)
+
+    def blocked(self, uid: str = "") -> Refusal | None:
+        """Why writes do not get through: of a zone, or any."""
+        return self._refused.blocked(uid)
 
     async def _write_and_tell(self, key: Key, value: Value | None) -> None:
         leader, writes = self._leader, self._metrics.writes
-        async with self._slots:
-            if not leader.may_act():
-                return
-            try:
+        try:
+            async with self._slots:
+                if not leader.may_act():
+                    return
                 for row in value if isinstance(value, tuple) else ():
                     check_row(row)
                 with self._metrics.write_seconds.time():
                     revision = await self._metastore.write(key, value, self._revisions.get(key))
-            except (Conflict, OutcomeUnknown) as error:
-                outcome = "conflict" if isinstance(error, Conflict) else "unknown"
-                writes.labels(outcome).inc()
-                _log.warning("cluster %s: %s: %s; reading again", leader.cluster, outcome, error)
-                await self._reload(key, value)
-                return
-            writes.labels("written").inc()
-            self._note(key, revision or None)
-            leader.written(key, value)
+        except (Conflict, WriteRefused, OutcomeUnknown) as error:
+            outcome = _outcome(error)
+            writes.labels(outcome).inc()
+            wait_s = self._refused.failed(key, error)
+            _log.warning(
+                "cluster %s: %s: %s; again in %g s", leader.cluster, outcome, error, wait_s
+            )
+            self._tell_blocked()
+            await self._reload(key, value, error, wait_s)
+            return
+        writes.labels("written").inc()
+        self._note(key, revision or None)
+        self._taken(key)
+        leader.written(key, value)
 
-    async def _reload(self, key: Key, wanted: Value | None) -> None:
-        delay = RETRY_S
+    async def _reload(
+        self, key: Key, wanted: Value | None, error: Exception, wait_s: float
+    ) -> None:
+        """Read what the metastore holds and tell the leader, who then decides anew.
+
+        What was not written is read after the wait; what may have been written at once."""
+        is_open = isinstance(error, OutcomeUnknown)
+        if not is_open:
+            await self._refused.wait(wait_s, error)
         while True:
             try:
-                stored = await self._metastore.read(key)
+                async with self._slots:
+                    stored = await self._metastore.read(key)
                 check({key: stored} if stored is not None else {})
                 break
-            except InvariantError as error:
-                self._leader.stop_for(error)
+            except InvariantError as broken:
+                self._leader.stop_for(broken)
                 return
-            except Unavailable as error:
-                _log.warning("cluster %s: %s cannot be read: %s", self._leader.cluster, key, error)
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, RETRY_MAX_S)
+            except Unavailable as away:
+                _log.warning("cluster %s: %s cannot be read: %s", self._leader.cluster, key, away)
+                delay = max(self._refused.failed(key, away), RETRY_S)
+                self._tell_blocked()
+                await self._refused.wait(delay, away)
         self._note(key, stored.revision if stored is not None else None)
         value = stored.value if stored is not None else None
-        tell: Callable[[Key, Value | None], None] = (
-            self._leader.written if value == wanted else self._leader.reloaded
-        )
-        tell(key, value)
+        if value == wanted:
+            self._taken(key)
+            self._leader.written(key, value)
+            return
+        if is_open:
+            await self._refused.wait(wait_s, error)
+        self._leader.reloaded(key, value)
+        attempts = self._refused.attempts(key)
+        asyncio.get_running_loop().call_later(GIVEN_UP_S, self._look_given_up, key, attempts)
+
+    def _look_given_up(self, key: Key, attempts: int) -> None:
+        """The leader decided anew: perhaps it wants nothing that was not written then."""
+        is_wanted = key in self._in_flight or self._refused.attempts(key) != attempts
+        if not is_wanted and self._leader.may_act():
+            self._refused.given_up(key)
+            self._tell_blocked()
+
+    def _taken(self, key: Key) -> None:
+        self._refused.taken(key)
+        self._tell_blocked()
+
+    def _tell_blocked(self) -> None:
+        """Tell the leader once, not at each attempt."""
+        now, told = self._refused.blocked(), self._told
+        self._told = now
+        if (now and now.reason) != (told and told.reason):
+            self._leader.blocked(now)
 
     async def look_again(self) -> dict[Key, Value] | None:
         """Take what another has stored since it was read; everything as it was found, None
@@ -164,6 +219,12 @@ class Writer:
             self._revisions.pop(key, None)
         else:
             self._revisions[key] = revision
+
+
+def _outcome(error: Exception) -> str:
+    if isinstance(error, WriteRefused):
+        return "refused" if error.retry_after_s is None else "throttled"
+    return "conflict" if isinstance(error, Conflict) else "unknown"
 
 
 def check(stored: Mapping[Key, Stored]) -> None:

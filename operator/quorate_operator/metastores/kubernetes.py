@@ -1,9 +1,8 @@
 """The metastore in custom resources: PartitionTable and StorageNode objects of one namespace.
 
-Compare-and-set is the API server's own, by resourceVersion.  Objects are named by the zone's uid,
-so that a zone of the same name never meets the rows of an earlier one.  A shard belongs to its
-Zone, the head and the nodes belong to the StorageCluster: the head outlives the Zone until every
-agent, also one that is away, has removed its data.
+Compare-and-set is the API server's own, by resourceVersion.  Objects are named by the zone's id.
+None of them has an owner: what is declared may be deleted and declared again, and finds them.  The
+head outlives a zone whose data is deleted until every agent, also one that is away, has removed it.
 """
 
 from typing import Any
@@ -15,11 +14,13 @@ from quorate.protocol.metastore import (
     Key,
     NodeKey,
     OutcomeUnknown,
+    ReadRefused,
     Revision,
     ShardKey,
     Stored,
     Unavailable,
     Value,
+    WriteRefused,
     ZoneKey,
 )
 from quorate.wire.partition_table import (
@@ -32,23 +33,29 @@ from quorate.wire.partition_table import (
     zone_record,
 )
 from quorate.wire.resource import API_VERSION, Part
-from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.storage_node import StorageNode, node_record, node_spec
-from quorate.wire.zone import ObjectName, Zone
+from quorate.wire.zone import ObjectName
 from quorate_operator import names
-from quorate_operator.kube.api import ApiRefused, ApiUnclear, Json, KubeApi, MandateLost, path_of
+from quorate_operator.kube.api import (
+    ApiRefused,
+    ApiThrottled,
+    ApiUnclear,
+    Json,
+    KubeApi,
+    MandateLost,
+    path_of,
+)
 
 _TERM_ATTEMPTS = 20
 
 
 class KubernetesMetastore:
-    """Records of `cluster`.  `cluster_uid` empty: objects belong to nobody (for tests)."""
+    """Records of `cluster`."""
 
-    def __init__(self, api: KubeApi, namespace: str, cluster: str, cluster_uid: str) -> None:
+    def __init__(self, api: KubeApi, namespace: str, cluster: str) -> None:
         self._api = api
         self._namespace = namespace
         self._cluster = cluster
-        self._cluster_uid = cluster_uid
         self._zone_names: dict[str, str] = {}
 
     async def acquire_master_term(self, above: int = 0) -> int:
@@ -115,7 +122,9 @@ class KubernetesMetastore:
         except ApiRefused as refused:
             if refused.status == 404:
                 return None
-            raise Unavailable(str(refused)) from refused
+            if isinstance(refused, ApiThrottled):
+                raise Unavailable(str(refused)) from refused
+            raise ReadRefused(str(refused)) from refused
         except ApiUnclear as unclear:
             raise Unavailable(str(unclear)) from unclear
         return self._decode(item, plural)[1]
@@ -137,15 +146,19 @@ class KubernetesMetastore:
             else:
                 made = await self._api.replace(path, body)
         except ApiRefused as refused:
-            if refused.status in (404, 409):
-                raise Conflict(str(refused)) from refused
-            if refused.status == 422:
-                # The schema is made from the same models: only a row that goes back gets here.
-                raise InvariantError(str(refused)) from refused
-            raise OutcomeUnknown(str(refused)) from refused
+            raise _not_written(refused) from refused
         except (ApiUnclear, MandateLost) as error:
             raise OutcomeUnknown(str(error)) from error
         return str(made["metadata"]["resourceVersion"])
+
+    async def erase(self) -> None:
+        """Delete all that is held of the cluster.  ApiRefused, ApiUnclear, MandateLost."""
+        selector = f"{names.LABEL_CLUSTER}={self._cluster}"
+        for plural in (PartitionTable.plural, StorageNode.plural):
+            path = path_of(self._namespace, plural)
+            found = [item["metadata"]["name"] async for item in self._api.list(path, selector)]
+            for name in found:
+                await self._api.delete(path_of(self._namespace, plural, name))
 
     # --- forms ------------------------------------------------------------------------------------
 
@@ -163,7 +176,6 @@ class KubernetesMetastore:
         metadata: dict[str, Any] = {"name": name, "labels": labels}
         if expected is not None:
             metadata["resourceVersion"] = expected
-        owner = _owner(StorageCluster.kind_name(), self._cluster, self._cluster_uid)
         spec: Part
         if isinstance(value, ZoneRecord):
             labels[names.LABEL_ZONE_UID] = value.uid
@@ -173,11 +185,8 @@ class KubernetesMetastore:
             labels[names.LABEL_ZONE_UID] = key.uid
             rows = [stored_row(row) for row in value]
             spec = self._table_spec(key.uid, shard=key.shard, rows=rows)
-            owner = _owner(Zone.kind_name(), self._zone_names.get(key.uid, ""), key.uid)
         else:
             spec = node_spec(self._cluster, value)
-        if self._cluster_uid and owner["name"]:
-            metadata["ownerReferences"] = [owner]
         kind = StorageNode if isinstance(key, NodeKey) else PartitionTable
         return {
             "apiVersion": API_VERSION,
@@ -227,5 +236,13 @@ def _counter(term: int, revision: Revision) -> Json:
     }
 
 
-def _owner(kind: str, name: str, uid: str) -> Json:
-    return {"apiVersion": API_VERSION, "kind": kind, "name": name, "uid": uid}
+def _not_written(refused: ApiRefused) -> Conflict | InvariantError | WriteRefused:
+    """What a refused write means to its writer."""
+    if refused.is_conflict:
+        return Conflict(str(refused))
+    if refused.is_schema:
+        # The schema is made from the same models: only a row that goes back gets here.
+        return InvariantError(str(refused))
+    if isinstance(refused, ApiThrottled):
+        return WriteRefused("Throttled", str(refused), refused.retry_after_s)
+    return WriteRefused(refused.word, str(refused))

@@ -24,7 +24,7 @@ class Metrics:
         )
         self.writes = Counter(
             names.METRIC_METASTORE_WRITES,
-            "Writes of ownership by outcome: written, conflict, unknown",
+            "Writes of ownership by outcome: written, conflict, refused, throttled, unknown",
             ["outcome"],
             registry=self.registry,
         )

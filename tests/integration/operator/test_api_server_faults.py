@@ -36,7 +36,7 @@ async def api(control_plane: ControlPlane) -> AsyncIterator[KubeApi]:
 
 @pytest.fixture
 def metastore(api: KubeApi, namespace: str) -> KubernetesMetastore:
-    return KubernetesMetastore(api, namespace, "main", "")
+    return KubernetesMetastore(api, namespace, "main")
 
 
 async def test_a_write_without_an_answer_is_unknown_and_reading_tells(
@@ -105,7 +105,7 @@ async def test_without_the_mandate_requests_read_and_never_write(
         with pytest.raises(MandateLost):
             await gated.session.delete(gated.access.server + nodes)  # as kopf would
         with pytest.raises(OutcomeUnknown):
-            await KubernetesMetastore(gated, namespace, "main", "").write(KEY, NODE, None)
+            await KubernetesMetastore(gated, namespace, "main").write(KEY, NODE, None)
     finally:
         await gated.close()
 

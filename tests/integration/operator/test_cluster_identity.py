@@ -31,8 +31,8 @@ async def api(control_plane: ControlPlane) -> AsyncIterator[KubeApi]:
 async def test_the_names_of_two_clusters_and_their_agents_do_not_join_to_one_object(
     api: KubeApi, namespace: str
 ) -> None:
-    two = KubernetesMetastore(api, namespace, "two", "")
-    other = KubernetesMetastore(api, namespace, "two-agent", "")
+    two = KubernetesMetastore(api, namespace, "two")
+    other = KubernetesMetastore(api, namespace, "two-agent")
 
     await two.write(NodeKey("agent-1"), node("agent-1", "of-two"), None)
     await other.write(NodeKey("1"), node("1", "of-two-agent"), None)
@@ -48,7 +48,7 @@ async def test_the_names_of_two_clusters_and_their_agents_do_not_join_to_one_obj
 async def test_a_registration_under_a_name_of_before_is_kept_under_the_present_one(
     api: KubeApi, namespace: str
 ) -> None:
-    metastore = KubernetesMetastore(api, namespace, "main", "")
+    metastore = KubernetesMetastore(api, namespace, "main")
     await metastore.write(NodeKey("agent-1"), node("agent-1", "s"), None)
     nodes = path_of(namespace, "storagenodes")
     made = await api.get(f"{nodes}/main.agent-1")

@@ -228,3 +228,52 @@ def test_a_users_apply_does_not_touch_the_status(kubectl: Kubectl, namespace: st
     stored = json.loads(kubectl("get", "zone", "sessions", here, "--output=json").stdout)
     assert stored["spec"]["replicas"] == 4
     assert "status" not in stored
+
+
+def condition(kind: str, status: str, time: str = "2026-01-01T00:00:00Z") -> dict[str, Any]:
+    return {
+        "type": kind,
+        "status": status,
+        "reason": "R",
+        "message": "m",
+        "lastTransitionTime": time,
+    }
+
+
+def test_who_applies_one_condition_leaves_the_others_alone(
+    kubectl: Kubectl, namespace: str
+) -> None:
+    here = f"--namespace={namespace}"
+    apply(kubectl, namespace, zone())
+    for manager, made in (
+        ("operator", [condition("Available", "True"), condition("Blocked", "False")]),
+        ("another", [condition("Audited", "True")]),
+    ):
+        said = {**zone(), "spec": {"clusterRef": {"name": "main"}}, "status": {"conditions": made}}
+        how = ("--server-side", "--subresource=status", f"--field-manager={manager}")
+        kubectl("apply", here, *how, "--filename=-", stdin=json.dumps(said))
+
+    stored = json.loads(kubectl("get", "zone", "sessions", here, "--output=json").stdout)
+    assert {each["type"] for each in stored["status"]["conditions"]} == {
+        "Available",
+        "Blocked",
+        "Audited",
+    }
+
+
+def test_a_time_that_is_none_is_refused(kubectl: Kubectl, namespace: str) -> None:
+    apply(kubectl, namespace, cluster())
+    said = {**cluster(), "status": {"conditions": [condition("Ready", "True", "yesterday")]}}
+    how = ("--server-side", "--subresource=status", "--field-manager=test")
+
+    done = kubectl(
+        "apply",
+        f"--namespace={namespace}",
+        *how,
+        "--filename=-",
+        stdin=json.dumps(said),
+        check=False,
+    )
+
+    assert done.returncode != 0
+    assert "lastTransitionTime" in done.stderr

@@ -326,3 +326,18 @@ async def test_events_are_counted_by_zone_and_reason(client: Client) -> None:
     await client.ask("GET", f"/events?after={page['next']}&wait=20")
     _, text = await client.text("/metrics")
     assert 'quorate_events_total{reason="ZoneCreated",zone="sessions"} 1.0' in text
+
+
+async def test_a_zone_that_says_that_its_data_is_retained_is_not_deleted(client: Client) -> None:
+    await client.ask("PUT", f"{ROOT}/storageclusters/main", CLUSTER)
+    zone = {**ZONE, "spec": {**ZONE["spec"], "deletionPolicy": "Retain"}}
+    await client.ask("PUT", f"{ROOT}/zones/sessions", zone)
+
+    status, answer = await client.ask("DELETE", f"{ROOT}/zones/sessions")
+
+    assert status == 409
+    assert "spec.deletionPolicy is Retain" in answer["message"]
+    assert "apply the zone with deletionPolicy: Delete, then delete it" in answer["message"]
+    zone["spec"]["deletionPolicy"] = "Delete"
+    await client.ask("PUT", f"{ROOT}/zones/sessions", zone)
+    assert (await client.ask("DELETE", f"{ROOT}/zones/sessions"))[0] == 202

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.events import Event, Reason
 from quorate.protocol.settings import DEFAULTS
 from quorate.wire.resource import API_VERSION
 from quorate_loopback.memory_api import MemoryApi
@@ -17,7 +18,7 @@ from quorate_loopback.waiting import until
 from quorate_operator import names
 from quorate_operator.declared import controller as controller_module
 from quorate_operator.declared.controller import Controller
-from quorate_operator.kube.api import path_of
+from quorate_operator.kube.api import ApiRefused, path_of
 from quorate_operator.process.mandate import Always
 from quorate_operator.process.metrics import Metrics
 
@@ -65,23 +66,53 @@ class Namespace:
         elif body.get("kind") == "Zone":
             self.controller.zone_seen(body)
 
-    def declare(self, kind: str, name: str, annotations: Json | None = None, **spec: Any) -> None:
+    def declare(
+        self, kind: str, name: str, annotations: Json | None = None, *, uid: str = "", **spec: Any
+    ) -> None:
         """Create or change an object; the watch shows it."""
         path = self.path(kind, name)
         before = self.api.objects.get(path, {"metadata": {"generation": 0}, "spec": {}})
         generation = before["metadata"]["generation"] + (before["spec"] != spec)
         metadata = {
             "name": name,
-            "uid": f"uid-of-{name}",
+            "uid": uid or f"uid-of-{name}",
             "generation": generation,
             "annotations": annotations or {},
         }
         body = {**before, "apiVersion": API_VERSION, "kind": kind, "metadata": metadata}
         self.show(self.api.put(path, {**body, "spec": spec}))
 
-    def zone(self, name: str, annotations: Json | None = None, replicas: int = 3) -> None:
-        spec = {"clusterRef": {"name": "main"}, "partitions": 16, "replicas": replicas}
-        self.declare("Zone", name, annotations, **spec)
+    def zone(
+        self, name: str, annotations: Json | None = None, *, uid: str = "", **spec: Any
+    ) -> None:
+        whole = {"clusterRef": {"name": "main"}, "partitions": 16, "replicas": 3, **spec}
+        self.declare("Zone", name, annotations, uid=uid, **whole)
+
+    def deleting(self, name: str, kind: str = "Zone") -> Json:
+        """The object as the watch shows it once its deletion was asked for."""
+        body = self.api.objects[self.path(kind, name)]
+        metadata = {**body["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+        return {**body, "metadata": metadata}
+
+    async def delete(self, name: str, kind: str = "Zone") -> None:
+        """Ask for it, and wait until the object is gone."""
+        body = self.deleting(name, kind)
+        released = self.controller.zone_released
+        if kind == "StorageCluster":
+            released = self.controller.cluster_released
+        await asyncio.wait_for(released(body), 10)
+        del self.api.objects[self.path(kind, name)]
+        if kind == "Zone":
+            self.controller.zone_gone(name, body["metadata"]["uid"])
+
+    def tables(self, plural: str = "partitiontables") -> list[str]:
+        """The operator's own objects."""
+        return sorted(path for path in self.api.objects if f"/{plural}/" in path)
+
+    def retained(self) -> list[str]:
+        """What the cluster's status names as kept."""
+        status = self.api.objects[self.path("StorageCluster", "main")].get("status", {})
+        return list(status.get("retainedZones", []))
 
     def path(self, kind: str, name: str) -> str:
         return path_of("default", f"{kind.lower()}s", name)
@@ -124,7 +155,7 @@ async def test_a_zone_is_led_and_its_status_told(namespace: Namespace) -> None:
 
     await namespace.until_available("first")
 
-    assert namespace.conditions("main", "StorageCluster") == {"Ready": "True"}
+    assert namespace.conditions("main", "StorageCluster") == {"Ready": "True", "Blocked": "False"}
     status = namespace.api.objects[namespace.path("Zone", "first")]["status"]
     assert status["observedGeneration"] == 1
 
@@ -211,42 +242,213 @@ async def test_events_that_are_refused_are_not_tried_with_every_look(namespace: 
     assert len(namespace.api.writes("/events")) <= 3
 
 
-async def test_a_zone_without_an_object_is_deleted_only_when_a_list_of_all_lacks_it(
+async def test_what_is_to_be_told_and_is_refused_makes_the_operator_not_ready(
+    namespace: Namespace,
+) -> None:
+    refused = namespace.path("Zone", "first")
+    namespace.api.refuse = lambda method, path: 403 if (method, path) == ("PATCH", refused) else 0
+    namespace.start()
+    namespace.zone("first")
+
+    await until(lambda: namespace.controller.problems() != [], "said")
+    assert namespace.controller.problems()[0].startswith(f"zone first: PATCH {refused}: 403")
+    namespace.api.refuse = lambda method, path: 0
+    await namespace.until_available("first")
+
+    assert namespace.controller.problems() == []
+
+
+# --- deletion ---------------------------------------------------------------------------------
+
+
+async def test_a_zone_without_an_object_is_kept_and_named(
     namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller_module, "UNDECLARED_S", 0.05)
+    monkeypatch.setattr(controller_module, "WATCH_BEHIND_S", 0.05)
     namespace.start()
-    namespace.zone("kept")
+    namespace.zone("seen")
     namespace.zone("gone")
-    await namespace.until_available("kept", "gone")
-    await namespace.controller.close()
+    await namespace.until_available("seen", "gone")
     del namespace.api.objects[namespace.path("Zone", "gone")]
-    namespace.controller = namespace._make()
 
-    namespace.controller.start()  # the watch of zones shows nothing yet
+    await namespace.restart()
 
-    def led_zones() -> dict[str, ZoneRecord]:
-        led = namespace.controller._led.get("main")
-        return led.runner.known_zones() if led is not None else {}
-
-    await until(lambda: "uid-of-kept" in led_zones() and "uid-of-gone" not in led_zones(), "gone")
-    assert not led_zones()["uid-of-kept"].deleting
+    await until(lambda: namespace.retained() == ["gone"], "named", 20)
+    gone = namespace.led("gone")
+    assert gone is not None
+    assert not gone.deleting
 
 
-async def test_a_zone_that_is_being_deleted_is_released_when_its_data_is_gone(
+async def test_a_zone_that_is_deleted_is_released_at_once_and_its_data_is_kept(
     namespace: Namespace,
 ) -> None:
     namespace.start()
     namespace.zone("first")
     await namespace.until_available("first")
-    body = namespace.api.objects[namespace.path("Zone", "first")]
-    metadata = {**body["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    rows = namespace.tables()
 
-    async with asyncio.timeout(10):
-        await namespace.controller.zone_released({**body, "metadata": metadata})
+    await namespace.delete("first")
 
-    assert namespace.led("first") is None
-    assert [path for path in namespace.api.objects if "partitiontables" in path] == []
+    assert namespace.tables() == rows
+    kept = namespace.led("first")
+    assert kept is not None
+    assert not kept.deleting
+
+
+async def test_a_zone_that_is_deleted_soon_after_leading_began_is_named_later(
+    namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_module, "WATCH_BEHIND_S", 1.5)
+    namespace.start()
+    namespace.zone("first")
+    await namespace.until_available("first")
+
+    await namespace.delete("first")
+
+    await until(lambda: namespace.retained() == ["first"], "named")
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_zone_that_is_declared_again_has_its_data(
+    namespace: Namespace, is_restarted: bool
+) -> None:
+    namespace.start()
+    namespace.zone("first")
+    await namespace.until_available("first")
+    rows = namespace.tables()
+    await namespace.delete("first")
+    if is_restarted:
+        await namespace.restart()
+
+    namespace.zone("first", uid="another", replicas=2)
+
+    await until(lambda: namespace.conditions("first").get("Available") == "True", "served")
+    status = namespace.api.objects[namespace.path("Zone", "first")]["status"]
+    assert status["zoneId"] == "uid-of-first"
+    assert namespace.tables() == rows
+    await until(lambda: getattr(namespace.led("first"), "replicas", 0) == 2, "as declared now")
+
+
+async def test_another_zone_of_that_name_is_refused_and_its_deletion_erases_nothing(
+    namespace: Namespace,
+) -> None:
+    namespace.start()
+    namespace.zone("first")
+    await namespace.until_available("first")
+    rows = namespace.tables()
+    await namespace.delete("first")
+
+    namespace.zone("first", uid="another", partitions=32, deletionPolicy="Delete")
+    await until(lambda: namespace.conditions("first").get("Accepted") == "False", "refused")
+    await namespace.delete("first")
+
+    assert namespace.tables() == rows
+    kept = namespace.led("first")
+    assert kept is not None
+    assert (kept.partitions, kept.deleting) == (16, False)
+
+
+async def test_with_delete_a_zone_is_released_when_its_data_is_gone(namespace: Namespace) -> None:
+    namespace.start()
+    namespace.zone("first", deletionPolicy="Delete")
+    await namespace.until_available("first")
+
+    await namespace.delete("first")
+
+    await until(lambda: namespace.led("first") is None, "end of its record")
+    assert namespace.tables() == []
+
+
+async def test_kept_data_goes_with_a_later_zone_that_says_delete(namespace: Namespace) -> None:
+    namespace.start()
+    namespace.zone("first")
+    await namespace.until_available("first")
+    await namespace.delete("first")
+    namespace.zone("first", uid="another", deletionPolicy="Delete")
+    await until(lambda: namespace.conditions("first").get("Available") == "True", "served")
+
+    await namespace.delete("first")
+
+    await until(lambda: namespace.led("first") is None, "end of its record")
+    assert namespace.tables() == []
+
+
+async def test_an_annotation_frees_a_zone_whose_data_cannot_be_deleted(
+    namespace: Namespace,
+) -> None:
+    namespace.start()
+    namespace.zone("first", deletionPolicy="Delete")
+    await namespace.until_available("first")
+    namespace.api.refuse = lambda method, path: 403 if method == "DELETE" else 0
+    body = namespace.deleting("first")
+    releasing = asyncio.create_task(namespace.controller.zone_released(body))
+    await until(lambda: namespace.conditions("first").get("Blocked") == "True", "it says why")
+    assert not releasing.done()
+
+    metadata = {**body["metadata"], "annotations": {names.ANNOTATION_RELEASE: "true"}}
+    namespace.controller.zone_seen({**body, "metadata": metadata})
+
+    await asyncio.wait_for(releasing, 10)
+    assert namespace.tables() != []
+
+
+async def test_a_namespace_that_terminates_frees_what_waits(namespace: Namespace) -> None:
+    namespace.start()
+    namespace.zone("first", deletionPolicy="Delete")
+    await namespace.until_available("first")
+
+    def refuse(method: str, path: str) -> int:
+        if path.endswith("/events"):
+            causes = [{"reason": "NamespaceTerminating", "message": "it is being deleted"}]
+            raise ApiRefused(403, "Forbidden", f"{method} {path}: 403", causes)
+        return 403 if method == "DELETE" else 0
+
+    namespace.api.refuse = refuse
+    namespace.controller._led["main"].decisions.add(
+        Event("uid-of-first", None, Reason.STORAGE_FULL, "something to tell", "Warning")
+    )
+
+    await namespace.delete("first")
+
+
+async def test_a_cluster_that_is_deleted_and_declared_again_has_its_zones(
+    namespace: Namespace,
+) -> None:
+    namespace.start()
+    namespace.zone("first")
+    await namespace.until_available("first")
+    rows, nodes = namespace.tables(), namespace.tables("storagenodes")
+
+    await namespace.delete("main", "StorageCluster")
+    namespace.controller.cluster_gone("main")
+    await until(lambda: namespace.conditions("first").get("Accepted") == "False", "not led")
+    namespace.declare("StorageCluster", "main", uid="another", addresses=namespace.addresses())
+
+    await until(lambda: namespace.conditions("first").get("Available") == "True", "served")
+    assert (namespace.tables(), namespace.tables("storagenodes")) == (rows, nodes)
+
+
+async def test_a_cluster_with_delete_waits_for_zones_and_leaves_nothing(
+    namespace: Namespace,
+) -> None:
+    addresses = namespace.addresses()
+    namespace.declare("StorageCluster", "main", addresses=addresses, deletionPolicy="Delete")
+    namespace.start()
+    namespace.zone("first")
+    namespace.zone("kept")
+    await namespace.until_available("first", "kept")
+    await namespace.delete("kept")
+    body = namespace.deleting("main", "StorageCluster")
+    releasing = asyncio.create_task(namespace.controller.cluster_released(body))
+    await asyncio.sleep(0.3)  # looks
+    assert not releasing.done()
+    assert namespace.conditions("first")["Available"] == "True"
+
+    await namespace.delete("first")
+
+    await asyncio.wait_for(releasing, 10)
+    assert namespace.tables() == []
+    assert namespace.tables("storagenodes") == []
 
 
 # --- pause ------------------------------------------------------------------------------------

@@ -116,3 +116,22 @@ async def test_a_key_that_is_forgotten_does_not_come_back() -> None:
 
     assert await taken(queue) == "b"
     queue.close()
+
+
+async def test_a_key_that_failed_is_known_to_back_off_until_it_is_taken() -> None:
+    queue = KeyedQueue[str]()
+    queue.add("a")
+    await queue.take()
+    assert not queue.is_backing_off("a")
+
+    queue.failed("a")
+
+    assert queue.is_backing_off("a")
+    assert not queue.is_backing_off("b")
+    async with asyncio.timeout(10):
+        await queue.take()
+    assert not queue.is_backing_off("a")
+    queue.done("a")
+    queue.add_later("a", 60)  # awaited, and nothing went wrong
+    assert not queue.is_backing_off("a")
+    queue.close()

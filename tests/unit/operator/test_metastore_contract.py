@@ -60,7 +60,7 @@ async def metastore(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIter
         control_plane: ControlPlane = request.getfixturevalue("control_plane")
         api = KubeApi(read_kubeconfig(control_plane.kubeconfig), None)
         namespace = request.getfixturevalue("namespace")
-        yield KubernetesMetastore(api, namespace, "main", "")
+        yield KubernetesMetastore(api, namespace, "main")
         await api.close()
 
 

@@ -17,6 +17,7 @@ from quorate_lone_master.zone_status import status_of_zone
 from quorate_operator.declared.acceptance import Acceptance, accept
 from quorate_operator.declared.object_status import cluster_status, zone_status
 from quorate_operator.mastership.decisions import MESSAGE_MAX, About, Decisions, tell_all
+from quorate_operator.mastership.refused_writes import Refusal
 
 EARLIER, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 NODE = NodeStatus("agent-1", "s", 1, True, "Online", "127.0.0.1:7100", "", 16, 16)
@@ -100,7 +101,32 @@ def test_conditions_say_what_is_so(
         "SpreadViolated": violated,
         "StorageFull": "False",
         "RefusedByAgents": "False",
+        "Blocked": "False",
     }
+
+
+def test_writes_that_the_metastore_refuses_are_a_condition_with_its_sentence() -> None:
+    refusal = Refusal("Forbidden", "partitiontables is forbidden: cannot update")
+    of = zone()
+    made = zone_status(of, accept(of, True, None), observed(), [NODE], "", LATER, blocked=refusal)
+    led = cluster_status(
+        cluster("127.0.0.1:7100"),
+        ClusterStatus(3, (NODE,), ()),
+        "me/1",
+        {},
+        "",
+        LATER,
+        blocked=refusal,
+    )
+
+    for conditions in (made.conditions, led.conditions):
+        [blocked] = [each for each in conditions if each.type == "Blocked"]
+        assert (blocked.status, blocked.reason) == ("True", "Forbidden")
+        assert blocked.message == (
+            "what is decided cannot be written: partitiontables is forbidden: cannot update"
+        )
+    [ready] = [each for each in led.conditions if each.type == "Ready"]
+    assert (ready.status, ready.reason) == ("False", "Blocked")
 
 
 def test_a_condition_names_each_agent_that_refuses_the_zone_and_says_why() -> None:
@@ -156,7 +182,12 @@ def test_missing_copies_are_counted_by_severity() -> None:
 def test_a_zone_that_is_not_led_says_why_and_pretends_nothing() -> None:
     made = status(None, problem="the metastore cannot be read")
 
-    assert said(made) == {"Accepted": "True", "Available": "Unknown", "FullyReplicated": "Unknown"}
+    assert said(made) == {
+        "Accepted": "True",
+        "Available": "Unknown",
+        "FullyReplicated": "Unknown",
+        "Blocked": "False",
+    }
     assert "the metastore cannot be read" in made.conditions[1].message
 
 

@@ -1,0 +1,61 @@
+"""What the deletion of an object means: whether its data goes, and how what is kept is found again.
+
+Data of a zone is known by an id that outlives the object: the uid of the first Zone of that name.
+A Zone that is declared under the name of one whose data was kept has that data, if partitions and
+storage are the same.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from quorate.facts.zone import ZoneRecord
+from quorate.wire.resource import DeletionPolicy
+from quorate.wire.zone import Zone
+from quorate_operator import names
+
+Body = Mapping[str, Any]
+
+
+def erases(body: Body) -> bool:
+    """Whether data goes with the object.  Anything but a clear Delete keeps it."""
+    return (body.get("spec") or {}).get("deletionPolicy") == DeletionPolicy.DELETE.value
+
+
+def is_freed(body: Body) -> bool:
+    """Whether a user has asked that the object's deletion wait for nothing."""
+    annotations = body["metadata"].get("annotations") or {}
+    return annotations.get(names.ANNOTATION_RELEASE) == "true"
+
+
+def zone_id(uid: str, name: str, known: Mapping[str, ZoneRecord]) -> str:
+    """The id of the zone that an object of this uid and name declares, among those `known` to the
+    metastore: its own uid, unless data of that name was kept."""
+    if uid in known:
+        return uid
+    kept = (each for each, record in known.items() if record.name == name and not record.deleting)
+    return next(kept, uid)
+
+
+def erasable(
+    uid: str, name: str, zone: Zone | None, known: Mapping[str, ZoneRecord]
+) -> ZoneRecord | None:
+    """The zone whose data goes when this object is deleted; None: it has none.
+
+    `zone` is None when the object cannot be read: then only what bears its own uid is its own."""
+    record = known.get(zone_id(uid, name, known))
+    if record is None or record.uid == uid:
+        return record
+    return None if zone is None or differs(zone, record) else record
+
+
+def differs(zone: Zone, kept: ZoneRecord | None) -> str:
+    """Why a zone cannot have the data that is kept under its name; empty when it can."""
+    name, partitions, storage = zone.metadata.name, zone.spec.partitions, zone.spec.storage
+    if kept is None or (kept.partitions, kept.storage) == (partitions, storage):
+        return ""
+    return (
+        f"Zone {name}: data of an earlier zone of this name is kept, with partitions: "
+        f"{kept.partitions} and storage: {kept.storage.value}, and this one has partitions: "
+        f"{partitions} and storage: {storage.value}: declare it as it was, or under another name; "
+        "to erase that data, declare it as it was with deletionPolicy: Delete, and delete it"
+    )

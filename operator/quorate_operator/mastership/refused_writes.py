@@ -1,0 +1,90 @@
+"""Writes that the metastore refuses: why, since how many attempts, and when the next one is due.
+
+A right that was taken back, a quota, a policy: none of these ends by asking more often, and each
+may end at any moment.  So attempts become rarer, and the first one that is taken calls all others.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from quorate.protocol.metastore import Key, ReadRefused, WriteRefused
+
+RETRY_S = 0.2
+UNCLEAR_MAX_S = 2.0
+"""Between attempts whose outcome is unknown, or that met another's write."""
+REFUSED_MAX_S = 15.0
+"""Between attempts that were refused: so long a right that was given back may go unnoticed."""
+GIVEN_UP_S = 2.0
+"""A master that has not decided anything in this time after it was told what is stored wants no
+write there any more: it looks at everything twice a second."""
+PATIENCE = 3
+"""Attempts that go wrong for a reason that usually passes before users are told."""
+
+
+class Refusal(NamedTuple):
+    """Why a write does not get through: one word, and what the metastore said."""
+
+    reason: str
+    sentence: str
+
+
+class RefusedWrites:
+    """What one cluster's writer knows of writes that did not get through, by key."""
+
+    def __init__(self) -> None:
+        self._attempts: dict[Key, int] = {}
+        self._why: dict[Key, Refusal] = {}
+        self._taken = asyncio.Event()
+
+    def failed(self, key: Key, error: Exception) -> float:
+        """One more attempt went wrong; after how many seconds the next one is due."""
+        attempts = self._attempts[key] = self._attempts.get(key, 0) + 1
+        if _is_lasting(error) or attempts >= PATIENCE:
+            reason = error.reason if isinstance(error, WriteRefused) else type(error).__name__
+            self._why[key] = Refusal(reason, str(error))
+        longest_s = REFUSED_MAX_S if _is_lasting(error) else UNCLEAR_MAX_S
+        # Another's write, or a lost answer, is an ordinary thing once.
+        doublings = attempts - (1 if isinstance(error, WriteRefused | ReadRefused) else 2)
+        wait_s = min(RETRY_S * 2.0 ** min(doublings, 16), longest_s) if doublings >= 0 else 0.0
+        asked_s = error.retry_after_s if isinstance(error, WriteRefused) else None
+        return max(wait_s, asked_s or 0.0)
+
+    async def wait(self, seconds: float, error: Exception) -> None:
+        """Wait so long, or until a write that was refused like this one is taken."""
+        if _is_lasting(error):
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._taken.wait()
+            except TimeoutError:
+                pass
+        elif seconds > 0:
+            await asyncio.sleep(seconds)
+
+    def taken(self, key: Key) -> None:
+        """The metastore holds what was wanted under this key."""
+        if self._attempts.pop(key, 0) and self._why.pop(key, None) is not None:
+            taken, self._taken = self._taken, asyncio.Event()
+            taken.set()
+
+    def attempts(self, key: Key) -> int:
+        """How many attempts in a row went wrong."""
+        return self._attempts.get(key, 0)
+
+    def given_up(self, key: Key) -> None:
+        """Nothing is to be written under this key any more."""
+        self._attempts.pop(key, None)
+        self._why.pop(key, None)
+
+    def blocked(self, uid: str = "") -> Refusal | None:
+        """Why writes do not get through; of a zone: its own, and those of agents' registrations."""
+        for key, refusal in self._why.items():
+            if not uid or getattr(key, "uid", uid) == uid:
+                return refusal
+        return None
+
+
+def _is_lasting(error: Exception) -> bool:
+    """Whether asking again is useless until a person has changed something."""
+    if isinstance(error, WriteRefused):
+        return error.retry_after_s is None
+    return isinstance(error, ReadRefused)
