@@ -7,6 +7,7 @@ may end at any moment.  So attempts become rarer, and the first one that is take
 import asyncio
 from typing import NamedTuple
 
+from quorate.protocol.events import Event, Reason
 from quorate.protocol.metastore import Key, ReadRefused, WriteRefused
 
 RETRY_S = 0.2
@@ -26,6 +27,14 @@ class Refusal(NamedTuple):
 
     reason: str
     sentence: str
+
+
+def event_of(refusal: Refusal | None) -> Event:
+    """What users are told when writes begin to be refused, for this reason, or are taken again."""
+    if refusal is None:
+        return Event("", None, Reason.WRITES_TAKEN, "the metastore takes all writes again")
+    message = f"the metastore refuses writes: {refusal.sentence}"
+    return Event("", None, Reason.WRITES_REFUSED, message, "Warning")
 
 
 class RefusedWrites:

@@ -16,8 +16,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import wraps
-from typing import Concatenate, ParamSpec
 
 import msgspec
 
@@ -25,7 +23,7 @@ from quorate.facts.errors import InvariantError
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.preview import Preview
-from quorate.protocol.events import ROUTINE, Event, Reason, ToldEvent
+from quorate.protocol.events import ROUTINE, Event, ToldEvent
 from quorate.protocol.master import Master
 from quorate.protocol.membership import is_same_process
 from quorate.protocol.messages import (
@@ -46,7 +44,8 @@ from quorate_link import BaseHandler, ClusterSecret, Endpoint, Link, SecretRefus
 from quorate_operator.mastership.decisions import gather, summary
 from quorate_operator.mastership.dialing import Dialing, address_of
 from quorate_operator.mastership.event_log import EventLog, states
-from quorate_operator.mastership.refused_writes import Refusal
+from quorate_operator.mastership.guarded import ends_with_a_defect
+from quorate_operator.mastership.refused_writes import Refusal, event_of
 from quorate_operator.mastership.registrations import Registrations
 from quorate_operator.mastership.second_look import pauses_s
 from quorate_operator.mastership.writer import RETRY_MAX_S, RETRY_S, Writer
@@ -55,28 +54,11 @@ from quorate_operator.process.mandate import Mandate
 from quorate_operator.process.metrics import Metrics
 
 _log = logging.getLogger("quorate.runner")
-_P = ParamSpec("_P")
 
 WAY_OUT = "put its newest state back, or end this master if another one leads"
 STARTING = "starting"
 TELL_AGENTS_MS = 100
 LOOK_AT_DIALED_MS = 500
-
-
-def _ends_with_a_defect(
-    act: Callable[Concatenate["Runner", _P], None],
-) -> Callable[Concatenate["Runner", _P], None]:
-    """What a timer, a link or the end of a turn calls: the event loop would log an exception and go
-    on without the master, whose next timer is never set."""
-
-    @wraps(act)
-    def guarded(runner: "Runner", /, *args: _P.args, **kwargs: _P.kwargs) -> None:
-        try:
-            act(runner, *args, **kwargs)
-        except Exception as error:
-            runner.fail(error)
-
-    return guarded
 
 
 class Runner(BaseHandler):
@@ -349,12 +331,7 @@ class Runner(BaseHandler):
 
     def blocked(self, refusal: Refusal | None) -> None:
         """See writer.Leader: users are told once."""
-        if refusal is not None:
-            message = f"the metastore refuses writes: {refusal.sentence}"
-            self._tell([Event("", None, Reason.WRITES_REFUSED, message, "Warning")])
-        else:
-            message = "the metastore takes all writes again"
-            self._tell([Event("", None, Reason.WRITES_TAKEN, message)])
+        self._tell([event_of(refusal)])
 
     def refusal(self, uid: str = "") -> Refusal | None:
         """Why writes do not get through: of a zone, or any."""
@@ -441,7 +418,7 @@ class Runner(BaseHandler):
         self._step(lambda master: answers.append(act(master)))
         return answers[0] if answers else f"cluster {self.cluster} is not led: {self.problem}"
 
-    @_ends_with_a_defect
+    @ends_with_a_defect
     def _pump(self) -> None:
         self._pump_scheduled = False
         if self._master is None or not self.may_act():
@@ -493,7 +470,7 @@ class Runner(BaseHandler):
         delay_s = max(deadline_ms - self._clock.now().boot_ms, 1) / 1000
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
 
-    @_ends_with_a_defect
+    @ends_with_a_defect
     def _tick(self) -> None:
         now = self._clock.now()
         if now.boot_ms - self._ticked_ms > STALL_MS:
@@ -542,7 +519,7 @@ class Runner(BaseHandler):
                 frame = frames[id(message)] = encode_frame(message)
             link.send_frame(frame)
 
-    @_ends_with_a_defect
+    @ends_with_a_defect
     def on_up(self, link: Link, hello: Hello) -> None:
         """See Handler."""
         refused = self._judge(link, hello)
@@ -573,7 +550,7 @@ class Runner(BaseHandler):
             present.abort("replaced by a newer process")
         return refused
 
-    @_ends_with_a_defect
+    @ends_with_a_defect
     def on_message(self, link: Link, message: Message) -> None:
         """See Handler."""
         node = link.data
@@ -582,7 +559,7 @@ class Runner(BaseHandler):
             self._heard_ms[node] = now.boot_ms
             self._step(lambda master: master.receive(node, message, now))
 
-    @_ends_with_a_defect
+    @ends_with_a_defect
     def on_down(self, link: Link, refused: Refused | None) -> None:
         """See Handler."""
         if refused is not None:
@@ -594,14 +571,14 @@ class Runner(BaseHandler):
             gone = refused is not None and refused.code == RefusalCode.GOODBYE
             self._step(lambda master: master.agent_disconnected(node, gone, self._clock.now()))
 
-    @_ends_with_a_defect
+    @ends_with_a_defect
     def on_gone(self, link: Link) -> None:
         """See Handler."""
         node = link.data
         if node is not None and node not in self._links:
             self._step(lambda master: master.agent_disconnected(node, True, self._clock.now()))
 
-    @_ends_with_a_defect
+    @ends_with_a_defect
     def on_refused(self, link: Link, refused: Refused) -> None:
         """See Handler."""
         self._take_refusal(link, refused)

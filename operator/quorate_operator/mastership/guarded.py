@@ -1,0 +1,35 @@
+"""What a timer, a link or the end of a turn calls, guarded: a defect there ends its owner.
+
+The event loop would log an exception and go on without the master, whose next timer is never set.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+_P = ParamSpec("_P")
+
+
+class Failing(Protocol):
+    """An owner that a defect ends."""
+
+    def fail(self, error: BaseException) -> None:
+        """A defect: write and send nothing more, and have the process end."""
+
+
+_F = TypeVar("_F", bound=Failing)
+
+
+def ends_with_a_defect(
+    act: Callable[Concatenate[_F, _P], None],
+) -> Callable[Concatenate[_F, _P], None]:
+    """Have an exception of `act` end its owner."""
+
+    @wraps(act)
+    def guarded(owner: _F, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        try:
+            act(owner, *args, **kwargs)
+        except Exception as error:
+            owner.fail(error)
+
+    return guarded
