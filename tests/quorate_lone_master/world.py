@@ -40,7 +40,9 @@ STEP_MS = 100
 class LoneMaster:
     """`fills`: whether a migration's destination gets on (zone, partition, node); `refuses`: if
     a node refuses the prepared row; `mute`: whether it leaves that unanswered; `serves`: whether a
-    primary says that it serves."""
+    primary says that it serves; `knows`: whether it tells the rows of a zone that it is asked for.
+    `rebuilds`: see Master; its agents then tell the rows that they were told.  `same_processes`:
+    agents that connect are those of before, after a break of their links."""
 
     def __init__(
         self,
@@ -48,6 +50,7 @@ class LoneMaster:
         nodes: tuple[str, ...] = ("a", "b", "c"),
         settings: ProtocolSettings = DEFAULTS,
         kind: type[Master] = Master,
+        rebuilds: bool = False,
     ) -> None:
         self.ms = 0
         self.stored: dict[Key, Value] = {}
@@ -60,9 +63,14 @@ class LoneMaster:
         self.sizes: dict[str, int] = {}  # zone uid -> bytes of each copy, told when asked
         self.unreached: dict[str, tuple[str, ...]] = {}  # node -> members that it does not reach
         self.settings = settings
+        self.rebuilds = rebuilds
+        self.same_processes = False
+        self.knows: Callable[[str, str], bool] = lambda node, uid: True
+        self._told: dict[str, dict[str, dict[int, PartitionRow]]] = {}  # node -> uid -> rows
         self._incarnations: dict[str, int] = {}
         self._rows: dict[tuple[str, int], PartitionRow] = {}
-        self.master = kind(1, settings, self.now)
+        self._kind = kind
+        self.master = kind(1, settings, self.now, rebuilds=rebuilds)
         self.connect(*nodes)
         for zone in zones:
             self.master.set_zone(zone, self.now)
@@ -87,19 +95,52 @@ class LoneMaster:
     def connect(self, *nodes: str, store: str = "", copies: dict[str, int] | None = None) -> None:
         """They start, each as a new process; `copies`: zone uid -> bytes of each of its copies."""
         for node in nodes:
-            count = self._incarnations[node] = self._incarnations.get(node, 0) + 1
-            hello = Hello(
-                FORMAT_VERSION, "agent", "main", node, store or f"store-{node}", count,
-                process=f"{node}-{count}",
-            )  # fmt: skip
-            self.master.agent_connected(hello, self.now)
+            count = self._incarnations.get(node, 0) + (not self.same_processes)
+            self._incarnations[node] = count
+            self.master.agent_connected(self.hello(node, count, store), self.now)
         self.write()
         for node in nodes:
             self.report(node, copies or {})
         self.write()
 
+    def hello(self, node: str, incarnation: int, store: str = "") -> Hello:
+        """How the agent greets."""
+        return Hello(
+            FORMAT_VERSION, "agent", "main", node, store or f"store-{node}", incarnation,
+            process=f"{node}-{incarnation}",
+        )  # fmt: skip
+
+    def follow(self) -> None:
+        """Another master begins with what is stored; no agent is connected yet."""
+        term = self.master.master_term + 1
+        self.master = self._kind(term, self.settings, self.now, rebuilds=self.rebuilds)
+        self.master.load(dict(self.stored), self.now)
+
+    def _report_rows(self, node: str, uid: str) -> None:
+        known = self._told.get(node, {}).get(uid, {})
+        if self.knows(node, uid):
+            told = tuple(
+                CopyReport(p, r.version, None, "", r.term, 0, 0, True, 0, r.term, r)
+                for p, r in sorted(known.items())
+            )
+            self.master.receive(node, Inventory(uid, told, False, None, True), self.now)
+
+    def _report_known(self, node: str) -> None:
+        known = self._told.get(node, {})
+        for uid, rows in known.items():
+            told = tuple(
+                CopyReport(p, r.version, None, "", r.term, 0, 0, True)
+                for p, r in sorted(rows.items())
+                if node in r.voter_nodes
+            )
+            self.master.receive(node, Inventory(uid, told, last=False), self.now)
+        self.master.receive(node, Inventory("", (), kept=tuple(known)), self.now)
+
     def report(self, node: str, copies: dict[str, int]) -> None:
         """The agent tells its copies, each of so many bytes."""
+        if self.rebuilds:
+            self._report_known(node)
+            return
         for uid, size in copies.items():
             rows = [part.row for part in self.master.zones[uid].parts.values()]
             told = tuple(
@@ -136,6 +177,8 @@ class LoneMaster:
                 self.master.written(key, value, self.now)
             for node, message in outputs.sends:
                 self._answer(node, message)
+            if self.master.told_newer:  # as the shell does
+                self.master.looked_again(dict(self.master.told_newer), dict(self.stored))
             if not outputs.writes and not outputs.sends:
                 return
 
@@ -172,8 +215,15 @@ class LoneMaster:
     def _answer(self, node: str, message: Message) -> None:
         said: Message
         if isinstance(message, AskInventory):
-            self.report(node, self.sizes)
+            if message.zone:
+                self._report_rows(node, message.zone)
+            else:
+                self.report(node, self.sizes)
         if isinstance(message, ZoneTable):
+            known = self._told.setdefault(node, {}).setdefault(message.zone.uid, {})
+            for row in message.rows:
+                if row.partition not in known or known[row.partition].version < row.version:
+                    known[row.partition] = row
             stored = tuple((row.partition, row.version) for row in message.rows)
             self.master.receive(node, RowsStored(message.zone.uid, stored), self.now)
         if self.mute(node):
@@ -194,7 +244,8 @@ class LoneMaster:
                 self._serve_part(uid, part.row)
 
     def _serve_part(self, uid: str, row: PartitionRow) -> None:
-        if row.primary is None or not self.master.agents[row.primary.node].connected:
+        agent = self.master.agents.get(row.primary.node) if row.primary is not None else None
+        if row.primary is None or agent is None or not agent.connected:
             return
         primary, active = row.primary.node, row.active
         if not self.serves(primary):

@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from migration_words import Role
-from quorate.protocol import zone_deletion, zone_master
+from quorate.protocol import metastore as metastore_module
+from quorate.protocol import rebuild_zone, zone_deletion, zone_master
 from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate_sim.agent_process import AgentProcess
 from quorate_sim.cluster import Cluster
@@ -405,7 +406,7 @@ class Faults:
 @contextmanager
 def shards_of(partitions: int) -> Iterator[None]:
     """Rows per stored object: smaller than the product's, so that few partitions make many."""
-    modules = (zone_master, zone_deletion)
+    modules = (zone_master, zone_deletion, metastore_module, rebuild_zone)
     for module in modules:
         setattr(module, "SHARD_PARTITIONS", partitions)  # noqa: B010  mypy knows no such name
     try:

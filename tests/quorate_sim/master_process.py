@@ -99,9 +99,10 @@ class MasterProcess:
     ) -> None:
         assert self.master is not None
         for key, each in self._second_look.unread(stored, self.revisions):
-            self.world.trace(self.name, f"another has written {key}: {value_text(each.value)}")
-            self._note(key, each.revision)
-            self.master.reloaded(key, each.value, self.now())
+            value = each.value if each is not None else None
+            self.world.trace(self.name, f"another has written {key}: {value_text(value)}")
+            self._note(key, each.revision if each is not None else None)
+            self.master.reloaded(key, value, self.now())
         self.master.looked_again(told, {key: each.value for key, each in stored.items()})
 
     def _look_for_newer(self) -> None:

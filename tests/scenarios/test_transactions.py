@@ -109,7 +109,8 @@ def _victim(story: TransactionStory, name: str) -> Callable[[], None]:
     if name in agents:
         return lambda: story.kill(agents[name])
     of, key = (story.home, story.low) if name.startswith("home") else (story.other, story.high)
-    backup = next(node for node in story.role(key).row.owners if node != of.name)
+    others = (of.name, story.coordinator.name)
+    backup = next(node for node in story.role(key).row.owners if node not in others)
     return lambda: story.kill(story.cluster.agents[backup])
 
 

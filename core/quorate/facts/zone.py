@@ -31,7 +31,8 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
 
     `port` is the client port every agent listens on for this zone (0: agent's own choice, one
     port per agent: `ports` maps node name to port).  `max_memory_bytes` 0 means no limit.
-    `recovering`: the metastore was lost; partitions without a row have one at the agents.
+    `recovering`: rows were lost; partitions without a row have one at the agents.  `placed`: every
+    partition has had a row: one that is missing was lost, and is never placed afresh.
     """
 
     uid: str
@@ -45,6 +46,7 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     deleting: bool = False
     planner: Planner = Planner.MINIMAL
     recovering: bool = False
+    placed: bool = False
 
     @property
     def persistent(self) -> bool:

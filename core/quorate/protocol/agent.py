@@ -138,6 +138,7 @@ class AgentCore:
         self._heartbeat_ms = -(1 << 40)
         self._inventory_due: list[str] | None = None
         self._inventory_rows = False  # as it was asked for last
+        self._rows_due: set[str] = set()  # zones whose rows are told once they are open
         self._started_ms = now.boot_ms
         self._kept = {record.uid: record for record in store.kept_zones()}
         self._openings = ZoneOpenings()
@@ -223,8 +224,11 @@ class AgentCore:
                 self._take_table(message, now)
             case ZoneGone():
                 self._remove_zone(message.zone)
-            case AskInventory(rows=rows):
-                self._report_inventory(rows, now)
+            case AskInventory(rows=rows, zone=uid):
+                if uid:
+                    self._report_rows(uid)
+                else:
+                    self._report_inventory(rows, now)
             case EventsTold():
                 self._events.append(message)
             case PreparedRow() | Freeze():
@@ -328,7 +332,9 @@ class AgentCore:
         zone.set_rows(opening.rows.values(), now)
         self._keep_zone(record)
         if opening.reason or uid in (self._inventory_due or ()):
-            self._send_inventory(zone)
+            self._send_inventory(zone, self._inventory_rows)
+        if uid in self._rows_due:
+            self._report_rows(uid)
 
     def try_refused_zones(self) -> None:
         """Something was freed: zones that were refused may find room now."""
@@ -343,12 +349,13 @@ class AgentCore:
         table.  Of the ports our own one: each agent keeps its own, and is not to write on account
         of another's."""
         ports = {name: port for name, port in record.ports.items() if name == self.node}
-        kept = msgspec.structs.replace(record, ports=ports, recovering=False)
+        kept = msgspec.structs.replace(record, ports=ports, recovering=False, placed=False)
         if self._kept.get(record.uid) != kept and self._store.keep_zone(kept):
             self._kept[record.uid] = kept
 
     def _remove_zone(self, uid: str) -> None:
         self._kept.pop(uid, None)
+        self._rows_due.discard(uid)
         self._openings.forget(uid)
         zone = self.zones.pop(uid, None)
         if zone is not None:
@@ -376,12 +383,26 @@ class AgentCore:
         waiting = self._openings.all() if rows else self._openings.untried()
         self._inventory_due = [*self.zones, *waiting]
         for zone in self.zones.values():
-            self._send_inventory(zone)
+            self._send_inventory(zone, rows)
         self._inventory_sent("")
 
-    def _send_inventory(self, zone: Replicas) -> None:
-        rows = self._inventory_rows
-        inventory = Inventory(zone.uid, zone.inventory(rows), False, zone.zone if rows else None)
+    def _report_rows(self, uid: str) -> None:
+        """Rows of one zone were lost: tell what is here of it, opening it when no master told of it
+        yet.  One that cannot be opened is told of when it can."""
+        zone = self.zones.get(uid)
+        if zone is not None:
+            self._rows_due.discard(uid)
+            self._send_inventory(zone, True)
+        elif uid in self._kept:
+            self._rows_due.add(uid)
+            if uid not in self._openings.all():
+                self._openings.told(self._kept[uid], ())
+        else:
+            self._sends.append((MASTER, Inventory(uid, (), False, None, True)))
+
+    def _send_inventory(self, zone: Replicas, rows: bool) -> None:
+        record = zone.zone if rows else None
+        inventory = Inventory(zone.uid, zone.inventory(rows), False, record, rows)
         zone.out.send_durable(MASTER, inventory)
 
     def _inventory_sent(self, uid: str) -> None:
@@ -392,7 +413,8 @@ class AgentCore:
             due.remove(uid)
         if not due:
             self._inventory_due = None
-            self._sends.append((MASTER, Inventory("", (), last=True)))
+            kept = tuple(sorted({*self._kept, *self.zones}))
+            self._sends.append((MASTER, Inventory("", (), last=True, kept=kept)))
 
     def _report(self, sequence: int, now: Now) -> None:
         full = {uid: zone.why_full for uid, zone in self.zones.items() if zone.why_full}

@@ -30,6 +30,12 @@ class Reason(enum.StrEnum):
     WRITES_TAKEN = "WritesTaken"
     ROW_CHANGED = "RowChanged"
     PARTITION_LOST = "PartitionLost"
+    OWNERSHIP_LOST = "OwnershipLost"
+    REBUILD_WAITS = "RebuildWaits"
+    OWNERSHIP_REBUILT = "OwnershipRebuilt"
+    ROW_SET_ASIDE = "RowSetAside"
+    ROW_REPAIRED = "RowRepaired"
+    RECORD_RESTORED = "RecordRestored"
     MIGRATION_STARTED = "MigrationStarted"
     MIGRATION_CAUGHT_UP = "MigrationCaughtUp"
     MIGRATION_SWITCHED = "MigrationSwitched"
@@ -53,6 +59,12 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.WRITES_TAKEN: "the metastore takes everything again that it had refused",
     Reason.ROW_CHANGED: "who owns partitions has changed without a migration; says why",
     Reason.PARTITION_LOST: "every store that held the partition is gone for good",
+    Reason.OWNERSHIP_LOST: "stored rows are gone, or older than agents': they are rebuilt",
+    Reason.REBUILD_WAITS: "rows cannot be rebuilt yet; names the agents that must tell first",
+    Reason.OWNERSHIP_REBUILT: "every row that was lost is rebuilt",
+    Reason.ROW_SET_ASIDE: "the stored row of a partition is none: nothing is decided of it alone",
+    Reason.ROW_REPAIRED: "the stored row of the partition is one again, or was removed",
+    Reason.RECORD_RESTORED: "a stored object was deleted or put back by another: written again",
     Reason.MIGRATION_STARTED: "a migration is active in the partition's row",
     Reason.MIGRATION_CAUGHT_UP: "the destination holds everything that was answered",
     Reason.MIGRATION_SWITCHED: "the row after the migration is committed: the owners are others",

@@ -9,7 +9,7 @@ Source: docs/protocol.md, section 7.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -41,7 +41,7 @@ from quorate.protocol.messages import (
     ZoneReady,
     ZoneTable,
 )
-from quorate.protocol.metastore import Key, NodeKey, ShardKey, Value, ZoneKey
+from quorate.protocol.metastore import DamagedRow, Key, NodeKey, ShardKey, Value, ZoneKey
 from quorate.protocol.migration_queue import MigrationQueue
 from quorate.protocol.node_registry import NodeRegistry
 from quorate.protocol.settings import ProtocolSettings
@@ -71,8 +71,10 @@ class Master:
         settings: ProtocolSettings,
         now: Now,
         recovering: bool = False,
+        rebuilds: bool = False,
     ) -> None:
-        """`recovering`: the metastore was lost; zones and rows are what agents tell."""
+        """`recovering`: the metastore was lost; zones and rows are what agents tell.  `rebuilds`:
+        rows that are older than agents' are rebuilt from these; without, it must not lead."""
         self.master_term = master_term
         self.settings = settings
         self.outdated = ""
@@ -81,6 +83,8 @@ class Master:
         """(zone, partition) -> (version, agent): rows newer than what was read.  The shell reads
         everything again, and calls `looked_again` with what was in here before it began."""
         self.recovering = recovering
+        self.rebuilds = rebuilds
+        self._headless: dict[str, list[tuple[PartitionRow, ...]]] = {}
         self.agents: dict[str, Agent] = {}
         self.zones: dict[str, ZoneMaster] = {}
         self.queue = MigrationQueue(self.zones, settings)
@@ -104,8 +108,11 @@ class Master:
                 self.zones[key.uid] = ZoneMaster(self, value)
                 self.zones[key.uid].record_written(value, now)
         for key, value in snapshot.items():
-            if isinstance(key, ShardKey) and isinstance(value, tuple) and key.uid in self.zones:
-                self.zones[key.uid].take_rows(value, now)
+            if isinstance(key, ShardKey) and isinstance(value, tuple):
+                if key.uid in self.zones:
+                    self.zones[key.uid].take_rows(value, now)
+                else:  # its zone's record is gone: the zone is declared again
+                    self._headless.setdefault(key.uid, []).append(value)
         for zone in self.zones.values():
             zone.keep_ports_of(self.agents)
 
@@ -172,20 +179,7 @@ class Master:
             self._nodes.judge(now)
             return
         if isinstance(message, Inventory):
-            if message.zone:
-                known = agent.inventory.setdefault(message.zone, {})
-                known.update({copy.partition: copy for copy in message.copies})
-                if self.recovering and message.record is not None:
-                    self._recover_zone(message.record)
-                if message.zone in self.zones:
-                    agent.reported.add(message.zone)
-                    self._note_newer(node, self.zones[message.zone], message.copies)
-                    self.zones[message.zone].copies_told(node, message.copies)
-            if message.last:
-                # What it refuses it has not looked at: it tells of it when it is open.
-                opened = [uid for uid, zone in self.zones.items() if not zone.nodes.refusal(node)]
-                agent.reported.update(opened)
-                agent.told_all = True
+            self._take_inventory(node, agent, message)
             self.decide(now)
             return
         zone = self.zones.get(getattr(message, "zone", ""))
@@ -214,12 +208,36 @@ class Master:
                 return
         self._decide_zone(zone, now)
 
+    def _take_inventory(self, node: str, agent: Agent, message: Inventory) -> None:
+        uid = message.zone
+        if uid:
+            told = {copy.partition: copy for copy in message.copies}
+            agent.inventory.setdefault(uid, {}).update(told)
+            if message.rows or message.record is not None:
+                agent.rows[uid] = told
+            if self.recovering and message.record is not None:
+                self._recover_zone(message.record)
+            if uid in self.zones:
+                agent.reported.add(uid)
+                self._note_newer(node, self.zones[uid], message.copies)
+                self.zones[uid].copies_told(node, message.copies)
+        if message.last:
+            # What it refuses it has not looked at: it tells of it when it is open.
+            opened = [uid for uid, zone in self.zones.items() if not zone.nodes.refusal(node)]
+            agent.reported.update(opened)
+            agent.kept = frozenset(message.kept)
+            agent.told_all = True
+            for each in opened:
+                if self.recovering:
+                    agent.rows.setdefault(each, {})
+                self.zones[each].told_all()
+
     # --- the metastore was lost ------------------------------------------------------------------
 
     @property
     def wants_rows(self) -> bool:
-        """Whether agents are to tell the rows that they know."""
-        return self.recovering or any(zone.record.recovering for zone in self.zones.values())
+        """Whether agents are to tell the rows of all zones that they know."""
+        return self.recovering
 
     @property
     def has_recovered(self) -> bool:
@@ -258,6 +276,13 @@ class Master:
                 place, told = (zone.record.uid, copy.partition), (copy.version, node)
                 self.told_newer[place] = max(told, self.told_newer.get(place, told))
 
+    def compare(self, zone: ZoneMaster, row: PartitionRow) -> None:
+        """Another stored this row: do agents know a newer one?"""
+        for node, agent in sorted(self.agents.items()):
+            copy = agent.inventory.get(zone.record.uid, {}).get(row.partition)
+            if copy is not None:
+                self._note_newer(node, zone, [copy])
+
     def looked_again(
         self, told_newer: Mapping[tuple[str, int], tuple[int, str]], stored: Mapping[Key, Value]
     ) -> None:
@@ -269,16 +294,25 @@ class Master:
         for key, rows in stored.items():
             if isinstance(key, ShardKey) and isinstance(rows, tuple):
                 versions.update({(key.uid, row.partition): row.version for row in rows})
+        older: dict[str, dict[int, int]] = {}
+        about: dict[str, str] = {}
         for (uid, partition), (version, node) in sorted(told_newer.items()):
             if self.told_newer.get((uid, partition)) == (version, node):
                 del self.told_newer[uid, partition]
             newest = versions.get((uid, partition), 0)
             if newest < version:
                 name = self.zones[uid].record.name if uid in self.zones else uid
-                self.outdated = self.outdated or (
+                older.setdefault(uid, {})[partition] = version
+                about.setdefault(
+                    uid,
                     f"agent {node} has row {version} of partition {partition} of zone {name}, and "
-                    f"the metastore holds {newest}"
+                    f"the metastore holds {newest}",
                 )
+        for uid, rows_of in older.items():
+            if not self.rebuilds:
+                self.outdated = self.outdated or about[uid]
+            elif uid in self.zones and not self.zones[uid].record.deleting:
+                self.zones[uid].withdraw(rows_of, about[uid])
 
     # --- zones -----------------------------------------------------------------------------------
 
@@ -289,9 +323,11 @@ class Master:
             if record.deleting or self.recovering:
                 return  # agents may have data of it: they are heard first, and it is declared again
             zone = self.zones[record.uid] = ZoneMaster(self, record)
+            for rows in self._headless.pop(record.uid, ()):
+                zone.take_rows(rows, now)
             for agent in self.agents.values():
                 if agent.told_all:
-                    agent.reported.add(record.uid)  # it cannot have copies of a zone made just now
+                    agent.reported.add(record.uid)  # what it has was told, or is when it is open
             self._zone_writes[record.uid] = record
             self.event(
                 record.uid,
@@ -300,8 +336,10 @@ class Master:
                 f"{record.partitions} partitions of {record.replicas} copies",
             )
         else:
+            known = zone.record
+            is_placed = known.placed or record.placed
             wanted = msgspec.structs.replace(
-                record, ports=zone.record.ports, recovering=zone.record.recovering
+                record, ports=known.ports, recovering=known.recovering, placed=is_placed
             )
             if wanted == zone.record:
                 return
@@ -425,7 +463,15 @@ class Master:
             zone.shard_deleted(key)
         self._decide_zone(zone, now)
 
-    def reloaded(self, key: Key, value: Value | None, now: Now) -> None:
+    def damaged(self, key: Key, rows: Iterable[DamagedRow]) -> None:
+        """Of what was loaded: these rows are none."""
+        for row in rows:
+            if isinstance(key, ShardKey) and key.uid in self.zones:
+                self.zones[key.uid].set_aside(row)
+
+    def reloaded(
+        self, key: Key, value: Value | None, now: Now, damaged: Sequence[DamagedRow] = ()
+    ) -> None:
         """A write did not happen, or nobody knows: this is what the metastore holds now."""
         self._writing.discard(key)
         if isinstance(key, NodeKey):
@@ -437,7 +483,8 @@ class Master:
         else:
             zone = self.zones.get(key.uid)
             if zone is not None:
-                zone.rows_reloaded(key, value if isinstance(value, tuple) else (), now)
+                rows = value if isinstance(value, tuple) else ()
+                zone.rows_reloaded(key, rows, now, damaged)
         self.decide(now)
 
     def delete_zone_record(self, uid: str) -> None:

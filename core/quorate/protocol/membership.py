@@ -21,7 +21,8 @@ class Agent:
     zones whose copies it told of, `told_all` whether that was all it has.  `newest` is what was
     last written of it, perhaps still under way; `drain_wanted` goes with every write.
     `removing`: its registration is to go.  `followed`: its stores that others have followed.
-    `unreached`: members that it does not reach, by its last report."""
+    `unreached`: members that it does not reach, by its last report.  `rows`: what it told of zones
+    with lost rows, row by row; `kept`: the zones of which it has anything stored."""
 
     __slots__ = (
         "connected",
@@ -30,6 +31,7 @@ class Agent:
         "gone",
         "heard_ms",
         "inventory",
+        "kept",
         "leaving",
         "left_ms",
         "newest",
@@ -38,6 +40,7 @@ class Agent:
         "record",
         "removing",
         "reported",
+        "rows",
         "told_all",
         "unreached",
     )
@@ -59,6 +62,8 @@ class Agent:
         self.told_all = False
         self.unreached: frozenset[str] = frozenset()
         self.inventory: dict[str, dict[int, CopyReport]] = {}
+        self.rows: dict[str, dict[int, CopyReport]] = {}
+        self.kept: frozenset[str] = frozenset()
 
     @property
     def draining(self) -> bool:
@@ -68,6 +73,7 @@ class Agent:
     def forget_reports(self) -> None:
         """What it told of its copies and of others is old: it will be asked again."""
         self.reported.clear()
+        self.rows.clear()
         self.unreached = frozenset()
         self.told_all = False
 
@@ -102,11 +108,7 @@ def refusal(agent: Agent | None, hello: Hello) -> Refused | None:
         # At the same address nobody else can be; at another one, wait until the old one has left.
         return _still_there(known, hello) if is_there and has_moved else None
     if known.store == hello.store and hello.incarnation < known.incarnation:
-        return Refused(
-            f"node {hello.node}: its data folder is an older image of itself (incarnation "
-            f"{hello.incarnation}, registered is {known.incarnation}); it must be set aside",
-            RefusalCode.OLDER_IMAGE,
-        )
+        return older_image(hello, known.incarnation)
     if agent.online and agent.connected and known.store != hello.store:
         return Refused(
             f"node {hello.node}: another process of that name is online with store {known.store}; "
@@ -131,6 +133,15 @@ def is_namesake(member: NodeRecord, hello: Hello) -> bool:
     if member.store != hello.store:
         return True
     return member.incarnation == hello.incarnation and member.process != hello.process
+
+
+def older_image(hello: Hello, registered: int) -> Refused:
+    """To a process over a store of which a later incarnation is known."""
+    return Refused(
+        f"node {hello.node}: its data folder is an older image of itself (incarnation "
+        f"{hello.incarnation}, registered is {registered}); it must be set aside",
+        RefusalCode.OLDER_IMAGE,
+    )
 
 
 def _copied_folder(hello: Hello) -> Refused:
@@ -249,6 +260,18 @@ class ZoneNodes:
         if agent is None or self.refusal(node):
             return True
         return self._zone in agent.reported or (not agent.online and agent.left_ms >= 0)
+
+    def is_registered(self, node: str) -> bool:
+        """Whether the metastore holds a registration of `node`."""
+        agent = self._agents.get(node)
+        return agent is not None and agent.record is not None
+
+    def has_told(self, voter: Voter) -> bool:
+        """Whether the agent that has this very store is online and told its inventory."""
+        agent = self._agents.get(voter.node)
+        holder = self.holder(voter.node)
+        is_same = holder is not None and holder.store == voter.store
+        return is_same and agent is not None and self._zone in agent.reported
 
     def report(self, node: str, partition: int) -> CopyReport | None:
         """What `node` last told of its copy."""

@@ -180,10 +180,12 @@ class AskInventory(msgspec.Struct, frozen=True, array_like=True, tag=16):
     """Report every copy of every zone (a new master asks; so does a re-registration).
 
     `rows`: the metastore is lost.  Report the rows as well, those of partitions without a copy here
-    included, and zones of which no row was told to this process."""
+    included, and zones of which no row was told to this process.  `zone`: only this one, with its
+    rows; one that is not here is told as empty."""
 
     master_term: int
     rows: bool = False
+    zone: str = ""
 
 
 class EventsTold(msgspec.Struct, frozen=True, array_like=True, tag=17):
@@ -218,12 +220,15 @@ class CopyReport(msgspec.Struct, frozen=True, array_like=True):
 
 class Inventory(msgspec.Struct, frozen=True, array_like=True, tag=20):
     """All copies of one zone on the sending agent; `record`, where rows were asked for: the zone as
-    it was last told to it."""
+    it was last told to it.  `rows`: the copies are told with their rows.  `kept`, with the last
+    one: the zones of which anything is stored here, whether they are open or not."""
 
     zone: str
     copies: tuple[CopyReport, ...]
     last: bool = True
     record: ZoneRecord | None = None
+    rows: bool = False
+    kept: tuple[str, ...] = ()
 
 
 class ZoneReady(msgspec.Struct, frozen=True, array_like=True, tag=21):

@@ -5,6 +5,7 @@ contract test suite.  Keys are small tuples; values are the structs of `quorate.
 is opaque and compared for equality only.
 """
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple, Protocol
 
 from quorate.facts.errors import QuorateError
@@ -43,11 +44,39 @@ Value = ZoneRecord | NodeRecord | tuple[PartitionRow, ...]
 Revision = str
 
 
+def partitions_of(shard: int, partitions: int) -> range:
+    """The partitions whose rows are in one shard of a zone with so many."""
+    first = shard * SHARD_PARTITIONS
+    return range(first, min(first + SHARD_PARTITIONS, partitions))
+
+
+class DamagedRow(NamedTuple):
+    """A stored row that is none: of which partition, what it says of version and term, and why it
+    is none, as a sentence that names the object."""
+
+    partition: int
+    version: int
+    term: int
+    why: str
+
+
 class Stored(NamedTuple):
-    """A value with the revision it was read or written at."""
+    """A value with the revision it was read or written at.
+
+    `damaged`: rows of the object that are none; the metastore keeps them as they are until a row of
+    their partition is written, or somebody repairs or removes them."""
 
     value: Value
     revision: Revision
+    damaged: tuple[DamagedRow, ...] = ()
+
+
+class Seen(NamedTuple):
+    """Objects and their revisions, as they were seen; None: one that is gone.  `all_of`: kinds of
+    keys of which there are no others."""
+
+    revisions: Mapping[Key, Revision | None]
+    all_of: frozenset[str] = frozenset()
 
 
 class Conflict(QuorateError):

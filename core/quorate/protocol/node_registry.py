@@ -20,7 +20,7 @@ from quorate.facts.partition_row import majority, quorum
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord, Voter
 from quorate.protocol.events import Reason
-from quorate.protocol.membership import Agent, left, record_of, refusal
+from quorate.protocol.membership import Agent, left, older_image, record_of, refusal
 from quorate.protocol.messages import AskInventory, Hello, RefusalCode, Refused
 from quorate.protocol.status import NodeStatus
 
@@ -54,6 +54,8 @@ class NodeRegistry:
         """Why the agent that greets must not take part; None when it may."""
         agent = self._agents.get(hello.node)
         refused = refusal(agent, hello)
+        if refused is None and (agent is None or agent.newest is None):
+            refused = self._refusal_by_rows(hello)
         is_another = agent is not None and agent.record and agent.record.store != hello.store
         if refused is None and is_another and self._is_done_without(record_of(hello)):
             return Refused(
@@ -63,6 +65,20 @@ class NodeRegistry:
                 RefusalCode.NAME_IN_USE,
             )
         return refused
+
+    def _refusal_by_rows(self, hello: Hello) -> Refused | None:
+        """Of a node that is registered nowhere, rows may name a later incarnation: its registration
+        was lost, and what greets is an older image of its folder."""
+        for zone in self._master.zones.values():
+            if not zone.record.persistent:
+                continue  # there, another incarnation is another store
+            for part in zone.parts.values():
+                for holder in (part.row.primary, part.row.destination):
+                    if holder is None or (holder.node, holder.store) != (hello.node, hello.store):
+                        continue
+                    if holder.incarnation > hello.incarnation:
+                        return older_image(hello, holder.incarnation)
+        return None
 
     def _is_done_without(self, record: NodeRecord) -> bool:
         """Whether a quorum somewhere is smaller because this store is gone.  Were it back before it
@@ -260,6 +276,12 @@ class NodeRegistry:
         if agent is None:
             return
         meant, wanted = agent.newest, agent.pending
+        if record is None and self._is_lost(agent):
+            assert meant is not None
+            self._write_node(node, agent, meant)
+            about = f"another deleted the registration of {node}: it is written again as it was"
+            self._master.event("", None, Reason.RECORD_RESTORED, about, "Warning")
+            return
         if wanted is None and meant is not None and _is_past(record, meant, agent):
             self._write_node(node, agent, meant)  # an earlier master was the last to write, or none
             return
@@ -291,6 +313,11 @@ class NodeRegistry:
             "so this process is an earlier one"
         )
         self._master.send(node, Refused(reason, RefusalCode.OLDER_PROCESS))
+
+    def _is_lost(self, agent: Agent) -> bool:
+        """Whether a registration that is gone is one that nobody had removed here."""
+        is_meant = agent.newest is not None and agent.pending is None and not agent.removing
+        return self._master.rebuilds and is_meant
 
     # --- status ----------------------------------------------------------------------------------
 

@@ -43,7 +43,8 @@ class RowPublisher:
             if agent is None:
                 del self._unacked[node]
             elif waiting and agent.online:
-                rows = tuple(parts[p].row for p in sorted(waiting)[:RESENT_ROWS_MAX])
+                known = [p for p in sorted(waiting) if p in parts]  # others are rebuilt first
+                rows = tuple(parts[p].row for p in known[:RESENT_ROWS_MAX])
                 self._master.publish([node], self._master.zone_table(zone, rows))
 
     def stored(self, node: str, message: RowsStored) -> None:

@@ -352,6 +352,12 @@ class Rebalance:
         """This partition's row may not be where it should be: a migration of it has failed, say."""
         self.off_target.setdefault(partition)
 
+    def forget(self, partition: int) -> None:
+        """The partition has no row for now."""
+        self._steps.pop(partition, None)
+        self._queued.pop(partition, None)
+        self.off_target.pop(partition, None)
+
 
 def _misses_copies(row: PartitionRow) -> bool:
     return len(row.owners) < len(row.voters)

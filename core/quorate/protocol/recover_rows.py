@@ -44,12 +44,12 @@ class Waiting(NamedTuple):
 
 
 def recovered_row(
-    partition: int, told: Mapping[str, Told], dead: Sequence[Voter]
+    partition: int, told: Mapping[str, Told], dead: Sequence[Voter], below: int = 0
 ) -> PartitionRow | Waiting:
     """The row from which the partition goes on.
 
     `told`: agents that are online, by name; `dead`: voters whose stores are known to be gone for
-    good, because their node greeted with another one.
+    good, because their node greeted with another one; `below`: a version that was seen elsewhere.
     """
     reports = [each.report for each in told.values() if each.report is not None]
     rows = [report.row for report in reports if report.row is not None]
@@ -79,7 +79,7 @@ def recovered_row(
         nodes = tuple(sorted(missing))
         return Waiting(nodes, f"{', '.join(nodes)} must tell first what is newest")
     voters = tuple(dict.fromkeys(voter for each in sets for voter in each))
-    return _above_all(newest, voters, told, reports)
+    return _above_all(newest, voters, told, reports, below)
 
 
 def _has_told(voter: Voter, told: Mapping[str, Told]) -> bool:
@@ -92,8 +92,9 @@ def _above_all(
     voters: tuple[Voter, ...],
     told: Mapping[str, Told],
     reports: Sequence[CopyReport],
+    below: int,
 ) -> PartitionRow:
-    versions = [newest.version, newest.term]
+    versions = [newest.version, newest.term, below]
     for report in reports:
         prepared = report.prepared.version if report.prepared is not None else 0
         versions += [report.version, report.promised, report.last_term, prepared]

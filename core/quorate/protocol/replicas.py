@@ -463,13 +463,14 @@ class Replicas:
     # --- reports ---------------------------------------------------------------------------------
 
     def inventory(self, rows: bool = False) -> tuple[CopyReport, ...]:
-        """Every copy, for the master; what it was told before is told again.  `rows`: and every
-        row, for one that has lost them."""
+        """Every copy, for the master, and every one that a row had removed, for that row may be
+        newer than the master's; what it was told before is told again.  `rows`: and every row, for
+        one that has lost them."""
         for role in self.roles.values():
             role.asked.clear()
         if not rows:
             copies = [self.copies[partition] for partition in sorted(self.copies)]
-            return tuple([report(copy) for copy in copies if copy.present])
+            return tuple([report(copy) for copy in copies if copy.present or copy.evicted_by])
         known = {row.partition for row in self.table if row is not None} | self.copies.keys()
         told = [report_with_row(self.copy_of(p), self._newest_row(p)) for p in sorted(known)]
         return tuple(told)

@@ -65,6 +65,12 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     """Why an agent has no room for more of the zone, by agent; those with room are left out."""
     refusals: tuple[tuple[str, str], ...] = ()
     """(agent, reason) of agents that are online and cannot open the zone."""
+    placed: bool = False
+    """Every partition has had a row: it is never placed afresh."""
+    rebuilding: bool = False
+    """Rows were lost and are rebuilt from what agents have."""
+    ownership: str = ""
+    """What rows that are not rebuilt wait for, and which are set aside; empty: none."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):

@@ -10,13 +10,12 @@ import msgspec
 
 from quorate.facts.partition_row import PartitionRow, check_row, is_committed
 from quorate.facts.time import Now
-from quorate.facts.topology import Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.choose_migrations import QueuedMigration
-from quorate.planning.distribute_partitions import distribute_partitions, placed_voters
 from quorate.planning.preview import Preview
 from quorate.planning.retries import Retries
 from quorate.protocol.events import Reason
+from quorate.protocol.first_placement import FirstPlacement
 from quorate.protocol.full_storages import FullStorages
 from quorate.protocol.membership import ZoneNodes
 from quorate.protocol.messages import (
@@ -35,11 +34,18 @@ from quorate.protocol.messages import (
     ZoneReady,
     ZoneTable,
 )
-from quorate.protocol.metastore import SHARD_PARTITIONS, Key, ShardKey, Value
+from quorate.protocol.metastore import (
+    SHARD_PARTITIONS,
+    DamagedRow,
+    Key,
+    ShardKey,
+    Value,
+    partitions_of,
+)
 from quorate.protocol.migration_commit import NO_LONGER_WANTED, Part, adopt_row, decide
 from quorate.protocol.publish_rows import RowPublisher
 from quorate.protocol.rebalance import Rebalance
-from quorate.protocol.rebuild_zone import rebuild
+from quorate.protocol.rebuild_zone import ZoneRecovery
 from quorate.protocol.status import ZoneStatus
 from quorate.protocol.zone_deletion import ZoneDeletion
 from quorate.protocol.zone_events import ZoneEvents
@@ -75,8 +81,10 @@ class ZoneMaster:
         self._moved = Moved()
         self._events = ZoneEvents(master, record.uid, self.parts)
         self._full = FullStorages(master, record.uid)
+        self._recovery = ZoneRecovery(master, self, self._decided)
         self._all_placed = False
         self.view = ZoneView(self.parts, self.nodes, self._rebalance, self._moved, self._full)
+        self._placement = FirstPlacement(master, self, self._rebalance)
         self.sentence = ""
 
     # --- rows ------------------------------------------------------------------------------------
@@ -118,6 +126,11 @@ class ZoneMaster:
     def reach_changed(self) -> None:
         """An agent reports that it reaches others than before."""
         self._rebalance.reach_changed()
+
+    def told_all(self) -> None:
+        """An agent has told all it has: decisions may have waited for it."""
+        if any(part.unheard or not part.resolved for part in self.parts.values()):
+            self._pass_ms = -(1 << 40)
 
     # --- what agents say -------------------------------------------------------------------------
 
@@ -275,7 +288,7 @@ class ZoneMaster:
         if not self._stored:
             return
         if not self._all_placed and not self.record.recovering:
-            self._place_first(now)
+            self._look_for_missing(now)
         if not self.parts and not self.record.recovering:
             return
         self._publisher.resend(self.record, self.parts, now)
@@ -285,17 +298,18 @@ class ZoneMaster:
             self._pass_ms = now.boot_ms
             self._dirty.clear()
             if self.record.recovering:
-                self._recover()
+                self._recovery.step(self._lacking(), now)
             is_whole = len(self.parts) == self.record.partitions
+            self._placement.note_placed(now)
             if is_whole and self._rebalance.refresh(self.record, now):
                 self._master.ask_inventories(now)
                 for partition, part in self.parts.items():
                     if part.row.active is not None:
                         self._judge_active(partition)
-        partitions = sorted(self.parts) if whole else sorted(self._dirty)
+        partitions = sorted(self.parts) if whole else sorted(self._dirty & self.parts.keys())
         self._dirty.clear()
         for partition in partitions:
-            self._note_heard(partition)
+            self._recovery.note_heard(partition, now)
             if not self._is_busy(partition):
                 self._decide_part(partition, now)
         if whole or partitions:
@@ -371,12 +385,6 @@ class ZoneMaster:
         is_unheard = part is not None and part.unheard
         return is_unheard or (self.record.uid, partition) in self._master.told_newer
 
-    def _note_heard(self, partition: int) -> None:
-        """Decisions about the partition begin once every voter has told its rows, or has left."""
-        part = self.parts[partition]
-        if part.unheard and all(self.nodes.reported(voter.node) for voter in part.row.voters):
-            self.parts[partition] = msgspec.structs.replace(part, unheard=False)
-
     def _decide_part(self, partition: int, now: Now) -> None:
         master = self._master
         part = self.parts[partition]
@@ -390,37 +398,27 @@ class ZoneMaster:
         if decision.row is not None:
             self._decided[partition] = (decision.row, decision.reason)
 
-    def _place_first(self, now: Now) -> None:
+    def _look_for_missing(self, now: Now) -> None:
         """Rows for partitions that have none and for which none is on its way: a second first row
-        of a partition would share its version with the other."""
-        missing = [
-            p for p in range(self.record.partitions) if p not in self.parts and not self._is_busy(p)
-        ]
+        of a partition would share its version with the other.  What had a row is rebuilt."""
+        missing = self._lacking()
         if not missing:
-            self._all_placed = True
+            self._all_placed = not self._writing
+            self._placement.note_placed(now)
             return
-        data_nodes = self._rebalance.data_nodes(now)
-        # One that is waited for counts as online to a zone that has rows; here it cannot be named.
-        online = [n for n in data_nodes if n.online and self.nodes.holder(n.name) is not None]
-        if len(online) < self.record.replicas:
-            self.sentence = (
-                f"waiting for agents: {len(online)} of {self.record.replicas} that the zone's "
-                "copies need are online"
-            )
-            return
-        current: list[tuple[str | None, ...]] = [()] * self.record.partitions
-        for partition, part in self.parts.items():
-            current[partition] = placed_voters(part.row.replicas, part.row.voter_nodes)
-        target = distribute_partitions(current, online, self.record.replicas)
-        for partition in missing:
-            owners = target.assignments[partition]
-            holders = [self.nodes.holder(node) for node in owners]
-            voters = tuple(Voter(holder.node, holder.store) for holder in holders if holder)
-            row = PartitionRow(partition, 1, 1, holders[0], tuple(owners), voters)
-            self._decided[partition] = (row, "first placement")
-        self._rebalance.target = target
-        # Rows become parts only when written; until then nobody may decide on them.
-        self.sentence = "placing partitions"
+        lost = missing if self.record.placed else self._recovery.known_of(missing, now)
+        if lost is None:
+            self.sentence = "waiting for agents to tell whether they have anything of the zone"
+        elif lost:
+            self._recovery.lose(lost, "have no row in the metastore")
+        else:
+            self.sentence = self._placement.place(missing, self._decided, now)
+
+    def _lacking(self) -> list[int]:
+        """Partitions without a row, and for which none is on its way."""
+        aside = self._recovery.set_aside
+        every = range(self.record.partitions)
+        return [p for p in every if p not in self.parts and p not in aside and not self._is_busy(p)]
 
     # --- the metastore was lost ------------------------------------------------------------------
 
@@ -431,19 +429,23 @@ class ZoneMaster:
             self.record = msgspec.structs.replace(self.record, ports=merged)
             self._master.write_zone(self.record)
 
-    def _recover(self) -> None:
-        if len(self.parts) == self.record.partitions:
-            self.sentence = ""
-            self.record = msgspec.structs.replace(self.record, recovering=False)
-            self._master.write_zone(self.record)
-            return
-        lacking = [
-            p for p in range(self.record.partitions) if p not in self.parts and not self._is_busy(p)
-        ]
-        rows, self.sentence = rebuild(self._master.agents, self.nodes, self.record.uid, lacking)
-        self._decided.update(
-            {row.partition: (row, "rebuilt from what agents have") for row in rows}
-        )
+    def withdraw(self, versions: Mapping[int, int], why: str) -> None:
+        """Rows that were read are older than what agents have: partition -> their version."""
+        for partition in versions:
+            self.drop_row(partition)
+        self._recovery.withdraw(versions, why)
+
+    def drop_row(self, partition: int) -> None:
+        """Nothing is decided from the partition's row any more."""
+        self.parts.forget(partition)
+        self._decided.pop(partition, None)
+        self._dirty.discard(partition)
+        self._rebalance.forget(partition)
+        self._pass_ms = -(1 << 40)
+
+    def set_aside(self, damaged: DamagedRow) -> None:
+        """The stored row of a partition is none."""
+        self._recovery.look_at(damaged)
 
     # --- writes ----------------------------------------------------------------------------------
 
@@ -458,8 +460,7 @@ class ZoneMaster:
         for shard in sorted({partition // SHARD_PARTITIONS for partition in self._decided}):
             if shard in self._writing:
                 continue
-            first = shard * SHARD_PARTITIONS
-            inside = range(first, min(first + SHARD_PARTITIONS, self.record.partitions))
+            inside = partitions_of(shard, self.record.partitions)
             changed = {p: self._decided.pop(p) for p in inside if p in self._decided}
             rows = tuple(
                 changed[p][0] if p in changed else self.parts[p].row
@@ -474,10 +475,20 @@ class ZoneMaster:
         """The shard is stored: its changed rows are the rows now; publish them."""
         self._take_changed(rows, self._writing.pop(key.shard, {}), now)
 
-    def rows_reloaded(self, key: ShardKey, rows: tuple[PartitionRow, ...], now: Now) -> None:
-        """Another wrote, or the outcome was unknown: what is stored is the truth."""
+    def rows_reloaded(
+        self,
+        key: ShardKey,
+        rows: tuple[PartitionRow, ...],
+        now: Now,
+        damaged: Sequence[DamagedRow] = (),
+    ) -> None:
+        """Another wrote, or the outcome was unknown: what is stored is the truth, as long as it is
+        not older than what was stored before."""
         self._all_placed = False
+        self._recovery.look(key.shard, damaged)
         self._take_changed(rows, self._writing.pop(key.shard, {}), now)
+        if not self.record.deleting:
+            self._recovery.put_right(key.shard, rows)
 
     def _take_changed(
         self,
@@ -490,12 +501,21 @@ class ZoneMaster:
         for row in rows:
             part = self.parts.get(row.partition)
             before = part.row if part is not None else None
-            if before == row:
+            if before == row or self._recovery.is_withdrawn(row):
                 continue
+            if before is not None and row.version <= before.version:
+                continue  # put back by another (_put_right)
             decided = changed.get(row.partition)
             ours = decided is not None and decided[0] == row
-            if part is None:
+            if part is None and ours:
                 self.parts[row.partition] = Part(row, now.boot_ms, resolved=True)
+                if self._rebalance.target is not None:
+                    self._rebalance.look_again(row.partition)
+            elif part is None:
+                self.parts[row.partition] = Part(
+                    row, now.boot_ms, resolved=row.active is None, unheard=True
+                )
+                self._master.compare(self, row)
             elif ours:
                 self.parts[row.partition] = adopt_row(part, row, now.boot_ms)
             else:
@@ -553,6 +573,7 @@ class ZoneMaster:
             self._is_gone()
             return
         self._stored = True
+        self._placement.stored = record.placed
         if self.parts and not record.deleting:
             message = self._master.zone_table(self.record, ())
             self._master.publish(sorted(self._master.agents), message)
@@ -597,4 +618,5 @@ class ZoneMaster:
 
     def status(self) -> ZoneStatus:
         """The zone as users see it; the same object as before while nothing has changed."""
-        return self.view.status(self.record, self.sentence)
+        ownership = self._recovery.sentence
+        return self.view.status(self.record, ownership or self.sentence, ownership)

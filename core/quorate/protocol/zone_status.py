@@ -23,6 +23,11 @@ class Parts(dict[int, Part]):
         self.changes += 1
         super().__setitem__(partition, part)
 
+    def forget(self, partition: int) -> None:
+        """The partition has no row for now."""
+        if super().pop(partition, None) is not None:
+            self.changes += 1
+
     def clear(self) -> None:
         """As of a dict."""
         self.changes += 1
@@ -111,14 +116,16 @@ def zone_status(
     moved: Moved,
     sentence: str,
 ) -> ZoneStatus:
-    """The zone as users see it.  `sentence`: what its first placement, or rebuilding, waits for.
+    """The zone as users see it.  `sentence`: what its first placement, or rebuilding, waits for;
+    which rows are set aside.
 
     A partition whose primary is being handed over counts as served, and its migration as running.
     """
     refusals = nodes.refusals()
     available = degraded = handed_over = 0
     unavailable: list[int] = []
-    if record.recovering:
+    was_placed = record.recovering or record.placed
+    if was_placed:
         unavailable = [p for p in range(record.partitions) if p not in parts]
     missing: dict[int, int] = {}
     for partition in sorted(parts):
@@ -139,10 +146,10 @@ def zone_status(
     unavailable.sort()
     if record.deleting:
         phase, sentence = "Deleting", "removing rows and data"
-    elif not parts and not record.recovering:
+    elif not parts and not was_placed:
         phase = "Pending"
     elif unavailable:
-        waited_for = f"; {sentence}" if record.recovering and sentence else ""
+        waited_for = f"; {sentence}" if was_placed and sentence else ""
         phase, sentence = "Unavailable", f"{len(unavailable)} partitions have no serving primary"
         sentence += waited_for
         if lost:

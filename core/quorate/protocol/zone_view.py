@@ -41,9 +41,10 @@ class ZoneView:
         self._roles_of = -1
         self._roles: tuple[dict[str, int], dict[str, int]] = ({}, {})
 
-    def status(self, record: ZoneRecord, sentence: str) -> ZoneStatus:
+    def status(self, record: ZoneRecord, sentence: str, ownership: str = "") -> ZoneStatus:
         """The zone as users see it; the same object as before while nothing has changed."""
         basis = (
+            ownership,
             self._parts.changes,
             self._moved.changes,
             record,
@@ -58,17 +59,23 @@ class ZoneView:
         known = self._known
         # Which partitions are LOST depends on registrations, too.
         if known is None or basis != self._basis or known.unavailable:
-            fresh = self.observe(record, sentence)
+            fresh = self.observe(record, sentence, ownership)
             self._basis = basis
             self._known = known = known if fresh == known and known is not None else fresh
         return known
 
-    def observe(self, record: ZoneRecord, sentence: str) -> ZoneStatus:
+    def observe(self, record: ZoneRecord, sentence: str, ownership: str = "") -> ZoneStatus:
         """The zone as users see it, every partition looked at."""
         status = zone_status(
             record, self._parts, self._nodes, self._rebalance, self._moved, sentence
         )
-        return msgspec.structs.replace(status, full=self._full.by_node())
+        return msgspec.structs.replace(
+            status,
+            full=self._full.by_node(),
+            placed=record.placed,
+            rebuilding=record.recovering,
+            ownership=ownership,
+        )
 
     def roles(self) -> tuple[dict[str, int], dict[str, int]]:
         """How many primaries, and how many copies, each node has of this zone."""

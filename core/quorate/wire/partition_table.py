@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
+from quorate.facts.partition_row import REPLICAS_MAX, Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.zone import Planner, StorageKind, SyncWrites, ZoneRecord
 from quorate.protocol.metastore import SHARD_PARTITIONS
@@ -18,9 +18,27 @@ from quorate.wire.zone import ObjectName
 
 Name = Annotated[Text, Field(max_length=253)]
 Natural = Annotated[Integer, Field(ge=0)]
-VOTERS_MAX = 16
+VOTERS_MAX = REPLICAS_MAX + 1
+INDEXES_MAX = 16
 NULL_NODE = ""
 """A replica index that nobody holds (the core's None): lists of the API hold strings only."""
+
+
+OWNERS_RULES: tuple[Rule, ...] = (
+    Rule(
+        "replicas",
+        "self.replicas.all(n, n == '' || (self.replicas.exists_one(m, m == n) && "
+        "self.voters.exists(v, v.node == n)))",
+        "an owner is named once and is one of the voters: write the owners of the row",
+        lambda new, _: _owners_are_voters(new),
+    ),
+    Rule(
+        "voters",
+        "self.voters.all(v, self.voters.exists_one(w, w.node == v.node))",
+        "a node votes once: write the voters of the row",
+        lambda new, _: len({voter.node for voter in new.voters}) == len(new.voters),
+    ),
+)
 
 
 class StoredVoter(Part):
@@ -45,8 +63,10 @@ class StoredMigration(Part):
     kind: MigrationKind
     source: Name | None = None
     destination: StoredHolder | None = None
-    replicas: Annotated[list[Name], Field(max_length=VOTERS_MAX)]
+    replicas: Annotated[list[Name], Field(max_length=INDEXES_MAX)]
     voters: Annotated[list[StoredVoter], Field(max_length=VOTERS_MAX)]
+
+    rules: ClassVar[tuple[Rule, ...]] = OWNERS_RULES
 
 
 class StoredRow(Part):
@@ -56,7 +76,7 @@ class StoredRow(Part):
     version: Natural
     term: Natural
     primary: StoredHolder | None = None
-    replicas: Annotated[list[Name], Field(max_length=VOTERS_MAX)]
+    replicas: Annotated[list[Name], Field(max_length=INDEXES_MAX)]
     """Online owners by replica index, 0 the primary; "" where there is none."""
     voters: Annotated[list[StoredVoter], Field(max_length=VOTERS_MAX)]
     active_migration: StoredMigration | None = None
@@ -67,6 +87,23 @@ class StoredRow(Part):
             "self.version >= oldSelf.version && self.term >= oldSelf.term",
             "versions and terms never go back: read the row again",
             lambda new, old: new.version >= old.version and new.term >= old.term,
+        ),
+        Rule(
+            "term",
+            "self.term <= self.version",
+            "a term is the version under which its primary was activated: write the row's term",
+            lambda new, _: new.term <= new.version,
+        ),
+        *OWNERS_RULES,
+        Rule(
+            "primary",
+            "!has(self.primary) || (size(self.replicas) > 0 && (self.replicas[0] == '' || "
+            "self.replicas[0] == self.primary.node))",
+            "replica index 0 is the primary, or nobody: write the primary's node there",
+            lambda new, _: (
+                new.primary is None
+                or (bool(new.replicas) and new.replicas[0] in (NULL_NODE, new.primary.node))
+            ),
         ),
     )
 
@@ -82,6 +119,8 @@ class AcceptedZone(Part):
     ports: dict[str, Integer] = Field(default_factory=dict)
     deleting: bool = False
     planner: Planner = Planner.MINIMAL
+    placed: bool = False
+    """Every partition has had a row: one that is missing was lost, and is never placed afresh."""
 
 
 class ZoneRef(Part):
@@ -141,6 +180,11 @@ class PartitionTable(Resource):
     spec: PartitionTableSpec
 
 
+def _owners_are_voters(row: "StoredRow | StoredMigration") -> bool:
+    owners = [node for node in row.replicas if node]
+    return len({*owners}) == len(owners) and {*owners} <= {voter.node for voter in row.voters}
+
+
 def stored_row(row: PartitionRow) -> StoredRow:
     """A row as it is stored."""
     return StoredRow(
@@ -178,6 +222,7 @@ def accepted_zone(record: ZoneRecord) -> AcceptedZone:
         ports=dict(record.ports),
         deleting=record.deleting,
         planner=record.planner,
+        placed=record.placed,
     )
 
 
@@ -194,6 +239,7 @@ def zone_record(zone: ZoneRef, accepted: AcceptedZone) -> ZoneRecord:
         dict(accepted.ports),
         accepted.deleting,
         accepted.planner,
+        placed=accepted.placed,
     )
 
 

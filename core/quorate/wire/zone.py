@@ -223,6 +223,9 @@ class ZoneStatus(Part):
     """Number of missing copies -> how many partitions miss so many."""
     migrations: ZoneMigrations = ZoneMigrations()
     conditions: Conditions = Field(default_factory=list)
+    placed_uid: Text = ""
+    """The uid of this very object once all its partitions have had owners: from then on it is never
+    placed afresh, whatever becomes of its PartitionTables."""
 
 
 class Zone(Resource):
@@ -261,6 +264,7 @@ def to_record(zone: Zone, ports: dict[str, int] | None = None) -> ZoneRecord:
         ports=dict(ports or {}),
         deleting=zone.metadata.deletion_timestamp is not None,
         planner=spec.planner,
+        placed=bool(zone.metadata.uid) and zone.status.placed_uid == zone.metadata.uid,
     )
 
 

@@ -395,3 +395,44 @@ def test_a_new_process_has_refused_nothing_yet() -> None:
     world.pass_time(10_000)
 
     assert owners(world) == {"a", "b", "c"}
+
+
+def _rows_told(messages: Iterable[Message]) -> dict[str, list[tuple[int, int]]]:
+    told = [each for each in messages if isinstance(each, Inventory) and each.rows]
+    rows = {each.zone: [copy.row for copy in each.copies] for each in told}
+    return {
+        uid: [(r.partition, r.version) for r in of if r is not None] for uid, of in rows.items()
+    }
+
+
+def test_rows_of_one_zone_are_told_without_those_of_others() -> None:
+    agent = OneAgent()
+    agent.hear(table("one", 3))
+    agent.hear(table("other"))
+
+    assert _rows_told(agent.hear(AskInventory(1, True, "one"))) == {"one": [(0, 3)]}
+    assert _rows_told(agent.hear(AskInventory(1, True, "unknown"))) == {"unknown": []}
+
+
+def test_a_zone_that_no_master_told_of_is_opened_to_tell_its_rows_also_when_it_was_refused() -> (
+    None
+):
+    before = OneAgent()
+    before.hear(table("one", 3))
+    storage = before.core.zones["one"].storage
+    assert isinstance(storage, SimStorage)
+    storage.sync()
+    agent = OneAgent("one")
+    agent.store.images, agent.store.kept = before.store.images, before.store.kept
+    agent.core = AgentCore(
+        Hello(FORMAT_VERSION, "agent", "main", "a", "store-a", 1), agent.store, DEFAULTS, agent.now
+    )
+    agent.hear(Members(1, (NodeRecord("a", "store-a", 1, "a", 1, "a"),), 1))
+    (last,) = [m for m in agent.hear(AskInventory(1)) if isinstance(m, Inventory)]
+    assert (last.last, last.kept) == (True, ("one",))
+
+    assert _rows_told(agent.hear(AskInventory(1, True, "one"))) == {}
+    agent.store.refuses = set()
+    said = agent.pass_time(RETRY_FIRST_MS)
+
+    assert _rows_told(said) == {"one": [(0, 3)]}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from quorate.facts.topology import NodeRecord
-from quorate.protocol.metastore import NodeKey, OutcomeUnknown
+from quorate.protocol.metastore import NodeKey, OutcomeUnknown, Stored
 from quorate_operator.metastores.sqlite import SqliteMetastore
 from quorate_operator.metastores.sqlite_file import DATABASE, LOCK, EmbeddedStore, StoreRefused
 
@@ -44,7 +44,7 @@ async def test_everything_is_there_after_the_file_was_closed_and_opened(tmp_path
 
     store = EmbeddedStore.open(tmp_path)
 
-    assert await SqliteMetastore(store, "main").read(KEY) == (NODE, revision)
+    assert await SqliteMetastore(store, "main").read(KEY) == Stored(NODE, revision)
     assert await SqliteMetastore(store, "main").acquire_master_term() == term + 1
     await store.close()
 

@@ -9,7 +9,16 @@ import pytest
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import StorageKind, SyncWrites, ZoneRecord
-from quorate.protocol.metastore import Conflict, Key, Metastore, NodeKey, ShardKey, Value, ZoneKey
+from quorate.protocol.metastore import (
+    Conflict,
+    Key,
+    Metastore,
+    NodeKey,
+    ShardKey,
+    Stored,
+    Value,
+    ZoneKey,
+)
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_operator.kube.access import read_kubeconfig
 from quorate_operator.kube.api import KubeApi
@@ -43,7 +52,7 @@ ROWS = (
     ),
     PartitionRow(2, 3, 3, None, (None, None, None), VOTERS),
 )
-SHARD = ShardKey(UID, 1)
+SHARD = ShardKey(UID, 0)
 
 
 @pytest.fixture(
@@ -75,7 +84,7 @@ async def test_what_was_written_is_read_back(metastore: Metastore, kind: str) ->
 
     revision = await metastore.write(key, value, None)
 
-    assert await metastore.read(key) == (value, revision)
+    assert await metastore.read(key) == Stored(value, revision)
 
 
 async def test_everything_is_loaded_at_once(metastore: Metastore) -> None:
@@ -190,6 +199,7 @@ async def test_masterships_are_counted_above_what_an_agent_knows(metastore: Meta
 
 
 async def test_a_full_shard_of_wide_rows_fits(metastore: Metastore) -> None:
+    key = ShardKey(UID, 1)
     voters = tuple(Voter(f"agent-with-a-long-name-{i}", f"{i:032x}") for i in range(7))
     nodes = tuple(voter.node for voter in voters)
     holder = Holder(nodes[0], voters[0].store, 12)
@@ -197,10 +207,10 @@ async def test_a_full_shard_of_wide_rows_fits(metastore: Metastore) -> None:
     migration = Migration("m" * 80, MigrationKind.COPY, None, newcomer, nodes, voters)
     rows = tuple(PartitionRow(64 + i, 9, 8, holder, nodes, voters, migration) for i in range(64))
 
-    revision = await metastore.write(SHARD, rows, None)
+    revision = await metastore.write(key, rows, None)
     later = tuple(PartitionRow(64 + i, 11, 8, holder, nodes, voters) for i in range(64))
-    await metastore.write(SHARD, later, revision)
+    await metastore.write(key, later, revision)
 
-    stored = await metastore.read(SHARD)
+    stored = await metastore.read(key)
     assert stored is not None
     assert stored.value == later

@@ -1,0 +1,348 @@
+"""Rows are lost, put back to an older state, or damaged, while zones are declared: no zone that was
+stored is placed afresh, and one partition's trouble is not another's."""
+
+import msgspec
+import pytest
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.topology import Holder, NodeRecord, Voter
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.events import Reason
+from quorate.protocol.master import Master
+from quorate.protocol.messages import CopyReport, Inventory
+from quorate.protocol.metastore import DamagedRow, Key, NodeKey, ShardKey, Value, ZoneKey
+from quorate.protocol.recover_rows import RECOVERY_GAP
+from quorate.protocol.settings import DEFAULTS
+from quorate_lone_master.world import LoneMaster
+
+ZONE = ZoneRecord("uid-1", "books", 128, 3)
+OTHER = ZoneRecord("uid-2", "carts", 8, 3)
+FIRST, SECOND = ShardKey(ZONE.uid, 0), ShardKey(ZONE.uid, 1)
+
+
+def _placed(*zones: ZoneRecord) -> LoneMaster:
+    world = LoneMaster(*zones, rebuilds=True)
+    world.wait(lambda: all(_is_noted(world, zone) for zone in zones))
+    return world
+
+
+def _is_noted(world: LoneMaster, zone: ZoneRecord) -> bool:
+    record = world.stored.get(ZoneKey(zone.uid))
+    return isinstance(record, ZoneRecord) and record.placed
+
+
+def _rows(world: LoneMaster, *keys: Key) -> dict[int, PartitionRow]:
+    shards = [world.stored[key] for key in keys]
+    return {row.partition: row for rows in shards if isinstance(rows, tuple) for row in rows}
+
+
+def _follow(world: LoneMaster, *lost: Key) -> None:
+    """Another master, which finds no more of `lost`; the agents know what they were told."""
+    for key in lost:
+        del world.stored[key]
+    world.follow()
+
+
+def test_a_shard_that_is_lost_is_rebuilt_above_all_that_agents_know_and_never_placed_afresh() -> (
+    None
+):
+    world = _placed(ZONE)
+    before = _rows(world, FIRST)
+    _follow(world, SECOND)
+
+    world.connect("a", "b", "c")
+    world.wait(lambda: SECOND in world.stored)
+
+    rebuilt = _rows(world, SECOND)
+    assert sorted(rebuilt) == list(range(64, 128))
+    assert {row.version for row in rebuilt.values()} == {1 + RECOVERY_GAP + 1}
+    world.wait(lambda: world.status(ZONE).phase == "Available")
+    assert {
+        p: (r.version, r.voters) for p, r in _rows(world, FIRST).items()
+    }.keys() == before.keys()
+    assert all(row.version < RECOVERY_GAP for row in _rows(world, FIRST).values())
+    assert len(world.said(Reason.OWNERSHIP_LOST)) == 1
+    assert "64 partitions (from 64 on): have no row" in world.said(Reason.OWNERSHIP_LOST)[0]
+    world.wait(lambda: bool(world.said(Reason.OWNERSHIP_REBUILT)))
+    assert not world.status(ZONE).rebuilding
+
+
+def test_without_a_quorum_lost_rows_wait_and_who_is_missing_is_named() -> None:
+    world = _placed(ZONE, OTHER)
+    _follow(world, SECOND)
+
+    world.connect("a")
+    world.pass_time(10_000)
+
+    status = world.status(ZONE)
+    assert SECOND not in world.stored
+    assert status.rebuilding
+    assert "b, c must tell first what is newest" in status.ownership
+    assert "b, c must tell first" in world.said(Reason.REBUILD_WAITS)[-1]
+    world.connect("b")
+    world.wait(lambda: SECOND in world.stored)
+
+
+def test_while_one_zone_waits_the_other_goes_on() -> None:
+    world = _placed(ZONE, OTHER)
+    world.knows = lambda node, uid: uid == OTHER.uid  # of the first zone nobody can tell anything
+    _follow(world, SECOND)
+    world.connect("a", "b", "c")
+    world.wait(lambda: world.status(ZONE).rebuilding)
+
+    world.kill("a")
+    world.wait(lambda: world.status(OTHER).unavailable == 0)
+
+    assert SECOND not in world.stored
+    rows = world.rows(OTHER).values()
+    assert all(row.primary is not None and row.primary.node != "a" for row in rows)
+
+
+@pytest.mark.parametrize("known_by", ["the zone's record", "the declared zone", "agents"])
+def test_all_rows_lost_are_rebuilt_whoever_knows_that_there_were_any(known_by: str) -> None:
+    world = _placed(ZONE)
+    head = world.stored[ZoneKey(ZONE.uid)]
+    assert isinstance(head, ZoneRecord)
+    lost: list[Key] = [FIRST, SECOND]
+    if known_by != "the zone's record":
+        lost.append(ZoneKey(ZONE.uid))
+    _follow(world, *lost)
+    world.master.set_zone(
+        msgspec.structs.replace(ZONE, placed=known_by == "the declared zone"), world.now
+    )
+
+    world.connect("a", "b", "c")
+    world.wait(lambda: {FIRST, SECOND} <= world.stored.keys())
+
+    world.wait(lambda: len(world.rows(ZONE)) == 128)
+    assert all(row.version > RECOVERY_GAP for row in world.rows(ZONE).values())
+
+
+@pytest.mark.parametrize("is_declared_so", [True, False], ids=["declared so", "stored so"])
+def test_a_placed_zone_is_not_placed_afresh_on_agents_that_know_nothing_of_it(
+    is_declared_so: bool,
+) -> None:
+    world = _placed(ZONE)
+    lost: list[Key] = [FIRST, SECOND]
+    _follow(world, *lost, *([ZoneKey(ZONE.uid)] if is_declared_so else []))
+    world.master.set_zone(msgspec.structs.replace(ZONE, placed=is_declared_so), world.now)
+
+    world.connect("d", "e", "f")
+    world.pass_time(10_000)
+
+    assert not world.stored.keys() & {FIRST, SECOND}
+    assert world.status(ZONE).phase == "Unavailable"
+    assert "no agent that is here knows its row" in world.status(ZONE).ownership
+    world.connect("a", "b", "c")
+    world.wait(lambda: len(world.rows(ZONE)) == 128)
+    assert all({*row.voter_nodes} == {"a", "b", "c"} for row in world.rows(ZONE).values())
+
+
+def test_rows_that_are_older_than_agents_know_are_withdrawn_and_rebuilt_alone() -> None:
+    world = _placed(ZONE)
+    older = dict(world.stored)
+    world.kill("a")
+    world.wait(lambda: world.status(ZONE).unavailable == 0)
+    changed = {p for p, row in world.rows(ZONE).items() if row.version > 1}
+    assert changed
+    newest = world.rows(ZONE)
+    world.stored = older
+
+    world.follow()
+    world.connect("a", "b", "c")
+    world.wait(lambda: world.status(ZONE).phase == "Available")
+
+    assert world.master.outdated == ""
+    for partition, row in world.rows(ZONE).items():
+        assert row.version >= newest[partition].version
+        assert (row.version > RECOVERY_GAP) == (partition in changed)
+    assert "and the metastore holds 1" in world.said(Reason.OWNERSHIP_LOST)[0]
+
+
+def test_a_withdrawn_row_does_not_come_back_with_a_write_that_was_under_way() -> None:
+    world = _placed(OTHER)
+    key = ShardKey(OTHER.uid, 0)
+    rows = world.stored[key]
+    zone = world.master.zones[OTHER.uid]
+    zone.withdraw({3: 7}, "agent c has row 7")
+
+    world.master.written(key, rows, world.now)
+
+    assert 3 not in zone.parts
+    world.wait(lambda: 3 in zone.parts)
+    assert zone.parts[3].row.version > 7 + RECOVERY_GAP
+
+
+def test_an_older_row_is_not_led_from_before_a_quorum_of_its_voters_has_told() -> None:
+    world = _placed(OTHER)
+    _follow(world)
+
+    world.connect("a")
+    world.pass_time(10_000)
+
+    assert {row.version for row in world.rows(OTHER).values()} == {1}
+    world.connect("b")
+    world.wait(lambda: world.status(OTHER).unavailable == 0)
+
+
+def test_a_shard_that_is_deleted_under_a_master_is_written_again_as_it_was() -> None:
+    world = _placed(ZONE)
+    before = world.stored.pop(SECOND)
+
+    world.master.reloaded(SECOND, None, world.now)
+    world.write()
+
+    assert world.stored[SECOND] == before
+    assert "64 partitions (from 64 on): another deleted" in world.said(Reason.RECORD_RESTORED)[0]
+    assert world.status(ZONE).phase == "Available"
+
+
+def test_older_rows_put_back_under_a_master_are_written_over() -> None:
+    world = _placed(ZONE)
+    older = world.stored[FIRST]
+    world.kill("a")
+    world.wait(lambda: world.status(ZONE).unavailable == 0)
+    newest = world.stored[FIRST]
+    assert newest != older
+    assert isinstance(older, tuple)
+
+    world.stored[FIRST] = older
+    world.master.reloaded(FIRST, older, world.now)
+
+    known = world.rows(ZONE)  # nothing is decided from the older ones
+    assert tuple(known[partition] for partition in range(64)) == newest
+    world.pass_time(2_000)
+    assert world.stored[FIRST] == newest
+    assert world.said(Reason.OWNERSHIP_LOST) == []
+    assert world.status(ZONE).unavailable == 0
+
+
+def test_a_registration_that_is_deleted_under_a_master_is_written_again() -> None:
+    world = _placed(OTHER)
+    before = world.stored.pop(NodeKey("b"))
+
+    world.master.reloaded(NodeKey("b"), None, world.now)
+    world.write()
+
+    assert world.stored[NodeKey("b")] == before
+    assert "registration of b" in world.said(Reason.RECORD_RESTORED)[0]
+
+
+def _damaged(partition: int, version: int = 1) -> DamagedRow:
+    return DamagedRow(partition, version, version, "PartitionTable uid-1-000: an owner twice")
+
+
+def test_a_stored_row_that_is_none_is_set_aside_alone_until_it_is_repaired() -> None:
+    world = _placed(ZONE, OTHER)
+    rows = world.stored[FIRST]
+    assert isinstance(rows, tuple)
+    world.stored[FIRST] = rows[:5] + rows[6:]
+    world.follow()
+    world.master.damaged(FIRST, [_damaged(5)])
+    world.connect("a", "b", "c")
+    world.wait(lambda: world.status(ZONE).unavailable == 1)
+
+    status = world.status(ZONE)
+    assert status.unavailable_partitions == (5,)
+    assert "partition 5 set aside: PartitionTable uid-1-000: an owner twice" in status.ownership
+    assert "repair these rows, or remove them" in status.ownership
+    assert not status.rebuilding
+    world.kill("a")
+    world.wait(lambda: world.status(ZONE).unavailable == 1 and world.status(OTHER).unavailable == 0)
+    world.pass_time(3_000)
+    stored = world.stored[FIRST]
+    assert isinstance(stored, tuple)
+    world.stored[FIRST] = repaired = (*stored, rows[5])
+
+    world.master.reloaded(FIRST, repaired, world.now)
+
+    world.wait(lambda: world.status(ZONE).unavailable == 0)
+    assert world.status(ZONE).ownership == ""
+    assert world.said(Reason.ROW_REPAIRED) == ["partition 5 is no longer set aside"]
+
+
+def test_a_set_aside_row_that_is_removed_is_rebuilt() -> None:
+    world = _placed(ZONE)
+    rows = world.stored[FIRST]
+    assert isinstance(rows, tuple)
+    world.stored[FIRST] = without = rows[:5] + rows[6:]
+    world.follow()
+    world.master.damaged(FIRST, [_damaged(5, version=1 << 40)])
+    world.connect("a", "b", "c")
+    world.wait(lambda: world.status(ZONE).unavailable == 1)
+
+    world.master.reloaded(FIRST, without, world.now)
+
+    world.wait(lambda: world.status(ZONE).phase == "Available")
+    assert world.rows(ZONE)[5].version > RECOVERY_GAP
+
+
+def test_a_row_damaged_under_a_master_is_written_again_and_a_higher_one_set_aside() -> None:
+    world = _placed(ZONE)
+    rows = world.stored[FIRST]
+    assert isinstance(rows, tuple)
+
+    world.master.reloaded(FIRST, rows[1:], world.now, [_damaged(0)])
+    world.write()
+    assert world.stored[FIRST] == rows
+    world.master.reloaded(FIRST, rows[1:], world.now, [_damaged(0, version=9)])
+    world.pass_time(1_000)
+
+    assert world.status(ZONE).unavailable_partitions == (0,)
+
+
+def test_a_registration_that_is_lost_is_no_reason_to_take_its_partitions_over() -> None:
+    world = _placed(OTHER)
+    before = world.rows(OTHER)
+    _follow(world, NodeKey("a"))
+    world.same_processes = True
+
+    world.connect("b", "c")
+    world.pass_time(1_000)
+    world.connect("a")
+    world.pass_time(5_000)
+
+    assert {p: row.term for p, row in world.rows(OTHER).items()} == {
+        p: row.term for p, row in before.items()
+    }
+
+
+def test_an_older_image_of_an_agent_whose_registration_is_lost_is_known_by_rows() -> None:
+    world = _placed(OTHER)
+    record = world.stored[NodeKey("a")]
+    assert isinstance(record, NodeRecord)
+    newer = tuple(
+        msgspec.structs.replace(row, primary=Holder("a", "store-a", 7))
+        if row.primary is not None and row.primary.node == "a"
+        else row
+        for row in world.rows(OTHER).values()
+    )
+    world.stored[ShardKey(OTHER.uid, 0)] = newer
+    _follow(world, NodeKey("a"))
+
+    refused = world.master.refusal(world.hello("a", incarnation=3))
+
+    assert refused is not None
+    assert "older image" in refused.reason
+    assert world.master.refusal(world.hello("a", incarnation=8)) is None
+
+
+def test_a_new_zone_is_placed_although_agents_keep_others() -> None:
+    world = LoneMaster(OTHER)
+    world.wait(lambda: world.status(OTHER).phase == "Available")
+
+    assert {row.version for row in world.rows(OTHER).values()} == {1}
+
+
+def test_a_copy_that_was_evicted_by_a_newer_row_shows_that_the_metastore_is_older() -> None:
+    world = _placed(OTHER)
+    master = Master(9, DEFAULTS, world.now, rebuilds=True)
+    stored: dict[Key, Value] = dict(world.stored)
+    world.master = master
+    master.load(stored, world.now)
+    told = CopyReport(3, 7, None, "", 0, 0, 0, False)
+    world.connect("a", "b", "c")
+    master.receive("c", Inventory(OTHER.uid, (told,), last=False), world.now)
+
+    assert master.told_newer == {(OTHER.uid, 3): (7, "c")}
+    assert Voter("c", "store-c") in world.rows(OTHER)[3].voters
