@@ -362,9 +362,10 @@ class Controller:
     def _lead(self, cluster: StorageCluster) -> LedCluster:
         name = cluster.metadata.name
         decisions = Decisions()
+        metastore = KubernetesMetastore(self._ownership_api, self._namespace, name)
         runner = Runner(
             name,
-            KubernetesMetastore(self._ownership_api, self._namespace, name),
+            metastore,
             mandate=self._mandate,
             settings=self._settings,
             metrics=self._metrics,
@@ -372,6 +373,9 @@ class Controller:
             on_event=decisions.add,
             on_failed=self._fail,
             on_overtaken=self._fail,  # the process that leads next counts on
+            rebuilds=True,
+            changes=metastore.changes,
+            term_above=cluster.status.master.term,
         )
         led = self._led[name] = LedCluster(cluster, runner, decisions)
         runner.start()
@@ -480,7 +484,8 @@ class Controller:
         zone, uid = declared_zone.zone, declared_zone.uid
         if zone is None:
             generation = declared_zone.body["metadata"]["generation"]
-            return refused_zone_status(generation, declared_zone.problem, rfc3339())
+            placed_uid = _known(ZoneStatus, declared_zone.told).placed_uid
+            return refused_zone_status(generation, declared_zone.problem, rfc3339(), placed_uid)
         zone = zone.model_copy(update={"status": _known(ZoneStatus, declared_zone.told)})
         if led is None:
             return zone_status(zone, accept(zone, False, None), None, (), "", rfc3339())
@@ -550,4 +555,7 @@ def _known(kind: type[S], status: object) -> S:
     try:
         return kind.model_validate(status or {})
     except pydantic.ValidationError:
-        return kind()
+        if kind is not ZoneStatus or not isinstance(status, dict):
+            return kind()
+        # That it was placed is never forgotten, whoever wrote it.
+        return kind.model_validate({"placedUid": str(status.get("placedUid", ""))})

@@ -113,6 +113,7 @@ def _to_act_on(status: Mapping[str, Any]) -> object:
     ]
     return (
         conditions,
+        status.get("placedUid"),
         status.get("phase"),
         status.get("observedGeneration"),
         status.get("dataNodes"),

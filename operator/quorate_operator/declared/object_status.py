@@ -64,6 +64,7 @@ def zone_status(
                 generation,
                 time,
             ),
+            placed_uid=zone.status.placed_uid,
         )
     hosts = {node.name: _host(node) for node in nodes}
     endpoints = [
@@ -96,16 +97,21 @@ def zone_status(
             generation,
             time,
         ),
+        placed_uid=zone.metadata.uid if observed.placed else zone.status.placed_uid,
     )
 
 
-def refused_zone_status(generation: int, message: str, time: str) -> ZoneStatus:
-    """The status of a Zone that cannot be read (the API server has another version's CRD)."""
+def refused_zone_status(
+    generation: int, message: str, time: str, placed_uid: str = ""
+) -> ZoneStatus:
+    """The status of a Zone that cannot be read (the API server has another version's CRD).
+    `placed_uid`: as it is; it is never forgotten."""
     accepted: _Fact = (names.CONDITION_ACCEPTED, False, names.REASON_INVALID, message)
     return ZoneStatus(
         observed_generation=generation,
         phase="Pending",
         conditions=_conditions([accepted], (), generation, time),
+        placed_uid=placed_uid,
     )
 
 
@@ -225,6 +231,7 @@ def _zone_facts(zone: Zone, observed: Observed) -> list[_Fact]:
             "CannotOpen" if refused else "AllOpen",
             refused or "every agent that is to have copies can open the zone",
         ),
+        _ownership(observed),
     ]
 
 
@@ -233,6 +240,17 @@ def _blocked(refusal: Refusal | None) -> _Fact:
         return (names.CONDITION_BLOCKED, False, "Written", "what is decided is written")
     sentence = f"what is decided cannot be written: {refusal.sentence}"
     return (names.CONDITION_BLOCKED, True, refusal.reason, sentence)
+
+
+def _ownership(observed: Observed) -> _Fact:
+    """Whether rows are lost or set aside, who is waited for, and the way out."""
+    name, said = names.CONDITION_OWNERSHIP_DAMAGED, observed.ownership
+    if observed.rebuilding:
+        waits = said or "agents are asked for what they have"
+        return name, True, "Rebuilding", f"rows are rebuilt from what agents have: {waits}"
+    if said:
+        return name, True, "RowsSetAside", said
+    return name, False, "Whole", "every partition has its row"
 
 
 def _room_way_out(zone: Zone) -> str:

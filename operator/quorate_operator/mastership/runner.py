@@ -15,7 +15,7 @@ be half of a step, and a mandate that it kept would hold off the next one.
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 
 import msgspec
 
@@ -34,7 +34,7 @@ from quorate.protocol.messages import (
     RefusalCode,
     Refused,
 )
-from quorate.protocol.metastore import Key, Metastore, Unavailable, Value
+from quorate.protocol.metastore import DamagedRow, Key, Metastore, Seen, Unavailable, Value
 from quorate.protocol.node_registry import STALL_MS
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus, ZoneStatus
@@ -83,9 +83,14 @@ class Runner(BaseHandler):
         on_overtaken: Callable[[str], None] = lambda why: None,
         way_out: Callable[[], str] = lambda: WAY_OUT,
         recovering: bool = False,
+        rebuilds: bool = False,
+        changes: Callable[[], AsyncIterator[Seen]] | None = None,
+        term_above: int = 0,
     ) -> None:
         """`secret`: or SecretRefused.  `way_out`: what a user can do when the metastore is older
-        than the agents.  `recovering`: it was lost, agents are to tell zones and rows."""
+        than the agents.  `recovering`: it was lost, agents are to tell zones and rows.  `rebuilds`:
+        rows that are older than agents' are rebuilt.  `changes`: what is stored, as it changes,
+        whoever does it.  `term_above`: a mastership that is known to have been."""
         self.cluster = cluster
         self.problem = STARTING
         """Why the cluster is not led, as a sentence; empty while it is."""
@@ -93,6 +98,9 @@ class Runner(BaseHandler):
         self._word = secrets.token_hex(8)
         self._way_out = way_out
         self._recovering = recovering
+        self._rebuilds = rebuilds
+        self._changes = changes
+        self._term_above = term_above
         self._untold: list[ToldEvent] = []  # to agents
         self._told_agents_ms = -(1 << 40)
         self._mandate = mandate
@@ -155,7 +163,9 @@ class Runner(BaseHandler):
         """A zone is wanted as `record` says, `deleting` included.  Idempotent."""
         self._zones[record.uid] = record
         known = self.known_zone(record.uid)
-        if known is not None and record == msgspec.structs.replace(known, ports=record.ports):
+        if known is not None and record == msgspec.structs.replace(
+            known, ports=record.ports, recovering=False, placed=record.placed and known.placed
+        ):
             return
         if self._master is not None:
             self._step(lambda master: master.set_zone(record, self._clock.now()))
@@ -265,7 +275,7 @@ class Runner(BaseHandler):
         while True:
             try:
                 keys = (await self._secret()).keys("master")
-                term, stored = await self._writer.load()
+                term, stored = await self._writer.load(self._term_above)
                 break
             except InvariantError as error:
                 self.stop_for(error)
@@ -278,8 +288,10 @@ class Runner(BaseHandler):
         if self._stopped:
             return
         now = self._clock.now()
-        master = Master(term, self._settings, now, self._recovering)
-        master.load(stored, now)
+        master = Master(term, self._settings, now, self._recovering, self._rebuilds)
+        master.load({key: each.value for key, each in stored.items()}, now)
+        for key, each in stored.items():
+            master.damaged(key, each.damaged)
         self._master = master
         self.events.begin(term)
         self.problem = ""
@@ -289,6 +301,8 @@ class Runner(BaseHandler):
         for record in list(self._zones.values()):
             self.set_zone(record)
         self._step(lambda master: master.tick(self._clock.now()))
+        if self._changes is not None:
+            self._perform(self._writer.follow(self._changes()))
         for pause in pauses_s():
             await asyncio.sleep(pause)
             await self.look_again()
@@ -324,9 +338,9 @@ class Runner(BaseHandler):
         self._step(lambda master: master.written(key, value, self._clock.now()))
         self._registrations.stored(key, value)
 
-    def reloaded(self, key: Key, value: Value | None) -> None:
-        """The metastore holds this, and not what was wanted."""
-        self._step(lambda master: master.reloaded(key, value, self._clock.now()))
+    def reloaded(self, key: Key, value: Value | None, damaged: Sequence[DamagedRow] = ()) -> None:
+        """The metastore holds this, and not what was wanted; `damaged` of its rows are none."""
+        self._step(lambda master: master.reloaded(key, value, self._clock.now(), damaged))
         self._registrations.stored(key, value)
 
     def blocked(self, refusal: Refusal | None) -> None:

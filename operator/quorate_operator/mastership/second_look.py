@@ -5,13 +5,17 @@ A master that lost the mandate may have one write under way that arrives after t
 read everything.  The next one meets it as a conflict when it writes that object, but of an object
 that it has no reason to write it would never hear.  Nothing here reads or waits: the shell does.
 
+Of a shard that is gone it tells where the zone's record is there and does not say that the zone is
+being deleted, and of a registration that is gone.
+
 A zone's record is none of these: what users declare is declared to every master, and one that has
 been followed must not write a record again that the next one has removed with the zone.
 """
 
 from collections.abc import Iterator, Mapping
 
-from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Stored
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Stored, ZoneKey
 
 PAUSES_S = (2.0, 5.0, 15.0)
 """Before each look after a start, when such a write is likely; then one a minute."""
@@ -30,16 +34,23 @@ class SecondLook:
 
     def __init__(self) -> None:
         self._in_flight: set[Key] = set()
+        self._begun: dict[Key, int] = {}
         self._touched: set[Key] = set()
 
     def write_begins(self, key: Key) -> None:
         """The master writes an object; until `write_ended` its revision is nobody's news."""
         self._in_flight.add(key)
         self._touched.add(key)
+        self._begun[key] = self._begun.get(key, 0) + 1
 
     def write_ended(self, key: Key) -> None:
         """What the object holds is known again: it was written, or read after a failed write."""
         self._in_flight.discard(key)
+
+    def writes_of(self, key: Key) -> int:
+        """How often the master has begun to write the object: the same number before and after it
+        was read says that the master wrote nothing meanwhile."""
+        return self._begun.get(key, 0)
 
     def begin(self) -> None:
         """Everything is about to be read."""
@@ -47,13 +58,28 @@ class SecondLook:
 
     def unread(
         self, stored: Mapping[Key, Stored], revisions: Mapping[Key, Revision]
-    ) -> list[tuple[Key, Stored]]:
-        """Objects whose revision is not the one known; not those written since the look began."""
+    ) -> list[tuple[Key, Stored | None]]:
+        """Objects whose revision is not the one known, None for one that is gone; not those written
+        since the look began."""
         return [
-            (key, each)
-            for key, each in stored.items()
-            if isinstance(key, ShardKey | NodeKey)
-            and key in revisions
-            and key not in self._touched
-            and revisions[key] != each.revision
+            (key, stored.get(key))
+            for key in revisions
+            if isinstance(key, ShardKey | NodeKey) and key not in self._touched
+            if (_is_gone(key, stored) if key not in stored else _is_other(key, stored, revisions))
         ]
+
+    def is_news(self, key: Key, revision: Revision | None, known: Revision | None) -> bool:
+        """Whether an object that is seen at `revision` was changed by another, as far as one can
+        tell before it is read."""
+        return revision != known and key not in self._in_flight
+
+
+def _is_other(key: Key, stored: Mapping[Key, Stored], revisions: Mapping[Key, Revision]) -> bool:
+    return revisions[key] != stored[key].revision
+
+
+def _is_gone(key: Key, stored: Mapping[Key, Stored]) -> bool:
+    if not isinstance(key, ShardKey):
+        return True
+    head = stored.get(ZoneKey(key.uid))
+    return head is not None and isinstance(head.value, ZoneRecord) and not head.value.deleting

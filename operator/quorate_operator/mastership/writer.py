@@ -8,7 +8,7 @@ old by now.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from quorate.facts.errors import InvariantError
@@ -17,11 +17,13 @@ from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.metastore import (
     Conflict,
+    DamagedRow,
     Key,
     Metastore,
     NodeKey,
     OutcomeUnknown,
     Revision,
+    Seen,
     ShardKey,
     Stored,
     Unavailable,
@@ -52,8 +54,8 @@ class Leader(Protocol):
     def written(self, key: Key, value: Value | None) -> None:
         """The metastore holds this now, as it was wanted."""
 
-    def reloaded(self, key: Key, value: Value | None) -> None:
-        """The metastore holds this, and not what was wanted."""
+    def reloaded(self, key: Key, value: Value | None, damaged: Sequence[DamagedRow] = ()) -> None:
+        """The metastore holds this, and not what was wanted; `damaged` of its rows are none."""
 
     def blocked(self, refusal: Refusal | None) -> None:
         """Writes do not get through any more, or for another reason; None: all of them do."""
@@ -77,10 +79,11 @@ class Writer:
         self._refused = RefusedWrites()
         self._told: Refusal | None = None
 
-    async def load(self) -> tuple[int, dict[Key, Value]]:
-        """A new master term, and everything the metastore holds; InvariantError, Unavailable."""
-        if self._term is None:  # counted once, however often reading has to be tried
-            self._term = await self._metastore.acquire_master_term()
+    async def load(self, above: int = 0) -> tuple[int, dict[Key, Stored]]:
+        """A new master term, higher than `above`, and everything the metastore holds;
+        InvariantError, Unavailable."""
+        if self._term is None or self._term <= above:  # counted once, however often reading fails
+            self._term = await self._metastore.acquire_master_term(above)
         stored = await self._metastore.load()
         check(stored)
         # Rows whose zone's record is gone are not the master's to overwrite: without a revision,
@@ -90,7 +93,7 @@ class Writer:
             for key, each in stored.items()
             if not isinstance(key, ShardKey) or ZoneKey(key.uid) in stored
         }
-        return self._term, {key: each.value for key, each in stored.items()}
+        return self._term, stored
 
     async def count_above(self, master_term: int) -> None:
         """See that the next mastership has a number above this one."""
@@ -171,7 +174,7 @@ class Writer:
             return
         if is_open:
             await self._refused.wait(wait_s, error)
-        self._leader.reloaded(key, value)
+        self._leader.reloaded(key, value, stored.damaged if stored is not None else ())
         attempts = self._refused.attempts(key)
         asyncio.get_running_loop().call_later(GIVEN_UP_S, self._look_given_up, key, attempts)
 
@@ -193,6 +196,44 @@ class Writer:
         if (now and now.reason) != (told and told.reason):
             self._leader.blocked(now)
 
+    async def look_at(self, key: Key, revision: Revision | None) -> None:
+        """The object was seen at `revision`, None: it is gone.  Take what it holds, if that is of
+        another's doing."""
+        if isinstance(key, ShardKey) and ZoneKey(key.uid) not in self._revisions:
+            return  # see load
+        if not self._second_look.is_news(key, revision, self._revisions.get(key)):
+            return
+        writes = self._second_look.writes_of(key)
+        try:
+            stored = await self._metastore.read(key)
+            check({key: stored} if stored is not None else {})
+        except Unavailable:
+            return  # the next look at everything, or the next write, will tell
+        except InvariantError as error:
+            self._leader.stop_for(error)
+            return
+        found = stored.revision if stored is not None else None
+        is_news = self._second_look.is_news(key, found, self._revisions.get(key))
+        was_written = self._second_look.writes_of(key) != writes
+        if not is_news or was_written or not self._leader.may_act():
+            return
+        what = "written" if stored is not None else "deleted"
+        _log.warning("cluster %s: another has %s %s", self._leader.cluster, what, key)
+        self._note(key, found)
+        if stored is None:
+            self._leader.reloaded(key, None)
+        else:
+            self._leader.reloaded(key, stored.value, stored.damaged)
+
+    async def follow(self, changes: AsyncIterator[Seen]) -> None:
+        """Look at what another changes as soon as it is seen."""
+        async for seen in changes:
+            if not self._leader.may_act():
+                return
+            known = {key for key in self._revisions if key.kind in seen.all_of}
+            for key in sorted({*seen.revisions, *known}, key=str):
+                await self.look_at(key, seen.revisions.get(key))
+
     async def look_again(self) -> dict[Key, Value] | None:
         """Take what another has stored since it was read; everything as it was found, None
         when it could not be read or nothing may be done any more."""
@@ -209,9 +250,14 @@ class Writer:
             return None
         cluster = self._leader.cluster
         for key, each in self._second_look.unread(stored, self._revisions):
+            if each is None:
+                _log.warning("cluster %s: another has deleted %s", cluster, key)
+                self._note(key, None)
+                self._leader.reloaded(key, None)
+                continue
             _log.warning("cluster %s: another has written %s", cluster, key)
             self._note(key, each.revision)
-            self._leader.reloaded(key, each.value)
+            self._leader.reloaded(key, each.value, each.damaged)
         return {key: each.value for key, each in stored.items()}
 
     def _note(self, key: Key, revision: Revision | None) -> None:

@@ -5,6 +5,8 @@ None of them has an owner: what is declared may be deleted and declared again, a
 head outlives a zone whose data is deleted until every agent, also one that is away, has removed it.
 """
 
+import logging
+from collections.abc import AsyncIterator
 from typing import Any
 
 from quorate.facts.errors import InvariantError, WireError
@@ -16,6 +18,7 @@ from quorate.protocol.metastore import (
     OutcomeUnknown,
     ReadRefused,
     Revision,
+    Seen,
     ShardKey,
     Stored,
     Unavailable,
@@ -45,6 +48,10 @@ from quorate_operator.kube.api import (
     MandateLost,
     path_of,
 )
+from quorate_operator.kube.watch import watch_revisions
+from quorate_operator.metastores.damaged_rows import all_damaged, sift
+
+_log = logging.getLogger("quorate.metastore")
 
 _TERM_ATTEMPTS = 20
 
@@ -57,6 +64,8 @@ class KubernetesMetastore:
         self._namespace = namespace
         self._cluster = cluster
         self._zone_names: dict[str, str] = {}
+        self._damaged: dict[ShardKey, dict[int, Json]] = {}
+        self._unreadable: dict[str, Revision] = {}
 
     async def acquire_master_term(self, above: int = 0) -> int:
         """See Metastore.  One counter per namespace; it outlives clusters of the same name."""
@@ -93,11 +102,15 @@ class KubernetesMetastore:
             for plural in (StorageNode.plural, PartitionTable.plural):
                 path = path_of(self._namespace, plural)
                 async for item in self._api.list(path, selector):
-                    key, stored = self._decode(item, plural)
-                    if (name := item["metadata"]["name"]) == self._place(key)[1]:
-                        loaded[key] = stored
+                    name, found = str(item["metadata"]["name"]), self._decode(item, plural)
+                    if found is None:
+                        continue
+                    if name == self._place(found[0])[1]:
+                        loaded[found[0]] = found[1]
+                    elif isinstance(found[0], NodeKey):
+                        misnamed.append((*found, name))
                     else:
-                        misnamed.append((key, stored, name))
+                        _log.warning("PartitionTable %s is not the operator's: passed over", name)
             for key, stored, name in misnamed:
                 if key not in loaded:
                     loaded[key] = await self._named_anew(key, stored)
@@ -114,6 +127,20 @@ class KubernetesMetastore:
         made = await self._api.create(path_of(self._namespace, plural), body)
         return Stored(stored.value, str(made["metadata"]["resourceVersion"]))
 
+    async def changes(self) -> AsyncIterator[Seen]:
+        """Revisions of all objects, then of each that is written, by whomever; endless."""
+        selector = f"{names.LABEL_CLUSTER}={self._cluster}"
+        plurals = (StorageNode.plural, PartitionTable.plural)
+        paths = {path_of(self._namespace, plural): plural for plural in plurals}
+        async for path, changed, is_all in watch_revisions(self._api, list(paths), selector):
+            revisions = {
+                key: revision
+                for name, revision in changed.items()
+                if (key := self._key_named(paths[path], name)) is not None
+            }
+            kinds = ("node",) if paths[path] == StorageNode.plural else ("zone", "shard")
+            yield Seen(revisions, frozenset(kinds if is_all else ()))
+
     async def read(self, key: Key) -> Stored | None:
         """See Metastore."""
         plural, name = self._place(key)
@@ -127,7 +154,8 @@ class KubernetesMetastore:
             raise ReadRefused(str(refused)) from refused
         except ApiUnclear as unclear:
             raise Unavailable(str(unclear)) from unclear
-        return self._decode(item, plural)[1]
+        found = self._decode(item, plural)
+        return found[1] if found is not None and found[0] == key else None
 
     async def write(self, key: Key, value: Value | None, expected: Revision | None) -> Revision:
         """See Metastore."""
@@ -135,6 +163,8 @@ class KubernetesMetastore:
         path = path_of(self._namespace, plural, name)
         if isinstance(value, ZoneRecord):
             self._zone_names[value.uid] = value.name
+        if expected is None and value is not None:
+            expected = self._unreadable.get(name)  # there is an object, of which nothing is known
         try:
             if value is None:
                 if expected is not None:
@@ -177,6 +207,7 @@ class KubernetesMetastore:
         if expected is not None:
             metadata["resourceVersion"] = expected
         spec: Part
+        aside: dict[int, Json] = {}
         if isinstance(value, ZoneRecord):
             labels[names.LABEL_ZONE_UID] = value.uid
             spec = self._table_spec(value.uid, accepted=accepted_zone(value))
@@ -185,14 +216,19 @@ class KubernetesMetastore:
             labels[names.LABEL_ZONE_UID] = key.uid
             rows = [stored_row(row) for row in value]
             spec = self._table_spec(key.uid, shard=key.shard, rows=rows)
+            aside = self._damaged.get(key, {})
         else:
             spec = node_spec(self._cluster, value)
         kind = StorageNode if isinstance(key, NodeKey) else PartitionTable
+        body = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if aside:
+            written = {row["partition"] for row in body["rows"]}
+            body["rows"] += [raw for p, raw in sorted(aside.items()) if p not in written]
         return {
             "apiVersion": API_VERSION,
             "kind": kind.kind_name(),
             "metadata": metadata,
-            "spec": spec.model_dump(mode="json", by_alias=True, exclude_none=True),
+            "spec": body,
         }
 
     def _table_spec(self, uid: str, **fields: Any) -> PartitionTableSpec:
@@ -202,25 +238,56 @@ class KubernetesMetastore:
             **fields,
         )
 
-    def _decode(self, item: Json, plural: str) -> tuple[Key, Stored]:
-        revision = str(item["metadata"]["resourceVersion"])
+    def _decode(self, item: Json, plural: str) -> tuple[Key, Stored] | None:
+        """What an object holds; None of one that is not the operator's, or of a head or a
+        registration that cannot be read: these are written anew.
+
+        Rows that are none are told, and kept as they are."""
+        name, revision = str(item["metadata"]["name"]), str(item["metadata"]["resourceVersion"])
         # Objects in a list come without their kind.
         kind = StorageNode if plural == StorageNode.plural else PartitionTable
         whole = {**item, "apiVersion": API_VERSION, "kind": kind.kind_name()}
         try:
-            if plural == StorageNode.plural:
-                node = node_record(StorageNode.parse(whole).spec)
-                return NodeKey(node.name), Stored(node, revision)
-            spec = PartitionTable.parse(whole).spec
+            found = self._read_whole(whole, plural, revision)
         except WireError as error:
-            raise InvariantError(f"an object of ours was changed by another: {error}") from error
+            shard = self._shard_named(name) if plural == PartitionTable.plural else None
+            _log.error("%s %s cannot be read: %s", kind.kind_name(), name, error)
+            self._unreadable[name] = revision
+            if shard is None:
+                return None
+            return shard, Stored((), revision, all_damaged(name, shard.shard, str(error)))
+        self._unreadable.pop(name, None)
+        return found
+
+    def _read_whole(self, whole: Json, plural: str, revision: Revision) -> tuple[Key, Stored]:
+        if plural == StorageNode.plural:
+            node = node_record(StorageNode.parse(whole).spec)
+            return NodeKey(node.name), Stored(node, revision)
+        spec, damaged = sift(whole)
         uid = spec.zone_ref.uid
         if spec.accepted is not None:
             self._zone_names[uid] = spec.zone_ref.name
             return ZoneKey(uid), Stored(zone_record(spec.zone_ref, spec.accepted), revision)
         assert spec.shard is not None
+        key = ShardKey(uid, spec.shard)
+        if whole["metadata"]["name"] == self._place(key)[1]:
+            self._damaged[key] = {row.partition: raw for row, raw in damaged}
         rows = tuple(partition_row(row) for row in spec.rows or ())
-        return ShardKey(uid, spec.shard), Stored(rows, revision)
+        return key, Stored(rows, revision, tuple(row for row, _ in damaged))
+
+    def _key_named(self, plural: str, name: str) -> Key | None:
+        """Of what the operator calls `name`; None: it calls nothing so."""
+        if plural == StorageNode.plural:
+            node = name.removeprefix(f"{self._cluster}.")
+            return NodeKey(node) if node != name else None
+        uid, _, last = name.rpartition("-")
+        if last == "head" and uid:
+            return ZoneKey(uid)
+        return self._shard_named(name)
+
+    def _shard_named(self, name: str) -> ShardKey | None:
+        uid, _, last = name.rpartition("-")
+        return ShardKey(uid, int(last)) if uid and last.isdecimal() else None
 
 
 def _counter(term: int, revision: Revision) -> Json:

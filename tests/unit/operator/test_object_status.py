@@ -12,10 +12,14 @@ from quorate.protocol.status import ClusterStatus, NodeStatus
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.resource import API_VERSION, Condition
 from quorate.wire.storage_cluster import StorageCluster
-from quorate.wire.zone import Zone, ZoneStatus
+from quorate.wire.zone import Zone, ZoneStatus, to_record
 from quorate_lone_master.zone_status import status_of_zone
 from quorate_operator.declared.acceptance import Acceptance, accept
-from quorate_operator.declared.object_status import cluster_status, zone_status
+from quorate_operator.declared.object_status import (
+    cluster_status,
+    refused_zone_status,
+    zone_status,
+)
 from quorate_operator.mastership.decisions import MESSAGE_MAX, About, Decisions, tell_all
 from quorate_operator.mastership.refused_writes import Refusal
 
@@ -102,6 +106,7 @@ def test_conditions_say_what_is_so(
         "StorageFull": "False",
         "RefusedByAgents": "False",
         "Blocked": "False",
+        "OwnershipDamaged": "False",
     }
 
 
@@ -127,6 +132,35 @@ def test_writes_that_the_metastore_refuses_are_a_condition_with_its_sentence() -
         )
     [ready] = [each for each in led.conditions if each.type == "Ready"]
     assert (ready.status, ready.reason) == ("False", "Blocked")
+
+
+def test_a_condition_names_who_is_waited_for_and_which_rows_are_set_aside() -> None:
+    waits = observed(**SERVING, rebuilding=True, ownership="b, c must tell first what is newest")
+    aside = observed(**SERVING, ownership="partition 5 set aside: an owner twice; repair it")
+
+    said_of = [
+        next(each for each in status(seen).conditions if each.type == "OwnershipDamaged")
+        for seen in (waits, aside)
+    ]
+
+    assert [(each.status, each.reason) for each in said_of] == [
+        ("True", "Rebuilding"),
+        ("True", "RowsSetAside"),
+    ]
+    assert "b, c must tell first what is newest" in said_of[0].message
+    assert said_of[1].message == "partition 5 set aside: an owner twice; repair it"
+
+
+def test_that_a_zone_was_placed_is_said_with_its_uid_and_never_forgotten() -> None:
+    placed = status(observed(**SERVING, placed=True))
+
+    assert placed.placed_uid
+    again = zone().model_copy(update={"status": placed})
+    assert to_record(again).placed
+    assert not to_record(zone()).placed
+    other = again.metadata.model_copy(update={"uid": "another"})
+    assert not to_record(again.model_copy(update={"metadata": other})).placed
+    assert refused_zone_status(1, "unreadable", "now", placed.placed_uid).placed_uid
 
 
 def test_a_condition_names_each_agent_that_refuses_the_zone_and_says_why() -> None:

@@ -1,0 +1,110 @@
+"""Which objects of a collection are there, at which revision, and which are changed, as it happens.
+
+Only metadata travels: an object's content is read by who has to know it.  A watch that ends, is
+refused or stands still is begun again with a list, so nothing that happened meanwhile is missed.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import aiohttp
+
+from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi
+
+_log = logging.getLogger("quorate.watch")
+
+AS_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+WATCH_S = 240
+"""The server ends a watch after so long; a connection that was lost in silence, too."""
+AGAIN_S = 1.0
+_CHANGES = ("ADDED", "MODIFIED", "DELETED")
+
+Revisions = Mapping[str, str | None]
+
+
+async def watch_revisions(
+    api: KubeApi, paths: Sequence[str], selector: str
+) -> AsyncIterator[tuple[str, Revisions, bool]]:
+    """(path, name -> revision or None for one that is gone, whether these are all); endless."""
+    found: asyncio.Queue[tuple[str, Revisions, bool]] = asyncio.Queue()
+    tasks = [asyncio.create_task(_keep_watching(api, path, selector, found)) for path in paths]
+    try:
+        while True:
+            yield await found.get()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _keep_watching(
+    api: KubeApi, path: str, selector: str, found: asyncio.Queue[tuple[str, Revisions, bool]]
+) -> None:
+    while True:
+        try:
+            revisions, at = await _list(api, path, selector)
+            found.put_nowait((path, revisions, True))
+            async for name, revision in _changes(api, path, selector, at):
+                found.put_nowait((path, {name: revision}, False))
+        except (ApiRefused, ApiUnclear) as error:
+            _log.warning("%s is not watched: %s; again soon", path, error)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            _log.debug("%s: the watch has ended: %r", path, error)
+        await asyncio.sleep(AGAIN_S)
+
+
+async def _list(api: KubeApi, path: str, selector: str) -> tuple[dict[str, str | None], str]:
+    query = {"labelSelector": selector, "limit": "500"}
+    revisions: dict[str, str | None] = {}
+    while True:
+        async with _get(api, path, query, 10) as answer:
+            await _refuse_errors(answer, path)
+            page = await answer.json(content_type=None)
+        for item in page.get("items") or ():
+            revisions[item["metadata"]["name"]] = str(item["metadata"]["resourceVersion"])
+        following = page["metadata"].get("continue")
+        if not following:
+            return revisions, str(page["metadata"]["resourceVersion"])
+        query["continue"] = following
+
+
+async def _changes(
+    api: KubeApi, path: str, selector: str, at: str
+) -> AsyncIterator[tuple[str, str | None]]:
+    query = {
+        "watch": "1",
+        "labelSelector": selector,
+        "resourceVersion": at,
+        "timeoutSeconds": str(WATCH_S),
+    }
+    async with _get(api, path, query, WATCH_S + 10) as answer:
+        await _refuse_errors(answer, path)
+        async for line in answer.content:
+            event = json.loads(line)
+            if event.get("type") not in _CHANGES:
+                return  # the history that we ask for is gone: list again
+            metadata: dict[str, Any] = event["object"]["metadata"]
+            gone = event["type"] == "DELETED"
+            yield metadata["name"], None if gone else str(metadata["resourceVersion"])
+
+
+def _get(
+    api: KubeApi, path: str, query: Mapping[str, str], timeout_s: float
+) -> "aiohttp.client._RequestContextManager":
+    accept = AS_METADATA.format("" if query.get("watch") else "List")
+    return api.session.get(
+        api.access.server + path,
+        params=dict(query),
+        headers={"Accept": accept, **api.access.headers()},
+        timeout=aiohttp.ClientTimeout(total=timeout_s),
+        read_bufsize=1 << 20,
+    )
+
+
+async def _refuse_errors(answer: aiohttp.ClientResponse, path: str) -> None:
+    if answer.status >= 300:
+        text = (await answer.text())[:200]
+        raise ApiRefused(answer.status, "", f"GET {path}: {answer.status}: {text}")

@@ -1,0 +1,90 @@
+"""Which stored rows are none, each by itself: the others of their object, and of its zone, go on.
+
+A row that the API server took and that cannot be one was written by hand, or by another version.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from quorate.facts.errors import InvariantError, WireError
+from quorate.facts.partition_row import check_row
+from quorate.protocol.metastore import SHARD_PARTITIONS, DamagedRow
+from quorate.wire.partition_table import PartitionTable, PartitionTableSpec, partition_row
+
+Json = dict[str, Any]
+UNREADABLE = 1 << 62
+"""The version of a row of which not even that can be read: nothing is above it."""
+
+
+class Sifted(NamedTuple):
+    """A PartitionTable without the rows that are none, and those, each as it is stored."""
+
+    spec: PartitionTableSpec
+    damaged: tuple[tuple[DamagedRow, Json], ...] = ()
+
+
+def sift(table: Mapping[str, Any]) -> Sifted:
+    """Read a PartitionTable row by row.  WireError where that is not possible at all."""
+    try:
+        spec = PartitionTable.parse(table).spec
+        if not _wrong(spec):
+            return Sifted(spec)
+    except WireError:
+        pass
+    stored = table.get("spec")
+    raws = stored.get("rows") if isinstance(stored, dict) else None
+    if not isinstance(raws, list) or not all(isinstance(raw, dict) for raw in raws):
+        spec = PartitionTable.parse(table).spec
+        raise WireError(f"PartitionTable {_name(table)}: {_wrong(spec)}")
+    damaged: list[tuple[DamagedRow, Json]] = []
+    sound: list[Json] = []
+    for raw in raws:
+        why = _why_none(table, raw)
+        if why:
+            damaged.append((_damaged(table, raw, why), raw))
+        else:
+            sound.append(raw)
+    return Sifted(PartitionTable.parse(_with_rows(table, sound)).spec, tuple(damaged))
+
+
+def all_damaged(table: str, shard: int, why: str) -> tuple[DamagedRow, ...]:
+    """What there is of a shard whose object cannot be read."""
+    first = shard * SHARD_PARTITIONS
+    about = f"PartitionTable {table} cannot be read: {why}"
+    every = range(first, first + SHARD_PARTITIONS)
+    return tuple(DamagedRow(partition, UNREADABLE, UNREADABLE, about) for partition in every)
+
+
+def _why_none(table: Mapping[str, Any], raw: Json) -> str:
+    try:
+        return _wrong(PartitionTable.parse(_with_rows(table, [raw])).spec)
+    except WireError as error:
+        return str(error)
+
+
+def _wrong(spec: PartitionTableSpec) -> str:
+    """What is wrong with the first row that cannot be one; empty: nothing."""
+    first = (spec.shard or 0) * SHARD_PARTITIONS
+    for row in spec.rows or ():
+        if not first <= row.partition < first + SHARD_PARTITIONS:
+            return f"partition {row.partition} is none of shard {spec.shard}"
+        try:
+            check_row(partition_row(row))
+        except (InvariantError, IndexError) as error:
+            return str(error) or f"partition {row.partition}: no replicas"
+    return ""
+
+
+def _damaged(table: Mapping[str, Any], raw: Json, why: str) -> DamagedRow:
+    numbers = [raw.get(field) for field in ("partition", "version", "term")]
+    partition, version, term = [each if isinstance(each, int) else UNREADABLE for each in numbers]
+    about = f"PartitionTable {_name(table)}, row of partition {raw.get('partition')}: {why}"
+    return DamagedRow(partition, version, term, about)
+
+
+def _with_rows(table: Mapping[str, Any], rows: list[Json]) -> Json:
+    return {**table, "spec": {**table["spec"], "rows": rows}}
+
+
+def _name(table: Mapping[str, Any]) -> str:
+    return str(table["metadata"]["name"])

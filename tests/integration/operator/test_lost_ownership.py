@@ -1,0 +1,250 @@
+"""Ownership objects are deleted, put back to an older state or changed by hand, on a real API
+server with real agents: no key is lost, and what is wrong is said and mended."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from quorate_cluster.road import QUIET, Json, Road
+from quorate_cluster.waiting import wait_until
+from quorate_control_plane.control_plane import ControlPlane
+from quorate_operator.names import LEASE, MASTER_TERM
+
+pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(300)]
+
+WHOLE = {**QUIET, "OwnershipDamaged": "False"}
+GAP = 1 << 20
+
+
+@pytest.fixture
+def road(control_plane: ControlPlane, namespace: str) -> Iterator[Road]:
+    road = Road(control_plane, namespace)
+    try:
+        road.start_agents()
+        road.start_operator()
+        road.declare(partitions=128)
+        road.wait_zone(**WHOLE)
+        wait_until(lambda: bool(road.status("zone", "sessions").get("placedUid")), "placed")
+        road.write_keys("first")
+        yield road
+    finally:
+        road.close()
+
+
+def _shards(road: Road) -> list[Json]:
+    tables = [each for each in road.items("partitiontables") if "rows" in each["spec"]]
+    return sorted(tables, key=lambda each: int(each["spec"]["shard"]))
+
+
+def _versions(road: Road) -> dict[int, int]:
+    rows = [row for shard in _shards(road) for row in shard["spec"]["rows"]]
+    return {row["partition"]: row["version"] for row in rows}
+
+
+def _put_back(road: Road, *objects: Json, check: bool = True) -> None:
+    """In the place of what is there, as from a backup: deleted, then made."""
+    for each in objects:
+        about = {key: each["metadata"][key] for key in ("name", "labels", "ownerReferences")}
+        manifest = json.dumps({**each, "metadata": about})
+        road.kubectl("replace", "--force", "--filename=-", stdin=manifest, check=check)
+
+
+def _as_of_now(road: Road, older: Json) -> Json:
+    """The older object, to be written over the present one."""
+    present = road.get("partitiontable", older["metadata"]["name"])
+    assert present is not None
+    return {**older, "metadata": present["metadata"]}
+
+
+def _stop(road: Road) -> None:
+    road.operators.pop("operator-a").kill()
+
+
+def _wait_told(road: Road, reason: str) -> str:
+    def told() -> list[str]:
+        return [each["message"] for each in road.items("events") if each["reason"] == reason]
+
+    wait_until(lambda: bool(told()), f"an Event {reason}", 60, lambda: road.items("events"))
+    return told()[0]
+
+
+def _wait_whole(road: Road, value: str) -> None:
+    road.wait_zone(**WHOLE)
+    road.check_keys(value)
+
+
+def test_a_shard_deleted_while_no_operator_runs_is_rebuilt_and_the_other_kept(road: Road) -> None:
+    kept, lost = _shards(road)
+    _stop(road)
+    road.kubectl("delete", "partitiontable", lost["metadata"]["name"])
+
+    road.start_operator("operator-b")
+
+    assert "have no row in the metastore" in _wait_told(road, "OwnershipLost")
+    _wait_whole(road, "first")
+    _wait_told(road, "OwnershipRebuilt")
+    versions = _versions(road)
+    assert all(versions[row["partition"]] > GAP for row in lost["spec"]["rows"])
+    assert all(versions[row["partition"]] < GAP for row in kept["spec"]["rows"])
+
+
+def test_when_all_objects_are_gone_rows_wait_for_a_quorum_that_is_named(road: Road) -> None:
+    _stop(road)
+    for name in ("agent-2", "agent-3"):
+        road.agents[name].kill()
+    road.kubectl("delete", "partitiontables,storagenodes", "--all")
+    road.kubectl("delete", "configmap", MASTER_TERM)
+    road.kubectl("delete", "lease", LEASE)
+
+    road.start_operator("operator-b")
+
+    road.wait_zone(OwnershipDamaged="True", Available="False")
+    wait_until(
+        lambda: "agent-2, agent-3 must tell first" in json.dumps(road.status("zone", "sessions")),
+        "who is missing",
+        60,
+        lambda: (road.status("zone", "sessions"), road.logs()),
+    )
+    assert "agent-2, agent-3 must tell first" in _wait_told(road, "RebuildWaits")
+    assert _shards(road) == []
+    for name in ("agent-2", "agent-3"):
+        road.agents[name].start()
+    _wait_whole(road, "first")
+    road.write_keys("second")
+    road.check_keys("second")
+    assert min(_versions(road).values()) > GAP
+
+
+def test_older_objects_put_back_while_no_operator_runs_are_rebuilt(road: Road) -> None:
+    older = [*_shards(road), *road.items("storagenodes")]
+    counter = road.get("configmap", MASTER_TERM)
+    assert counter is not None
+    road.agents["agent-2"].kill()
+    road.wait_zone(Available="True", FullyReplicated="False")
+    road.write_keys("second")
+    road.agents["agent-2"].start()
+    road.wait_zone(**WHOLE)
+    road.write_keys("third")
+    newest = _versions(road)
+    _stop(road)
+    _put_back(road, *older)
+    road.kubectl("delete", "configmap", MASTER_TERM)
+    assert _versions(road) != newest
+
+    road.start_operator("operator-b")
+
+    assert "and the metastore holds" in _wait_told(road, "OwnershipLost")
+    _wait_whole(road, "third")
+    found = _versions(road)
+    assert all(found[partition] >= version for partition, version in newest.items())
+
+
+def test_what_is_deleted_or_put_back_under_an_operator_is_seen_and_made_again(road: Road) -> None:
+    term = road.wait_led_by(road.operators["operator-a"])
+    tables, nodes = road.items("partitiontables"), road.items("storagenodes")
+    older = _shards(road)
+    road.agents["agent-3"].kill()
+    road.wait_zone(Available="True", FullyReplicated="False")
+    road.agents["agent-3"].start()
+    road.wait_zone(**WHOLE)
+    newest = _versions(road)
+
+    road.kubectl("delete", "partitiontables,storagenodes", "--all", "--wait=false")
+
+    def names() -> tuple[set[str], set[str]]:
+        kinds = [road.items(kind) for kind in ("partitiontables", "storagenodes")]
+        first, second = [{each["metadata"]["name"] for each in kind} for kind in kinds]
+        return first, second
+
+    wanted = tuple({each["metadata"]["name"] for each in kind} for kind in (tables, nodes))
+    wait_until(lambda: names() == wanted, "all objects again", 10, lambda: (names(), road.logs()))
+    assert all(_versions(road)[p] >= version for p, version in newest.items())
+    _wait_told(road, "RecordRestored")
+    road.check_keys("first")
+    with pytest.raises(RuntimeError, match="versions and terms never go back"):
+        road.kubectl("replace", "--filename=-", stdin=json.dumps(_as_of_now(road, older[0])))
+    _put_back(road, *older, check=False)  # the operator may be the first to make it
+    wait_until(
+        lambda: all(_versions(road).get(p, 0) >= version for p, version in newest.items()),
+        "newer rows again",
+        10,
+        lambda: (_versions(road), road.logs()),
+    )
+    road.kubectl("delete", "lease", LEASE)
+    road.write_keys("second")
+    road.agents["agent-2"].kill()
+    road.wait_zone(Available="True", FullyReplicated="False")
+    road.check_keys("second")
+    assert road.master()[1] == term
+
+
+def _without_rules(control_plane: ControlPlane, road: Road) -> Json:
+    """The kind as an older version declared it: it takes any row.  The kind as it was."""
+    name = "customresourcedefinition/partitiontables.quorate.io"
+    found: Json = json.loads(control_plane.kubectl("get", name, "--output=json").stdout)
+    changed = json.loads(json.dumps(found))
+    for version in changed["spec"]["versions"]:
+        rows = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["rows"]
+        rows["items"].pop("x-kubernetes-validations")
+    _replace_kind(control_plane, changed)
+    return found
+
+
+def _replace_kind(control_plane: ControlPlane, kind: Json) -> None:
+    about = {"name": kind["metadata"]["name"]}
+    patch = json.dumps({"spec": {"versions": kind["spec"]["versions"]}})
+    control_plane.kubectl(
+        "patch", "customresourcedefinition", about["name"], "--type=merge", f"--patch={patch}"
+    )
+
+
+def _change_row(road: Road, shard: Json, at: int, **fields: Any) -> bool:
+    """Whether the API server takes it."""
+    changes = [
+        {"op": "replace", "path": f"/spec/rows/{at}/{field}", "value": value}
+        for field, value in fields.items()
+    ]
+    name = shard["metadata"]["name"]
+    arguments = ("patch", "partitiontable", name, "--type=json", f"--patch={json.dumps(changes)}")
+    try:
+        road.kubectl(*arguments)
+    except RuntimeError:
+        return False
+    return True
+
+
+def test_a_row_that_is_none_is_refused_by_the_api_server_else_set_aside_alone(
+    control_plane: ControlPlane, road: Road
+) -> None:
+    first, _ = _shards(road)
+    good = first["spec"]["rows"][5]
+    twice = ["agent-1", "agent-1", "agent-2"]
+    _stop(road)
+    assert not _change_row(road, first, 5, replicas=twice)
+    assert not _change_row(road, first, 5, term=good["version"] + 1)
+    kind = _without_rules(control_plane, road)
+    try:
+        wait_until(lambda: _change_row(road, first, 5, replicas=twice), "a bad row", 30)
+        road.start_operator("operator-b")
+
+        road.wait_zone(OwnershipDamaged="True")
+        said = json.dumps(road.status("zone", "sessions"))
+        assert "row of partition 5" in said
+        assert "repair these rows, or remove them" in said
+        assert "partition 5" in _wait_told(road, "RowSetAside")
+        road.agents["agent-3"].kill()
+        wait_until(
+            lambda: road.status("zone", "sessions")["partitions"]["unavailable"] == 1,
+            "the others taken over",
+            60,
+            lambda: (road.status("zone", "sessions"), road.logs()),
+        )
+        road.agents["agent-3"].start()
+        assert _change_row(road, first, 5, replicas=good["replicas"])
+
+        _wait_whole(road, "first")
+        _wait_told(road, "RowRepaired")
+    finally:
+        _replace_kind(control_plane, kind)
