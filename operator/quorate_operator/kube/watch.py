@@ -20,6 +20,8 @@ AS_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 WATCH_S = 240
 """The server ends a watch after so long; a connection that was lost in silence, too."""
 AGAIN_S = 1.0
+AGAIN_MAX_S = 60.0
+"""Between attempts where the right to list or to watch is missing."""
 _CHANGES = ("ADDED", "MODIFIED", "DELETED")
 
 Revisions = Mapping[str, str | None]
@@ -43,17 +45,20 @@ async def watch_revisions(
 async def _keep_watching(
     api: KubeApi, path: str, selector: str, found: asyncio.Queue[tuple[str, Revisions, bool]]
 ) -> None:
+    pause_s = AGAIN_S
     while True:
         try:
             revisions, at = await _list(api, path, selector)
             found.put_nowait((path, revisions, True))
             async for name, revision in _changes(api, path, selector, at):
                 found.put_nowait((path, {name: revision}, False))
+            pause_s = AGAIN_S
         except (ApiRefused, ApiUnclear) as error:
-            _log.warning("%s is not watched: %s; again soon", path, error)
+            pause_s = min(2 * pause_s, AGAIN_MAX_S)
+            _log.warning("%s is not watched: %s; again in %g s", path, error, pause_s)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             _log.debug("%s: the watch has ended: %r", path, error)
-        await asyncio.sleep(AGAIN_S)
+        await asyncio.sleep(pause_s)
 
 
 async def _list(api: KubeApi, path: str, selector: str) -> tuple[dict[str, str | None], str]:
