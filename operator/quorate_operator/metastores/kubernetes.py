@@ -223,7 +223,8 @@ class KubernetesMetastore:
         body = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
         if aside:
             written = {row["partition"] for row in body["rows"]}
-            body["rows"] += [raw for p, raw in sorted(aside.items()) if p not in written]
+            body["rows"] += [raw for p, raw in aside.items() if p not in written]
+            body["rows"].sort(key=lambda row: row["partition"])
         return {
             "apiVersion": API_VERSION,
             "kind": kind.kind_name(),
