@@ -6,6 +6,7 @@ for half a minute is not kept in office by a thread that does: then the lease is
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 
@@ -21,6 +22,7 @@ from quorate_operator.process.loop_watch import LoopWatch
 _log = logging.getLogger("quorate.elector")
 
 STALLED_S = 30.0
+STOP_S = 5.0
 
 
 class ElectionThread:
@@ -76,12 +78,17 @@ class ElectionThread:
 
     async def stop(self) -> None:
         """Stand no more, and let the next one begin at once.  Only after everything that writes
-        was stopped; bounded by one request.  Idempotent."""
+        was stopped.  Bounded, idempotent."""
         if self._loop is None:
             return
         if not self.ended.is_set():
-            self._loop.call_soon_threadsafe(self._stopping.set)
-            await self.ended.wait()
+            with contextlib.suppress(RuntimeError):  # its loop has just been closed
+                self._loop.call_soon_threadsafe(self._stopping.set)
+            try:
+                async with asyncio.timeout(STOP_S):
+                    await self.ended.wait()
+            except TimeoutError:  # a name that is being looked up, for example
+                _log.warning("the election did not end in %g s: its lease runs out", STOP_S)
 
     def _run(self, leading: asyncio.AbstractEventLoop, begun: threading.Event) -> None:
         try:
