@@ -37,7 +37,7 @@ class Place:
 
     def __init__(self, control_plane: ControlPlane, namespace: str) -> None:
         self.api = KubeApi(read_kubeconfig(control_plane.kubeconfig), None)
-        self.metastore = KubernetesMetastore(self.api, namespace, "main", "")
+        self.metastore = KubernetesMetastore(self.api, namespace, "main")
         self._control_plane = control_plane
         self._namespace = namespace
 
