@@ -489,7 +489,8 @@ class Controller:
         zone = zone.model_copy(update={"status": _known(ZoneStatus, declared_zone.told)})
         if led is None:
             return zone_status(zone, accept(zone, False, None), None, (), "", rfc3339())
-        uid = zone_id(uid, zone.metadata.name, led.runner.known_zones())
+        # Where the metastore has lost it, the object still says which data it has.
+        uid = zone_id(zone.status.zone_id or uid, zone.metadata.name, led.runner.known_zones())
         known = led.runner.known_zone(uid)
         acceptance = accept(zone, True, known)
         # Which data it has only the metastore tells.  What is being deleted was asked to be before.

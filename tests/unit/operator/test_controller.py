@@ -329,6 +329,24 @@ async def test_a_zone_that_is_declared_again_has_its_data(
     await until(lambda: getattr(namespace.led("first"), "replicas", 0) == 2, "as declared now")
 
 
+async def test_a_zone_that_has_kept_data_still_has_it_when_the_metastore_is_lost(
+    namespace: Namespace,
+) -> None:
+    namespace.start()
+    namespace.zone("first")
+    await namespace.until_available("first")
+    await namespace.delete("first")
+    namespace.zone("first", uid="another")
+    await until(lambda: namespace.conditions("first").get("Available") == "True", "served")
+    await namespace.controller.close()
+    for path in namespace.tables():
+        del namespace.api.objects[path]
+
+    await namespace.restart()
+
+    await until(lambda: namespace.led("first") is not None, "led under the id of its data")
+
+
 async def test_another_zone_of_that_name_is_refused_and_its_deletion_erases_nothing(
     namespace: Namespace,
 ) -> None:
