@@ -29,7 +29,7 @@ class OperatorApi:
 
     def __init__(self, host: str, port: int, token_file: Path) -> None:
         self._base = f"http://{host}:{port}"
-        self._token_file = token_file
+        self.token_file = token_file
 
     def get(self, plural: str, name: str) -> Json:
         return self.ask("GET", f"{_ROOT}/{plural}/{name}")
@@ -45,7 +45,7 @@ class OperatorApi:
         return self.ask("GET", "/status")
 
     def _token(self) -> str:
-        return self._token_file.read_text().strip() if self._token_file.exists() else ""
+        return self.token_file.read_text().strip() if self.token_file.exists() else ""
 
     def ask(self, method: str, path: str, body: Json | None = None) -> Json:
         """One request; the answer's JSON."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from quorate_cluster.fixtures import StartCluster
+from quorate_cluster.operator_api import OperatorApi
 from quorate_cluster.processes import environment, python
 from quorate_cluster.told_events import Follower, assert_whole
 
@@ -16,12 +17,12 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 class Command(Follower):
     """`quorate events --follow --json` as a process."""
 
-    def __init__(self, api_port: int, *arguments: str) -> None:
+    def __init__(self, api: OperatorApi, api_port: int, *arguments: str) -> None:
         super().__init__()
         where = ("--server", f"127.0.0.1:{api_port}")
         self._process = subprocess.Popen(
             python("quorate_cli", "events", "--follow", "--json", *where, *arguments),
-            env=environment(),
+            env={**environment(), "QUORATE_TOKEN_FILE": str(api.token_file)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -54,7 +55,7 @@ def test_who_follows_sees_an_agent_join_step_by_step_and_the_state_after_a_resta
     cluster = start_cluster(agents=3)
     cluster.apply_zone("z", partitions=16)
     cluster.wait_quiet("z")
-    with Command(cluster.operator.api_port) as follower:
+    with Command(cluster.api, cluster.operator.api_port) as follower:
         first = follower.wait("State")
         assert (first["zone"], first["state"]["phase"]) == ("z", "Available")
 
