@@ -257,16 +257,21 @@ class Endpoint:
     # --- what links report
 
     def admit(self, link: Link) -> bool:
-        """Whether there is room for one more connection."""
-        if self._closed or (not link.dialed and len(self._connections) >= self.settings.links_max):
+        """Whether there is room for one more connection.  Members find some whoever else comes: the
+        oldest one that has proven nothing makes room."""
+        if self._closed:
             return False
-        self._connections[link] = None
         if not link.dialed:
-            if len(self._strangers) >= self.settings.strangers_max:
+            is_full = len(self._connections) >= self.settings.links_max
+            if self._strangers and (is_full or len(self._strangers) >= self.settings.strangers_max):
                 oldest = next(iter(self._strangers))
                 self.stranger(oldest, "others came that have proven nothing either")
                 oldest.abort("others came")
+                self._connections.pop(oldest, None)
+            elif is_full:
+                return False
             self._strangers[link] = None
+        self._connections[link] = None
         return True
 
     def stranger(self, link: Link, reason: str) -> None:

@@ -371,6 +371,22 @@ def test_of_many_that_prove_nothing_the_oldest_goes_and_members_come_in(run) -> 
     run(scenario)
 
 
+def test_where_strangers_have_taken_every_place_a_member_comes_in(run) -> None:
+    async def scenario() -> None:
+        server, member = Side("agent-1"), Side("agent-2")
+        port = await server.listen(settings=LinkSettings(links_max=3))
+        silent = [await asyncio.open_connection(HOST, port) for _ in range(3)]
+        member.open().dial(HOST, port)
+        await until(lambda: server.count("up", "agent-2"))
+
+        assert await ended(silent[0][0])
+        assert server.endpoint.counters.strangers == 1
+        for _, writer in silent:
+            writer.close()
+
+    run(scenario)
+
+
 def test_a_member_may_keep_silent_once_it_is_proven(run) -> None:
     async def scenario() -> None:
         server = Side("agent-1")
