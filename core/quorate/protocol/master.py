@@ -463,11 +463,10 @@ class Master:
             zone.shard_deleted(key)
         self._decide_zone(zone, now)
 
-    def damaged(self, key: Key, rows: Iterable[DamagedRow]) -> None:
+    def damaged(self, key: Key, rows: Sequence[DamagedRow]) -> None:
         """Of what was loaded: these rows are none."""
-        for row in rows:
-            if isinstance(key, ShardKey) and key.uid in self.zones:
-                self.zones[key.uid].set_aside(row)
+        if isinstance(key, ShardKey) and key.uid in self.zones:
+            self.zones[key.uid].set_aside(key.shard, rows)
 
     def reloaded(
         self, key: Key, value: Value | None, now: Now, damaged: Sequence[DamagedRow] = ()

@@ -96,16 +96,20 @@ class ZoneRecovery:
     # --- what another has changed ----------------------------------------------------------------
 
     def look(self, shard: int, damaged: Sequence[DamagedRow]) -> None:
-        """The shard was read: these of its rows are none, and no others."""
+        """The shard was read: these of its rows are none, and no others.
+
+        A row elsewhere than in its partition's shard says nothing of that partition."""
+        inside = partitions_of(shard, self._zone.record.partitions)
+        damaged = [each for each in damaged if each.partition in inside]
         is_damaged = {each.partition for each in damaged}
         for partition in list(self.set_aside):
             if partition // SHARD_PARTITIONS == shard and partition not in is_damaged:
                 del self.set_aside[partition]
                 self._tell(Reason.ROW_REPAIRED, f"partition {partition} is no longer set aside")
         for each in damaged:
-            self.look_at(each)
+            self._look_at(each)
 
-    def look_at(self, damaged: DamagedRow) -> None:
+    def _look_at(self, damaged: DamagedRow) -> None:
         """The stored row of a partition is none: it is set aside, where it cannot be put right."""
         partition = damaged.partition
         part = self._zone.parts.get(partition)

@@ -443,9 +443,9 @@ class ZoneMaster:
         self._rebalance.forget(partition)
         self._pass_ms = -(1 << 40)
 
-    def set_aside(self, damaged: DamagedRow) -> None:
-        """The stored row of a partition is none."""
-        self._recovery.look_at(damaged)
+    def set_aside(self, shard: int, damaged: Sequence[DamagedRow]) -> None:
+        """These rows of a shard that was read are none."""
+        self._recovery.look(shard, damaged)
 
     # --- writes ----------------------------------------------------------------------------------
 

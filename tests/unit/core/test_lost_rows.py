@@ -261,6 +261,28 @@ def test_a_stored_row_that_is_none_is_set_aside_alone_until_it_is_repaired() -> 
     assert world.said(Reason.ROW_REPAIRED) == ["partition 5 is no longer set aside"]
 
 
+@pytest.mark.parametrize("is_loaded", [True, False])
+@pytest.mark.parametrize("partition", [70, 5_000, 1 << 62])
+def test_a_damaged_row_elsewhere_than_its_place_sets_no_partition_aside(
+    partition: int, is_loaded: bool
+) -> None:
+    world = _placed(ZONE)
+    rows = world.stored[FIRST]
+    assert isinstance(rows, tuple)
+    stray = [_damaged(partition, version=9)]
+
+    if is_loaded:
+        world.follow()
+        world.master.damaged(FIRST, stray)
+        world.connect("a", "b", "c")
+    else:
+        world.master.reloaded(FIRST, rows, world.now, stray)
+    world.pass_time(6_000)
+
+    status = world.status(ZONE)
+    assert (status.phase, status.ownership) == ("Available", "")
+
+
 def test_a_set_aside_row_that_is_removed_is_rebuilt() -> None:
     world = _placed(ZONE)
     rows = world.stored[FIRST]
