@@ -29,14 +29,16 @@ from quorate_operator.process.metrics import Metrics
 _log = logging.getLogger("quorate.api")
 
 TOKEN_FILE = "api-token"
+TOKEN_LENGTH_MIN = 32
 OPEN_PATHS = ("/metrics", "/healthz", "/readyz")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def made_token(folder: Path) -> str:
-    """The token of the operator in `folder`, drawn when there is none."""
+    """The token of the operator in `folder`, drawn when there is none, or one that can be guessed:
+    an empty file would let everybody in."""
     file = folder / TOKEN_FILE
-    if not file.exists():
+    if not file.exists() or len(file.read_bytes().strip()) < TOKEN_LENGTH_MIN:
         write_private(file, secrets.token_hex(32) + "\n")
     file.chmod(0o600)
     return file.read_text().strip()
@@ -69,7 +71,8 @@ def _refusal(request: web.Request, token: str) -> tuple[int, str] | None:
     if request.path in OPEN_PATHS:
         return None
     kind, _, shown = request.headers.get("Authorization", "").partition(" ")
-    if kind.lower() != "bearer" or not hmac.compare_digest(shown.strip().encode(), token.encode()):
+    shown_bytes = shown.strip().encode(errors="surrogateescape")  # as it was sent
+    if kind.lower() != "bearer" or not hmac.compare_digest(shown_bytes, token.encode()):
         found = "is not the operator's" if shown else "is missing"
         return 401, (
             f"the token {found}: send Authorization: Bearer TOKEN, with what the file {TOKEN_FILE}"

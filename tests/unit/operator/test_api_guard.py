@@ -1,5 +1,6 @@
 """The embedded operator's API answers its owner alone: not the machine's users, not web pages."""
 
+import asyncio
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -101,3 +102,27 @@ def test_the_token_is_drawn_once_and_for_its_owner(tmp_path: Path) -> None:
     assert made_token(tmp_path) == token
     assert len(token) == 64
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("left", ["", "\n", "short"])
+async def test_a_token_file_without_a_token_gets_one(
+    server: Server, tmp_path: Path, left: str
+) -> None:
+    (tmp_path / TOKEN_FILE).write_text(left)
+    assert len(made_token(tmp_path)) == 64
+
+    root = await server.start()
+
+    status, _, _ = await asked(root, "GET", "/status", {"Authorization": "Bearer"})
+    assert status == 401
+
+
+async def test_a_token_that_is_no_text_is_refused(server: Server) -> None:
+    root = await server.start()
+    host, port = root.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    asks = b"GET /status HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n" % root[7:].encode()
+    writer.write(asks + b"Authorization: Bearer \xff\xfe\r\n\r\n")
+
+    assert (await reader.readline()).split()[1] == b"401"
+    writer.close()
