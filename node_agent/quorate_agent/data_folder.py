@@ -326,6 +326,8 @@ class DataFolder:
                 shutil.rmtree(path)
             else:
                 _log.warning("%s: not listed in %s; left as it is", path, _IDENTITY)
+        for uid in {*self._identity.removing} - {*self._identity.zones}:
+            self._record(uid).unlink(missing_ok=True)
 
 
 @contextmanager
