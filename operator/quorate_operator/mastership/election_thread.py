@@ -53,7 +53,7 @@ class ElectionThread:
     def holds(self) -> bool:
         """See Mandate."""
         elector = self._elector
-        return elector is not None and elector.holds()
+        return elector is not None and not self._failure and elector.holds()
 
     @property
     def lost_reason(self) -> str:
@@ -121,5 +121,7 @@ class ElectionThread:
             for task in (standing, stopping, acquired):
                 task.cancel()
             await asyncio.gather(standing, stopping, acquired, return_exceptions=True)
-            await elector.release()
+            # Else what leads may have a write under way: the lease runs out.
+            if self._stopping.is_set():
+                await elector.release()
             await api.close()
