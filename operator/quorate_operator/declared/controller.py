@@ -423,10 +423,13 @@ class Controller:
             return False
         if any(zone.cluster == name for zone in self._zones.values()):
             return False
-        for record in led.runner.known_zones().values():
-            if not record.deleting:
-                _log.warning("cluster %s is deleted: deleting data of zone %s", name, record.name)
-                led.runner.set_zone(msgspec.structs.replace(record, deleting=True))
+        kept = [record for record in led.runner.known_zones().values() if not record.deleting]
+        # The watch may be behind, the more so where this process leads for a moment only.
+        if (kept or not led.runner.known_zones()) and await self._has_zones(name):
+            return False
+        for record in kept:
+            _log.warning("cluster %s is deleted: deleting data of zone %s", name, record.name)
+            led.runner.set_zone(msgspec.structs.replace(record, deleting=True))
         if not all(led.runner.is_zone_gone(uid) for uid in led.runner.known_zones()):
             return False
         del self._led[name]
@@ -536,6 +539,11 @@ class Controller:
                 return False
             led.runner.forget_zone(record.uid)
         return True
+
+    async def _has_zones(self, cluster: str) -> bool:
+        """Whether the API server has a Zone that is declared in this cluster."""
+        zones = self._api.list(path_of(self._namespace, Zone.plural))
+        return any([DeclaredZone(zone).cluster == cluster async for zone in zones])
 
     async def _exists(self, plural: str, name: str) -> bool:
         try:

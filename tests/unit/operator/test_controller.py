@@ -469,6 +469,33 @@ async def test_a_cluster_with_delete_waits_for_zones_and_leaves_nothing(
     assert namespace.tables("storagenodes") == []
 
 
+async def test_a_cluster_with_delete_waits_also_for_zones_that_the_watch_has_not_shown(
+    namespace: Namespace,
+) -> None:
+    """The next operator sees the cluster's deletion before it sees any Zone."""
+    addresses = namespace.addresses()
+    namespace.declare("StorageCluster", "main", addresses=addresses, deletionPolicy="Delete")
+    namespace.start()
+    namespace.zone("first")
+    await namespace.until_available("first")
+    await namespace.controller.close()
+    namespace.controller = namespace._make()
+    namespace.controller.start()
+    body = namespace.deleting("main", "StorageCluster")
+    zones = path_of("default", "zones")
+    namespace.api.requests.clear()
+
+    releasing = asyncio.create_task(namespace.controller.cluster_released(body))
+    await until(
+        lambda: releasing.done() or namespace.api.requests.count(("GET", zones)) >= 2, "looked at"
+    )
+
+    led = namespace.led("first")
+    assert led is not None
+    assert not led.deleting
+    releasing.cancel()
+
+
 # --- pause ------------------------------------------------------------------------------------
 
 
