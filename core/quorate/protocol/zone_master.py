@@ -598,7 +598,8 @@ class ZoneMaster:
         if not self._stored:
             return
         if self._deletion.shards_left is None and not self._writing:
-            self._deletion.begin(self.record.partitions, bool(self.parts))
+            had_rows = bool(self.parts) or self.record.placed or self.record.recovering
+            self._deletion.begin(self.record.partitions, had_rows)
             self._decided.clear()
             self.parts.clear()
             self._rebalance.off_target.clear()

@@ -283,6 +283,20 @@ def test_a_damaged_row_elsewhere_than_its_place_sets_no_partition_aside(
     assert (status.phase, status.ownership) == ("Available", "")
 
 
+def test_the_objects_of_a_zone_whose_rows_are_all_set_aside_go_with_the_zone() -> None:
+    world = _placed(OTHER)
+    shard = ShardKey(OTHER.uid, 0)
+    world.stored[shard] = ()
+    world.follow()
+    world.master.damaged(shard, [_damaged(p) for p in range(OTHER.partitions)])
+    world.connect("a", "b", "c")
+    world.pass_time(2_000)
+
+    world.master.set_zone(msgspec.structs.replace(OTHER, placed=True, deleting=True), world.now)
+
+    world.wait(lambda: shard not in world.stored)
+
+
 def test_a_set_aside_row_that_is_removed_is_rebuilt() -> None:
     world = _placed(ZONE)
     rows = world.stored[FIRST]
