@@ -464,7 +464,7 @@ class Master:
         self._decide_zone(zone, now)
 
     def damaged(self, key: Key, rows: Sequence[DamagedRow]) -> None:
-        """Of what was loaded: these rows are none."""
+        """Of what was loaded: these rows are invalid."""
         if isinstance(key, ShardKey) and key.uid in self.zones:
             self.zones[key.uid].set_aside(key.shard, rows)
 

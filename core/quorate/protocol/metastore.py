@@ -51,8 +51,8 @@ def partitions_of(shard: int, partitions: int) -> range:
 
 
 class DamagedRow(NamedTuple):
-    """A stored row that is none: of which partition, what it says of version and term, and why it
-    is none, as a sentence that names the object."""
+    """A stored row that is invalid: of which partition, what it says of version and term, and why
+    it is invalid, as a sentence that names the object."""
 
     partition: int
     version: int
@@ -63,8 +63,8 @@ class DamagedRow(NamedTuple):
 class Stored(NamedTuple):
     """A value with the revision it was read or written at.
 
-    `damaged`: rows of the object that are none; the metastore keeps them as they are until a row of
-    their partition is written, or somebody repairs or removes them."""
+    `damaged`: the object's invalid rows; the metastore keeps them as they are until a row of their
+    partition is written, or somebody repairs or removes them."""
 
     value: Value
     revision: Revision

@@ -2,7 +2,7 @@
 ones these are, what agents have told of them, and what the others wait for.
 
     served --row missing, or older than an agent's--> lost --a quorum has told--> served
-    served --stored row that is none--> set aside --repaired--> served, --removed--> lost
+    served --stored row is invalid--> set aside --repaired--> served, --removed--> lost
 
 What makes one row safe is decided in recover_rows.py.  Source: docs/protocol.md, section 7.
 """
@@ -39,7 +39,7 @@ class ZoneRecovery:
         self, master: Master, zone: ZoneMaster, decided: dict[int, tuple[PartitionRow, str]]
     ) -> None:
         self.set_aside: dict[int, DamagedRow] = {}
-        """Partitions whose stored row is none: nothing is decided of them."""
+        """Partitions whose stored row is invalid: nothing is decided of them."""
         self.waiting = ""
         """What the rows that are not rebuilt yet wait for."""
         self._master = master
@@ -96,7 +96,7 @@ class ZoneRecovery:
     # --- what another has changed ----------------------------------------------------------------
 
     def look(self, shard: int, damaged: Sequence[DamagedRow]) -> None:
-        """The shard was read: these of its rows are none, and no others.
+        """The shard was read: these of its rows are invalid, and no others.
 
         A row elsewhere than in its partition's shard says nothing of that partition."""
         inside = partitions_of(shard, self._zone.record.partitions)
@@ -110,7 +110,7 @@ class ZoneRecovery:
             self._look_at(each)
 
     def _look_at(self, damaged: DamagedRow) -> None:
-        """The stored row of a partition is none: it is set aside, where it cannot be put right."""
+        """The stored row of a partition is invalid: set it aside where it cannot be put right."""
         partition = damaged.partition
         part = self._zone.parts.get(partition)
         is_older = (

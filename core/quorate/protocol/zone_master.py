@@ -444,7 +444,7 @@ class ZoneMaster:
         self._pass_ms = -(1 << 40)
 
     def set_aside(self, shard: int, damaged: Sequence[DamagedRow]) -> None:
-        """These rows of a shard that was read are none."""
+        """These rows of a shard that was read are invalid."""
         self._recovery.look(shard, damaged)
 
     # --- writes ----------------------------------------------------------------------------------

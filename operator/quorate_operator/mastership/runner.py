@@ -339,7 +339,7 @@ class Runner(BaseHandler):
         self._registrations.stored(key, value)
 
     def reloaded(self, key: Key, value: Value | None, damaged: Sequence[DamagedRow] = ()) -> None:
-        """The metastore holds this, and not what was wanted; `damaged` of its rows are none."""
+        """The metastore holds this, and not what was wanted; `damaged`: its invalid rows."""
         self._step(lambda master: master.reloaded(key, value, self._clock.now(), damaged))
         self._registrations.stored(key, value)
 

@@ -55,7 +55,7 @@ class Leader(Protocol):
         """The metastore holds this now, as it was wanted."""
 
     def reloaded(self, key: Key, value: Value | None, damaged: Sequence[DamagedRow] = ()) -> None:
-        """The metastore holds this, and not what was wanted; `damaged` of its rows are none."""
+        """The metastore holds this, and not what was wanted; `damaged`: its invalid rows."""
 
     def blocked(self, refusal: Refusal | None) -> None:
         """Writes do not get through any more, or for another reason; None: all of them do."""

@@ -1,6 +1,6 @@
-"""Which stored rows are none, each by itself: the others of their object, and of its zone, go on.
+"""Which stored rows are invalid, each by itself: other rows of the object and the zone go on.
 
-A row that the API server took and that cannot be one was written by hand, or by another version.
+A row that the API server took and that is invalid was written by hand, or by another version.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ UNREADABLE = 1 << 62
 
 
 class Sifted(NamedTuple):
-    """A PartitionTable without the rows that are none, and those, each as it is stored."""
+    """A PartitionTable without its invalid rows, and those, each as it is stored."""
 
     spec: PartitionTableSpec
     damaged: tuple[tuple[DamagedRow, Json], ...] = ()
@@ -63,7 +63,7 @@ def _why_none(table: Mapping[str, Any], raw: Json) -> str:
 
 
 def _wrong(spec: PartitionTableSpec) -> str:
-    """What is wrong with the first row that cannot be one; empty: nothing."""
+    """What is wrong with the first invalid row; empty: nothing."""
     first = (spec.shard or 0) * SHARD_PARTITIONS
     for row in spec.rows or ():
         if not first <= row.partition < first + SHARD_PARTITIONS:

@@ -243,7 +243,7 @@ class KubernetesMetastore:
         """What an object holds; None of one that is not the operator's, or of a head or a
         registration that cannot be read: these are written anew.
 
-        Rows that are none are told, and kept as they are."""
+        Invalid rows are told, and kept as they are."""
         name, revision = str(item["metadata"]["name"]), str(item["metadata"]["resourceVersion"])
         # Objects in a list come without their kind.
         kind = StorageNode if plural == StorageNode.plural else PartitionTable
