@@ -18,7 +18,13 @@ from quorate_control_plane.fixtures import Kubectl
 pytestmark = pytest.mark.integration
 
 Manifest = dict[str, Any]
-ROW = {"partition": 0, "version": 5, "term": 3, "replicas": ["agent-1"], "voters": []}
+ROW = {
+    "partition": 0,
+    "version": 5,
+    "term": 3,
+    "replicas": ["agent-1"],
+    "voters": [{"node": "agent-1", "storeId": "s1"}],
+}
 
 
 def zone(name: str = "sessions", **spec: Any) -> Manifest:

@@ -46,7 +46,7 @@ def _versions(road: Road) -> dict[int, int]:
 def _put_back(road: Road, *objects: Json, check: bool = True) -> None:
     """In the place of what is there, as from a backup: deleted, then made."""
     for each in objects:
-        about = {key: each["metadata"][key] for key in ("name", "labels", "ownerReferences")}
+        about = {key: each["metadata"][key] for key in ("name", "labels")}
         manifest = json.dumps({**each, "metadata": about})
         road.kubectl("replace", "--force", "--filename=-", stdin=manifest, check=check)
 
@@ -62,9 +62,12 @@ def _stop(road: Road) -> None:
     road.operators.pop("operator-a").kill()
 
 
-def _wait_told(road: Road, reason: str) -> str:
+def _wait_told(road: Road, reason: str, sentence: str = "") -> str:
+    """The first Event of this reason whose message has the sentence."""
+
     def told() -> list[str]:
-        return [each["message"] for each in road.items("events") if each["reason"] == reason]
+        events = [each for each in road.items("events") if each["reason"] == reason]
+        return [each["message"] for each in events if sentence in each["message"]]
 
     wait_until(lambda: bool(told()), f"an Event {reason}", 60, lambda: road.items("events"))
     return told()[0]
@@ -107,7 +110,7 @@ def test_when_all_objects_are_gone_rows_wait_for_a_quorum_that_is_named(road: Ro
         60,
         lambda: (road.status("zone", "sessions"), road.logs()),
     )
-    assert "agent-2, agent-3 must tell first" in _wait_told(road, "RebuildWaits")
+    _wait_told(road, "RebuildWaits", "agent-2, agent-3 must tell first")
     assert _shards(road) == []
     for name in ("agent-2", "agent-3"):
         road.agents[name].start()
