@@ -57,6 +57,7 @@ class Fill:
         "_at",
         "_chunk_floor",
         "_full_done",
+        "_is_next_due",
         "_need",
         "_need_first",
         "_patience_ms",
@@ -93,6 +94,7 @@ class Fill:
         self.lineage = lineage
         self._suppliers = tuple(suppliers)
         self._at = 0
+        self._is_next_due = False  # the supplier has its turn after the pause, and not one later
         self._short: set[str] = set()
         self._unable: set[str] = set()
         self._settings = settings
@@ -157,8 +159,10 @@ class Fill:
         self._unable.add(node)
         if not self.is_full and self._nobody_reaches():
             self._go_full(FullReason.NO_HISTORY)
-        elif node == self.supplier and self._next_supplier():
-            self.answered()
+        elif node == self.supplier:
+            self._is_next_due = not self._next_supplier()
+            if not self._is_next_due:
+                self.answered()
 
     def _nobody_reaches(self) -> bool:
         """Whether some logs are too short and the other suppliers cannot be asked: waiting for
@@ -237,7 +241,9 @@ class Fill:
             # A row may be so large that it is still on its way: asked for at a steady pace it would
             # be sent again and again, and arrive later each time.
             self._patience_ms = min(2 * self._patience_ms, PATIENCE_MS_MAX)
-            self._next_supplier()
+            if not self._is_next_due:
+                self._next_supplier()
+        self._is_next_due = False
         self._asked_ms = now_ms
         partition, size = self.copy.partition, self._settings.transfer_chunk_bytes
         if self.is_full and not self._full_done:

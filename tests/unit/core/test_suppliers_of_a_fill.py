@@ -175,6 +175,20 @@ def test_one_that_says_nothing_is_passed_over() -> None:
     assert exchange.fill.is_complete()
 
 
+def test_one_that_was_silent_is_asked_again_while_the_last_one_cannot_supply() -> None:
+    late = empty()
+    late.promise(3, HOLDER)
+    exchange = Exchange(
+        Fill(empty(), LINEAGE, 20, ["p", "b"], SETTINGS), {"p": owner(20), "b": late}
+    )
+    exchange.run(silent=("p",), asks=SETTINGS.retry_ms // 100 + 1)
+    assert [node for node, _ in exchange.asked] == ["p", "b"]
+    exchange.run()
+
+    assert [node for node, _ in exchange.asked] == ["p", "b", "p"]
+    assert exchange.fill.is_complete()
+
+
 def test_a_log_that_does_not_reach_is_no_reason_for_a_full_copy_while_another_does() -> None:
     exchange = Exchange(
         Fill(empty(), LINEAGE, 20, ["b", "p"], SETTINGS), {"b": owner(20, cut=12), "p": owner(20)}
