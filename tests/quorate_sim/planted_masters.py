@@ -1,16 +1,18 @@
 """What masters write, and whom agents obey: these rules switched off."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 import msgspec
 
 from quorate.facts.partition_row import PartitionRow
-from quorate.protocol import agent, migration_commit, ownership, recover_rows
+from quorate.facts.topology import Voter
+from quorate.protocol import agent, migration_commit, ownership, rebuild_zone, recover_rows
 from quorate.protocol.agent import AgentCore
 from quorate.protocol.master import Master
 from quorate.protocol.messages import Hello, Trouble
 from quorate.protocol.metastore import Key, Revision, Value
+from quorate.protocol.recover_rows import Told, Waiting, recovered_row
 from quorate.protocol.zone_master import ZoneMaster
 from quorate_operator.mastership.second_look import SecondLook
 from quorate_operator.metastores.memory import MemoryMetastore
@@ -100,6 +102,21 @@ def rebuilt_without_a_quorum() -> AbstractContextManager[None]:
         return 1
 
     return changed(recover_rows, "quorum", quorum)
+
+
+def rebuilt_whatever_the_mastership() -> AbstractContextManager[None]:
+    """Rows are rebuilt as if no earlier mastership had rebuilt any that are lost again."""
+
+    def rebuilt(
+        partition: int,
+        told: Mapping[str, Told],
+        dead: Sequence[Voter],
+        master_term: int,
+        below: int,
+    ) -> PartitionRow | Waiting:
+        return recovered_row(partition, told, dead, 1, below)
+
+    return changed(rebuild_zone, "recovered_row", rebuilt)
 
 
 def stale_master_writes() -> AbstractContextManager[None]:

@@ -11,7 +11,11 @@ from quorate.protocol.recover_rows import RECOVERY_GAP
 from quorate_operator.metastores.memory import MemoryMetastore
 from quorate_sim.master_process import MasterProcess
 from quorate_sim.network import Link, Process
-from quorate_sim.planted_masters import changes_of_voters_unheard_of, rebuilt_without_a_quorum
+from quorate_sim.planted_masters import (
+    changes_of_voters_unheard_of,
+    rebuilt_whatever_the_mastership,
+    rebuilt_without_a_quorum,
+)
 from quorate_sim.scenario import Scenario
 
 pytestmark = pytest.mark.simulation
@@ -88,6 +92,44 @@ def test_a_quorum_suffices_and_the_agent_that_was_away_is_taken_in_when_it_retur
     story.start(away)
     story.come_to_rest()
     assert story.read(story.primary, b"x") == b"2"
+
+
+def _lost_twice() -> None:
+    """Of the first rebuilding only one agent is told, which is away at the second."""
+    story = Scenario()
+    away, *others = story.primary, *story.backups()
+    story.written(away, b"x", b"1")
+
+    def judge(link: Link, sender: Process, receiver: Process, message: object) -> int:
+        is_told = isinstance(message, ZoneTable) or sender.name == away
+        return 0 if is_told and receiver.name in others else 1
+
+    _lose_metastore(story)
+    story.cluster.network.judge = judge
+    _recover(story)
+    story.wait(lambda: story.copy(away).version > RECOVERY_GAP, "one is told")
+    rebuilt = story.row
+    story.crash(away)
+    story.cluster.network.judge = None
+    _lose_metastore(story)
+    _recover(story)
+
+    new = story.wait_for_primary(away)
+    assert story.row.version > rebuilt.version + RECOVERY_GAP // 2
+    assert story.read(new, b"x") == b"1"
+    story.written(new, b"x", b"2")
+    story.start(away)
+    story.come_to_rest()
+    assert story.read(story.primary, b"x") == b"2"
+
+
+def test_a_metastore_that_is_lost_twice_is_rebuilt_above_what_only_one_agent_was_told() -> None:
+    _lost_twice()
+
+
+def test_rows_rebuilt_as_if_the_metastore_was_lost_once_are_noticed() -> None:
+    with rebuilt_whatever_the_mastership(), pytest.raises((AssertionError, InvariantError)):
+        _lost_twice()
 
 
 def test_without_a_quorum_nothing_serves_and_the_missing_are_named_until_one_returns() -> None:

@@ -18,7 +18,7 @@ from quorate.facts.partition_row import PartitionRow, quorum
 from quorate.facts.time import Now
 from quorate.facts.topology import Voter
 from quorate.protocol.events import Reason
-from quorate.protocol.membership import Agent, ZoneNodes
+from quorate.protocol.membership import ZoneNodes
 from quorate.protocol.messages import AskInventory, CopyReport
 from quorate.protocol.metastore import SHARD_PARTITIONS, DamagedRow, partitions_of
 from quorate.protocol.recover_rows import Told, Waiting, recovered_row
@@ -141,7 +141,8 @@ class ZoneRecovery:
             if part is None or part.row == row or partition in self._decided:
                 continue
             if row is not None and row.term > part.row.term:
-                older[partition] = row.version  # the metastore takes no row whose term goes back
+                # The metastore takes no row whose term goes back.
+                older[partition] = part.row.version
             else:
                 self._decided[partition] = (part.row, WRITTEN_AGAIN)
                 written.append(partition)
@@ -212,7 +213,7 @@ class ZoneRecovery:
             self._end()
             return
         self.ask(now)
-        rows, waiting = rebuild(self._master.agents, zone.nodes, self._uid, lacking, self._below)
+        rows, waiting = rebuild(self._master, zone.nodes, self._uid, lacking, self._below)
         self._decided.update(
             {row.partition: (row, "rebuilt from what agents have") for row in rows}
         )
@@ -242,7 +243,7 @@ def which(partitions: Iterable[int]) -> str:
 
 
 def rebuild(
-    agents: Mapping[str, Agent],
+    master: Master,
     nodes: ZoneNodes,
     uid: str,
     partitions: Iterable[int],
@@ -253,7 +254,7 @@ def rebuild(
     `below`: versions that were seen in the metastore; rows go on above them."""
     here = {
         node: (holder, agent.rows[uid])
-        for node, agent in sorted(agents.items())
+        for node, agent in sorted(master.agents.items())
         if uid in agent.rows and (holder := nodes.holder(node)) is not None
     }
     rows: list[PartitionRow] = []
@@ -262,7 +263,7 @@ def rebuild(
         told = {node: Told(holder, has.get(partition)) for node, (holder, has) in here.items()}
         voters = {voter for each in told.values() for voter in _voters(each.report)}
         dead = [voter for voter in sorted(voters) if nodes.is_dead(voter)]
-        found = recovered_row(partition, told, dead, below.get(partition, 0))
+        found = recovered_row(partition, told, dead, master.master_term, below.get(partition, 0))
         if isinstance(found, Waiting):
             waiting.setdefault(found.why, []).append(partition)
         else:

@@ -9,7 +9,10 @@ safe, because
 2. the voters of the new row are those of the newest one, before and after its migration.  Every
    quorum of them has one of each quorum that can have acknowledged a write, promised a term or
    granted a lease: its activation finds every acknowledged write, and ends every other primary;
-3. its version and term are above all that was told by more than anybody can have missed.
+3. its version and term are above all that was told by more than anybody can have missed.  They are
+   also above what was rebuilt before and is lost again, which perhaps only an agent was told that
+   is away: a quorum that told an earlier master obeys no other of its number or below, so a later
+   rebuilding has a higher mastership, and version and term are at least so many times the gap.
 
 Source: docs/protocol.md, section 7.
 """
@@ -26,7 +29,8 @@ from quorate.protocol.messages import CopyReport
 
 RECOVERY_GAP = 1 << 20
 """How far above everything that was told versions and terms of rows go on.  An agent that is
-away may know more than was told: so many changes of one partition it cannot have seen alone."""
+away may know more than was told: so many changes of one partition it cannot have seen alone.  What
+was rebuilt under mastership N is at least at N times this."""
 
 
 class Told(NamedTuple):
@@ -44,12 +48,17 @@ class Waiting(NamedTuple):
 
 
 def recovered_row(
-    partition: int, told: Mapping[str, Told], dead: Sequence[Voter], below: int = 0
+    partition: int,
+    told: Mapping[str, Told],
+    dead: Sequence[Voter],
+    master_term: int,
+    below: int = 0,
 ) -> PartitionRow | Waiting:
     """The row from which the partition goes on.
 
     `told`: agents that are online, by name; `dead`: voters whose stores are known to be gone for
-    good, because their node greeted with another one; `below`: a version that was seen elsewhere.
+    good, because their node greeted with another one; `master_term`: whose agents told this;
+    `below`: a version that was seen elsewhere.
     """
     reports = [each.report for each in told.values() if each.report is not None]
     rows = [report.row for report in reports if report.row is not None]
@@ -79,7 +88,8 @@ def recovered_row(
         nodes = tuple(sorted(missing))
         return Waiting(nodes, f"{', '.join(nodes)} must tell first what is newest")
     voters = tuple(dict.fromkeys(voter for each in sets for voter in each))
-    return _above_all(newest, voters, told, reports, below)
+    version = max(_highest(newest, reports, below), (master_term - 1) * RECOVERY_GAP)
+    return _above(version + RECOVERY_GAP, newest, voters, told)
 
 
 def _has_told(voter: Voter, told: Mapping[str, Told]) -> bool:
@@ -87,17 +97,17 @@ def _has_told(voter: Voter, told: Mapping[str, Told]) -> bool:
     return agent is not None and agent.holder.store == voter.store
 
 
-def _above_all(
-    newest: PartitionRow,
-    voters: tuple[Voter, ...],
-    told: Mapping[str, Told],
-    reports: Sequence[CopyReport],
-    below: int,
-) -> PartitionRow:
+def _highest(newest: PartitionRow, reports: Sequence[CopyReport], below: int) -> int:
     versions = [newest.version, newest.term, below]
     for report in reports:
         prepared = report.prepared.version if report.prepared is not None else 0
         versions += [report.version, report.promised, report.last_term, prepared]
+    return max(versions)
+
+
+def _above(
+    version: int, newest: PartitionRow, voters: tuple[Voter, ...], told: Mapping[str, Told]
+) -> PartitionRow:
     here = [told[voter.node] for voter in voters if _has_told(voter, told)]
     left = frozenset(set(newest.owners) - {each.holder.node for each in here})
 
@@ -106,7 +116,5 @@ def _above_all(
         last, lwm = (report.last_term, report.lwm) if report is not None else (0, 0)
         return each.holder != newest.primary, -last, -lwm, each.holder.node
 
-    before = msgspec.structs.replace(
-        newest, version=max(versions) + RECOVERY_GAP, voters=voters, active=None
-    )
+    before = msgspec.structs.replace(newest, version=version, voters=voters, active=None)
     return ownership.activated(before, min(here, key=rank).holder, left)

@@ -515,6 +515,7 @@ class ZoneMaster:
                 self.parts[row.partition] = Part(
                     row, now.boot_ms, resolved=row.active is None, unheard=True
                 )
+                self._decided.pop(row.partition, None)  # it was decided as if there was no row
                 self._master.compare(self, row)
             elif ours:
                 self.parts[row.partition] = adopt_row(part, row, now.boot_ms)

@@ -55,7 +55,7 @@ def test_a_shard_that_is_lost_is_rebuilt_above_all_that_agents_know_and_never_pl
 
     rebuilt = _rows(world, SECOND)
     assert sorted(rebuilt) == list(range(64, 128))
-    assert {row.version for row in rebuilt.values()} == {1 + RECOVERY_GAP + 1}
+    assert {row.version for row in rebuilt.values()} == {2 * RECOVERY_GAP + 1}
     world.wait(lambda: world.status(ZONE).phase == "Available")
     assert {
         p: (r.version, r.voters) for p, r in _rows(world, FIRST).items()
@@ -171,6 +171,26 @@ def test_a_withdrawn_row_does_not_come_back_with_a_write_that_was_under_way() ->
     assert 3 not in zone.parts
     world.wait(lambda: 3 in zone.parts)
     assert zone.parts[3].row.version > 7 + RECOVERY_GAP
+
+
+def test_a_row_that_waits_to_be_written_gives_way_to_one_that_another_has_stored() -> None:
+    world = LoneMaster(OTHER, nodes=("a", "b", "c", "d"), rebuilds=True)
+    world.wait(lambda: _is_noted(world, OTHER))
+    key = ShardKey(OTHER.uid, 0)
+    before = world.rows(OTHER)
+    lost = next(p for p, row in before.items() if "a" not in row.voter_nodes)
+    world.master.agent_disconnected("a", True, world.now)
+    assert key in dict(world.master.take_outputs().writes)  # of which nothing is heard yet
+    world.master.zones[OTHER.uid].withdraw({lost: 7}, "agent c has row 7")
+    world.pass_time(3_000)  # it is rebuilt, and waits
+    another = msgspec.structs.replace(before[lost], version=10 * RECOVERY_GAP)
+    world.stored[key] = stored = tuple({**before, lost: another}.values())
+
+    world.master.reloaded(key, stored, world.now)
+    written = dict(world.master.take_outputs().writes).get(key, stored)
+
+    assert isinstance(written, tuple)
+    assert another in written
 
 
 def test_an_older_row_is_not_led_from_before_a_quorum_of_its_voters_has_told() -> None:

@@ -43,7 +43,7 @@ def of(*agents: Told) -> dict[str, Told]:
 def test_the_newest_row_goes_on_above_all_that_was_told() -> None:
     older = msgspec.structs.replace(ROW, version=8)
 
-    row = recovered_row(3, of(told("a", ROW), told("b", older, promised=19)), ())
+    row = recovered_row(3, of(told("a", ROW), told("b", older, promised=19)), (), 1)
 
     assert isinstance(row, PartitionRow)
     assert row.version == row.term == 19 + RECOVERY_GAP + 1
@@ -51,8 +51,19 @@ def test_the_newest_row_goes_on_above_all_that_was_told() -> None:
     assert row.replicas == ("a", "b", None)  # c is away
 
 
+def test_a_later_mastership_rebuilds_above_what_an_earlier_one_has_rebuilt() -> None:
+    """The first one hears `a`, which knows more; none of the others is told the outcome."""
+    newest = msgspec.structs.replace(ROW, version=900)
+    first = recovered_row(3, of(told("a", newest), told("b", ROW)), (), 501)
+    again = recovered_row(3, of(told("b", ROW), told("c", ROW)), (), 502)
+
+    assert isinstance(first, PartitionRow)
+    assert isinstance(again, PartitionRow)
+    assert again.version == again.term > first.version + 900
+
+
 def test_the_freshest_takes_over_where_the_primary_is_away() -> None:
-    row = recovered_row(3, of(told("b", ROW, lwm=5), told("c", ROW, lwm=6)), ())
+    row = recovered_row(3, of(told("b", ROW, lwm=5), told("c", ROW, lwm=6)), (), 1)
 
     assert isinstance(row, PartitionRow)
     assert row.primary == holder("c")
@@ -70,7 +81,7 @@ def test_the_freshest_takes_over_where_the_primary_is_away() -> None:
 def test_a_quorum_of_each_set_of_voters_is_heard_first(
     agents: tuple[Told, ...], missing: tuple[str, ...]
 ) -> None:
-    found = recovered_row(3, of(*agents), ())
+    found = recovered_row(3, of(*agents), (), 1)
 
     assert isinstance(found, Waiting)
     assert found.nodes == missing
@@ -78,7 +89,7 @@ def test_a_quorum_of_each_set_of_voters_is_heard_first(
 
 
 def test_under_a_migration_the_voters_of_both_sides_vote() -> None:
-    row = recovered_row(3, of(told("a", MOVING), told("b", ROW)), ())
+    row = recovered_row(3, of(told("a", MOVING), told("b", ROW)), (), 1)
 
     assert isinstance(row, PartitionRow)
     assert row.voters == voters("abcd")
@@ -88,8 +99,8 @@ def test_under_a_migration_the_voters_of_both_sides_vote() -> None:
 def test_a_store_that_is_gone_for_good_counts_as_in_any_other_quorum() -> None:
     pair = msgspec.structs.replace(ROW, replicas=("a", "b"), voters=voters("ab"))
 
-    waiting = recovered_row(3, of(told("a", pair)), ())
-    row = recovered_row(3, of(told("a", pair), told("b", None, store="new")), voters("b"))
+    waiting = recovered_row(3, of(told("a", pair)), (), 1)
+    row = recovered_row(3, of(told("a", pair), told("b", None, store="new")), voters("b"), 1)
 
     assert isinstance(waiting, Waiting)
     assert isinstance(row, PartitionRow)
@@ -97,7 +108,7 @@ def test_a_store_that_is_gone_for_good_counts_as_in_any_other_quorum() -> None:
 
 
 def test_where_stores_are_gone_for_good_that_leave_no_quorum_nobody_is_waited_for() -> None:
-    found = recovered_row(3, of(told("a", ROW)), voters("bc"))
+    found = recovered_row(3, of(told("a", ROW)), voters("bc"), 1)
 
     assert isinstance(found, Waiting)
     assert found.nodes == ()
@@ -105,7 +116,7 @@ def test_where_stores_are_gone_for_good_that_leave_no_quorum_nobody_is_waited_fo
 
 
 def test_a_version_that_is_known_and_whose_row_nobody_has_is_waited_for() -> None:
-    found = recovered_row(3, of(told("a", ROW), told("b", ROW), told("c", None, version=12)), ())
+    found = recovered_row(3, of(told("a", ROW), told("b", ROW), told("c", None, version=12)), (), 1)
 
     assert isinstance(found, Waiting)
     assert "c knows that there is row 12" in found.why
@@ -114,7 +125,7 @@ def test_a_version_that_is_known_and_whose_row_nobody_has_is_waited_for() -> Non
 def test_an_agent_that_was_evicted_tells_the_row_that_says_so() -> None:
     moved = PartitionRow(3, 12, 7, holder("a"), ("a", "b", "d"), voters("abd"))
 
-    found = recovered_row(3, of(told("c", moved), told("b", ROW)), ())
+    found = recovered_row(3, of(told("c", moved), told("b", ROW)), (), 1)
 
     assert isinstance(found, Waiting)
     assert found.nodes == ("a", "d")
