@@ -9,7 +9,7 @@ from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master import Master
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, PreparedRow
-from quorate.protocol.metastore import Key, Revision, Stored, Value
+from quorate.protocol.metastore import Key, Revision, ShardKey, Stored, Value, ZoneKey
 from quorate_operator.mastership.second_look import SecondLook, pauses_s
 from quorate_sim.agent_process import Clock
 from quorate_sim.metastore import Outcome
@@ -269,6 +269,9 @@ class MasterProcess:
             self._note(key, stored.revision if stored is not None else None)
             if self.world.tracing:
                 self.world.trace(self.name, f"reads {key}: {value_text(present)}")
+            if present is None and value is not None and self._has_no_mandate(key):
+                self.die()
+                return
             take = self.master.written if present == value else self.master.reloaded
             take(key, present, self.now())
 
@@ -278,6 +281,15 @@ class MasterProcess:
         known = {node: agent.record for node, agent in agents if agent.record is not None}
         revision = self.revisions.get(key)
         self.cluster.metastore.write(self.name, key, value, revision, known, answered)
+
+    def _has_no_mandate(self, key: Key) -> bool:
+        """Whether the rows went with their zone under a master that has followed.  One that reads
+        so late may write nothing more, as the product's operator knows by its mandate; it would
+        write them again, for it knows of no deletion."""
+        if not isinstance(key, ShardKey) or self is self.cluster.masters[-1]:
+            return False
+        record = self.cluster.metastore.value(ZoneKey(key.uid))
+        return not isinstance(record, ZoneRecord) or record.deleting
 
     def _note(self, key: Key, revision: Revision | None) -> None:
         if revision is None:
