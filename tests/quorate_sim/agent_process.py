@@ -11,6 +11,7 @@ from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import SyncWrites, ZoneRecord
 from quorate.protocol.agent import AgentCore, ZoneOpened
 from quorate.protocol.coordinator import Ended, Outcome
+from quorate.protocol.masterships import why_not_obeyed
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message
 from quorate.protocol.outbox import MASTER
 from quorate.protocol.parts import Telling
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from quorate_sim.master_process import MasterProcess
 
 Action = Callable[[], None]
+VOUCHED_MS = 2_000
 REDIAL_US = 100 * MS
 SYNC_INTERVAL_US = 1000 * MS
 
@@ -258,8 +260,11 @@ class AgentProcess:
         hello = link.source.hello()
         if hello.role == "master":
             if not self.core.master_up(hello):
-                source = cast("MasterProcess", link.source)
-                source.refused(self.label, self.core.master_term)
+                term, word = self.core.master_term, self.core.master_word
+                if why_not_obeyed(term, word, hello):
+                    cast("MasterProcess", link.source).refused(self.label, term)
+                else:
+                    self._vouch_later(hello.master_term)
                 return False
             if hello.master_term >= self._master_link_term:
                 self.master_link, self._master_link_term = link, hello.master_term
@@ -269,6 +274,15 @@ class AgentProcess:
             return False
         self.heard_links[hello.node] = link
         return True
+
+    def _vouch_later(self, term: int) -> None:
+        """A lost metastore goes on above what an agent believes that heard of two losses nothing.
+        Where no other agent greets it anew, a person vouches, as with `--believe-term`."""
+
+        def vouch() -> None:
+            self.core.heard_term = max(self.core.heard_term, term)
+
+        self.world.after(VOUCHED_MS * MS, lambda: self.run(vouch))
 
     def link_down(self, link: Link, gone: bool) -> None:
         """A link that we dialed was lost."""

@@ -23,6 +23,7 @@ KEPT = {
     60001916: "a master that had been followed wrote the record of a deleted zone again",
     60002340: "as 60001916",
     60003154: "a home took a coordinator that it had not heard of for one that had ended",
+    60001672: "a master ended where an agent only found its number too high to believe",
     1124000970: "a copy asked the second of two suppliers for ever, which had nothing",
     1124001378: "a rebuilt row that waited was written over one that another master had stored",
     1124001735: "a row rebuilt for the second time had the version of one that was lost again",
