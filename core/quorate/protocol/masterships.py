@@ -39,5 +39,7 @@ def why_not_believed(heard: int, term: int) -> str:
         f"master term {term} is not believed: it is more than {TERMS_BELIEVED} above"
         f" {heard}, the highest that this agent has heard of. Way out: if there were so many"
         f" masterships without it, start it once with --believe-term {term}; else put"
-        " back the counter of the operator's metastore"
+        " back the counter of the operator's metastore (on Kubernetes master.term in the"
+        " StorageCluster's status too: terms are counted on from there where the counter"
+        " is missing)"
     )

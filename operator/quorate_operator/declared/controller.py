@@ -362,7 +362,8 @@ class Controller:
     def _lead(self, cluster: StorageCluster) -> LedCluster:
         name = cluster.metadata.name
         decisions = Decisions()
-        metastore = KubernetesMetastore(self._ownership_api, self._namespace, name)
+        told_term = cluster.status.master.term
+        metastore = KubernetesMetastore(self._ownership_api, self._namespace, name, told_term)
         runner = Runner(
             name,
             metastore,
@@ -375,7 +376,6 @@ class Controller:
             on_overtaken=self._fail,  # the process that leads next counts on
             rebuilds=True,
             changes=metastore.changes,
-            term_above=cluster.status.master.term,
         )
         led = self._led[name] = LedCluster(cluster, runner, decisions)
         runner.start()

@@ -85,12 +85,11 @@ class Runner(BaseHandler):
         recovering: bool = False,
         rebuilds: bool = False,
         changes: Callable[[], AsyncIterator[Seen]] | None = None,
-        term_above: int = 0,
     ) -> None:
         """`secret`: or SecretRefused.  `way_out`: what a user can do when the metastore is older
         than the agents.  `recovering`: it was lost, agents are to tell zones and rows.  `rebuilds`:
         rows that are older than agents' are rebuilt.  `changes`: what is stored, as it changes,
-        whoever does it.  `term_above`: a mastership that is known to have been."""
+        whoever does it."""
         self.cluster = cluster
         self.problem = STARTING
         """Why the cluster is not led, as a sentence; empty while it is."""
@@ -100,7 +99,6 @@ class Runner(BaseHandler):
         self._recovering = recovering
         self._rebuilds = rebuilds
         self._changes = changes
-        self._term_above = term_above
         self._untold: list[ToldEvent] = []  # to agents
         self._told_agents_ms = -(1 << 40)
         self._mandate = mandate
@@ -275,7 +273,7 @@ class Runner(BaseHandler):
         while True:
             try:
                 keys = (await self._secret()).keys("master")
-                term, stored = await self._writer.load(self._term_above)
+                term, stored = await self._writer.load()
                 break
             except InvariantError as error:
                 self.stop_for(error)

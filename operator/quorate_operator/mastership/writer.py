@@ -79,11 +79,10 @@ class Writer:
         self._refused = RefusedWrites()
         self._told: Refusal | None = None
 
-    async def load(self, above: int = 0) -> tuple[int, dict[Key, Stored]]:
-        """A new master term, higher than `above`, and everything the metastore holds;
-        InvariantError, Unavailable."""
-        if self._term is None or self._term <= above:  # counted once, however often reading fails
-            self._term = await self._metastore.acquire_master_term(above)
+    async def load(self) -> tuple[int, dict[Key, Stored]]:
+        """A new master term, and everything the metastore holds; InvariantError, Unavailable."""
+        if self._term is None:  # counted once, however often reading fails
+            self._term = await self._metastore.acquire_master_term()
         stored = await self._metastore.load()
         check(stored)
         # Rows whose zone's record is gone are not the master's to overwrite: without a revision,

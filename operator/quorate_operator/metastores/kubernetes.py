@@ -57,12 +57,15 @@ _TERM_ATTEMPTS = 20
 
 
 class KubernetesMetastore:
-    """Records of `cluster`."""
+    """Records of `cluster`.  `told_term`: the mastership that its status told last.  Terms are
+    counted on from there where their counter is missing, and only there: whoever may patch a
+    status must not lift them beyond what agents believe."""
 
-    def __init__(self, api: KubeApi, namespace: str, cluster: str) -> None:
+    def __init__(self, api: KubeApi, namespace: str, cluster: str, told_term: int = 0) -> None:
         self._api = api
         self._namespace = namespace
         self._cluster = cluster
+        self._told_term = told_term
         self._zone_names: dict[str, str] = {}
         self._damaged: dict[ShardKey, dict[int, Json]] = {}
         self._unreadable: dict[str, Revision] = {}
@@ -78,7 +81,7 @@ class KubernetesMetastore:
                 except ApiRefused as refused:
                     if refused.status != 404:
                         raise
-                    term = above + 1
+                    term = max(above, self._told_term) + 1
                     await self._api.create(collection, _counter(term, ""))
                     return term
                 term = max(int(found["data"]["term"]), above) + 1

@@ -229,6 +229,26 @@ async def test_a_status_that_cannot_be_told_is_tried_again_and_holds_up_no_other
     await namespace.until_available("first")
 
 
+@pytest.mark.parametrize(("counted", "told", "led_in"), [(5, 10**6, 6), (None, 41, 42)])
+async def test_the_term_that_a_status_tells_counts_only_where_the_counter_is_missing(
+    namespace: Namespace, counted: int | None, told: int, led_in: int
+) -> None:
+    """Whoever may patch the status would lift terms beyond what agents believe."""
+    cluster = namespace.path("StorageCluster", "main")
+    status = {"master": {"identity": "before", "term": told}}
+    namespace.api.put(cluster, {**namespace.api.objects[cluster], "status": status})
+    if counted is not None:
+        counter = {"metadata": {"name": names.MASTER_TERM}, "data": {"term": str(counted)}}
+        namespace.api.put(f"/api/v1/namespaces/default/configmaps/{names.MASTER_TERM}", counter)
+
+    await namespace.restart()
+    namespace.zone("first")
+    await namespace.until_available("first")
+
+    assert namespace.controller._led["main"].runner.status().master_term == led_in
+    assert namespace.api.objects[cluster]["status"]["master"]["term"] == led_in
+
+
 async def test_events_that_are_refused_are_not_tried_with_every_look(namespace: Namespace) -> None:
     namespace.api.refuse = lambda method, path: 403 if path.endswith("/events") else 0
     namespace.start()
