@@ -5,6 +5,7 @@ reason and the count, not hundreds of lines.  What every migration is told by is
 longer: moving thousands of partitions takes minutes.
 """
 
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -12,6 +13,9 @@ from typing import Any, NamedTuple
 from quorate.protocol.events import ROUTINE, Event, Reason
 from quorate.wire.resource import API_VERSION
 from quorate_operator import names
+from quorate_operator.kube.api import ApiRefused
+
+_log = logging.getLogger("quorate.events")
 
 MESSAGE_MAX = 1024
 ROUTINE_S = 10.0
@@ -62,11 +66,17 @@ class Decisions:
 async def tell_all(
     untold: deque[dict[str, Any]], create: Callable[[dict[str, Any]], Awaitable[object]]
 ) -> None:
-    """Create an Event of each body, oldest first; those that could not be created stay.
+    """Create an Event of each body, oldest first; those that could not be created stay, except
+    one that is refused as invalid: it would be for ever, and would hold up all later ones.
 
     One is created twice when only the answer was lost: that is allowed, silence is not."""
     while untold:
-        await create(untold[0])
+        try:
+            await create(untold[0])
+        except ApiRefused as refused:
+            if refused.status not in (400, 422):
+                raise
+            _log.error("an Event %s is dropped: %s", untold[0]["reason"], refused)
         untold.popleft()
 
 

@@ -20,6 +20,7 @@ from quorate_operator.declared.object_status import (
     refused_zone_status,
     zone_status,
 )
+from quorate_operator.kube.api import ApiRefused
 from quorate_operator.mastership.decisions import MESSAGE_MAX, About, Decisions, tell_all
 from quorate_operator.mastership.refused_writes import Refusal
 
@@ -355,3 +356,26 @@ async def test_no_event_is_dropped_because_the_api_server_was_away_for_a_moment(
 
     assert asked == ["A", "B", "B", "C"]
     assert not untold
+
+
+@pytest.mark.parametrize(("status", "is_dropped"), [(400, True), (422, True), (403, False)])
+async def test_an_event_that_is_invalid_holds_up_no_later_one(
+    caplog: pytest.LogCaptureFixture, status: int, is_dropped: bool
+) -> None:
+    untold = deque([{"reason": reason} for reason in ("A", "B", "C")])
+    created: list[str] = []
+
+    async def create(body: dict[str, Any]) -> None:
+        if body["reason"] == "B":
+            raise ApiRefused(status, "Invalid", f"POST events: {status}: too long")
+        created.append(body["reason"])
+
+    if is_dropped:
+        await tell_all(untold, create)
+        assert created == ["A", "C"]
+        assert caplog.messages == [f"an Event B is dropped: POST events: {status}: too long"]
+        return
+    with pytest.raises(ApiRefused):
+        await tell_all(untold, create)
+    assert [body["reason"] for body in untold] == ["B", "C"]
+    assert caplog.messages == []
