@@ -1,9 +1,11 @@
 """An API server in memory, as far as the operator uses one; it refuses what it is told to."""
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, cast
 
 from quorate_operator.kube.api import ApiRefused, KubeApi
+from quorate_operator.kube.watch import Revisions
 
 Json = dict[str, Any]
 
@@ -77,3 +79,11 @@ class MemoryApi:
         status = self.refuse(method, path)
         if status:
             raise ApiRefused(status, "Refused", f"{method} {path}: {status}")
+
+
+async def watch_nothing(
+    api: KubeApi, paths: Sequence[str], selector: str
+) -> AsyncIterator[tuple[str, Revisions, bool]]:
+    """Stands in for watch_revisions, whose requests this server does not know: nothing is seen."""
+    await asyncio.Event().wait()
+    yield "", {}, False

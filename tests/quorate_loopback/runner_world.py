@@ -25,7 +25,7 @@ from quorate.protocol.messages import (
     ZoneReady,
     ZoneTable,
 )
-from quorate.protocol.metastore import Key, ShardKey, Value
+from quorate.protocol.metastore import Key, Seen, ShardKey, Value
 from quorate.protocol.settings import DEFAULTS
 from quorate_link import BaseHandler, ClusterSecret, Endpoint, Link
 from quorate_loopback.sides import SECRET
@@ -124,6 +124,7 @@ class World:
         on_failed: Callable[[str], None] = lambda why: None,
         on_overtaken: Callable[[str], None] = lambda why: None,
         on_event: Callable[[Event], None] = lambda event: None,
+        changes: Callable[[], AsyncIterator[Seen]] | None = None,
     ) -> Runner:
         if metastore is not None:
             self.metastore = metastore
@@ -137,6 +138,7 @@ class World:
             on_event=on_event,
             on_failed=on_failed,
             on_overtaken=on_overtaken,
+            changes=changes,
         )
         self.runners.append(runner)
         runner.set_addresses([agent.address for agent in self.agents.values()])

@@ -25,26 +25,34 @@ AGAIN_MAX_S = 60.0
 _CHANGES = ("ADDED", "MODIFIED", "DELETED")
 
 Revisions = Mapping[str, str | None]
+_Found = asyncio.Queue[tuple[str, Revisions, bool] | asyncio.Task[None]]
+"""What was seen, and a watch that has ended."""
 
 
 async def watch_revisions(
     api: KubeApi, paths: Sequence[str], selector: str
 ) -> AsyncIterator[tuple[str, Revisions, bool]]:
-    """(path, name -> revision or None for one that is gone, whether these are all); endless."""
-    found: asyncio.Queue[tuple[str, Revisions, bool]] = asyncio.Queue()
+    """(path, name -> revision or None for one that is gone, whether these are all); endless.
+
+    A defect in one watch is raised here: whoever waits for changes must not wait in vain."""
+    found: _Found = asyncio.Queue()
     tasks = [asyncio.create_task(_keep_watching(api, path, selector, found)) for path in paths]
+    for task in tasks:
+        task.add_done_callback(found.put_nowait)
     try:
         while True:
-            yield await found.get()
+            each = await found.get()
+            if isinstance(each, asyncio.Task):
+                await each
+                continue
+            yield each
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _keep_watching(
-    api: KubeApi, path: str, selector: str, found: asyncio.Queue[tuple[str, Revisions, bool]]
-) -> None:
+async def _keep_watching(api: KubeApi, path: str, selector: str, found: _Found) -> None:
     pause_s = AGAIN_S
     while True:
         try:

@@ -11,7 +11,7 @@ from quorate.facts.zone import ZoneRecord
 from quorate.protocol.events import Event, Reason
 from quorate.protocol.settings import DEFAULTS
 from quorate.wire.resource import API_VERSION
-from quorate_loopback.memory_api import MemoryApi
+from quorate_loopback.memory_api import MemoryApi, watch_nothing
 from quorate_loopback.runner_world import NAMES, World
 from quorate_loopback.sides import SECRET
 from quorate_loopback.waiting import until
@@ -19,6 +19,7 @@ from quorate_operator import names
 from quorate_operator.declared import controller as controller_module
 from quorate_operator.declared.controller import Controller
 from quorate_operator.kube.api import ApiRefused, path_of
+from quorate_operator.metastores import kubernetes
 from quorate_operator.process.mandate import Always
 from quorate_operator.process.metrics import Metrics
 
@@ -144,6 +145,7 @@ class Namespace:
 @pytest.fixture
 async def namespace(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Namespace]:
     monkeypatch.setattr(controller_module, "LOOK_S", 0.02)
+    monkeypatch.setattr(kubernetes, "watch_revisions", watch_nothing)
     namespace = Namespace(world)
     yield namespace
     await namespace.controller.close()

@@ -1,0 +1,50 @@
+"""A watch that ends by a defect ends who waits for it: a master that sees nothing must not stay."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from quorate_loopback.runner_world import World
+from quorate_loopback.waiting import until
+from quorate_operator.kube import watch
+from quorate_operator.kube.api import ApiUnclear, KubeApi
+from quorate_operator.kube.watch import watch_revisions
+from quorate_operator.metastores.kubernetes import KubernetesMetastore
+
+NO_API = cast(KubeApi, None)
+
+
+async def test_a_defect_of_one_watch_is_raised_where_changes_are_awaited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def listed(api: KubeApi, path: str, selector: str) -> Any:
+        if path == "/broken":
+            raise KeyError("planted")
+        raise ApiUnclear("away")
+
+    monkeypatch.setattr(watch, "_list", listed)
+    before = asyncio.all_tasks()
+
+    changes = watch_revisions(NO_API, ["/sound", "/broken"], "")
+    with pytest.raises(KeyError, match="planted"):
+        await asyncio.wait_for(anext(changes), 5)
+
+    assert asyncio.all_tasks() == before, "the other watch has ended too"
+
+
+async def test_a_master_whose_watch_has_a_defect_leads_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def listed(api: KubeApi, path: str, selector: str) -> Any:
+        raise KeyError("planted")
+
+    monkeypatch.setattr(watch, "_list", listed)
+    failures: list[str] = []
+    watched = KubernetesMetastore(NO_API, "default", "main")
+    runner = await world.lead(on_failed=failures.append, changes=watched.changes)
+
+    await until(lambda: bool(failures), "it has ended")
+
+    assert failures == ["cluster main: stopped by a defect: KeyError: 'planted'"]
+    assert not runner.is_leading
