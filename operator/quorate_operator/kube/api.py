@@ -13,6 +13,7 @@ anyway, and one session serves both, so that nothing can be written past the gat
 """
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +33,11 @@ PAGE_OBJECTS = 250
 THROTTLED_S = 1.0
 """How long to wait after 429 when the server does not say."""
 NAMESPACE_TERMINATING = "NamespaceTerminating"
+_IS_INVALID = re.compile(
+    r'^[A-Z]+ \S+: 422 Invalid: [A-Za-z]+(\.[a-z0-9.-]+)? "[^"]*" is invalid: '
+)
+"""How the API server's own validation begins.  It says `admission webhook "..." denied the request`
+for a webhook, and `... is forbidden: ValidatingAdmissionPolicy ...` for a policy."""
 _READING = ("GET", "HEAD", "OPTIONS")
 
 Json = dict[str, Any]
@@ -58,9 +64,13 @@ class ApiRefused(QuorateError):
 
     @property
     def is_schema(self) -> bool:
-        """Whether the kind's own schema refuses a field, and no policy or webhook does."""
+        """Whether the kind's own schema refuses a field, and no policy or webhook does.
+
+        Webhooks and policies may answer with that status, reason and causes too, but not with a
+        message that begins as the API server's own."""
         fields = [str(cause.get("field", "")) for cause in self.causes]
-        return self.status == 422 and any(field.startswith("spec") for field in fields)
+        is_of_server = _IS_INVALID.search(str(self)) is not None
+        return is_of_server and any(field.startswith("spec") for field in fields)
 
     @property
     def word(self) -> str:
