@@ -285,9 +285,12 @@ class Endpoint:
         _log.warning("link to %s closed: %s%s", link.peer_name, reason, others)
         self._strangers_said_at, self._strangers_unsaid = self.loop.time(), 0
 
+    def proven(self, link: Link) -> None:
+        """The other side has proven that it knows the secret, whether it is taken or refused."""
+        self._strangers.pop(link, None)
+
     def link_up(self, link: Link, hello: Hello) -> None:
         """The handshake is done."""
-        self._strangers.pop(link, None)
         if self._closed:
             return
         if link.peer is not None:
@@ -304,7 +307,9 @@ class Endpoint:
     def link_lost(self, link: Link, refused: Refused | None) -> None:
         """The connection has ended."""
         self._connections.pop(link, None)
-        self._strangers.pop(link, None)
+        if link in self._strangers:  # hung up, as a probe does: counted, and no line of the log
+            del self._strangers[link]
+            self.counters.strangers += 1
         if link.peer is not None:
             link.peer.link_lost(link, refused)
         if self._closed:

@@ -70,6 +70,8 @@ class Handshake:
         self.refused: Refused | None = None
         self.rejected: Refused | None = None
         """What `judge` answered, when it refused."""
+        self.is_proven = False
+        """Whether the other side has proven that it knows the secret, also where it is refused."""
         self._keys = keys
         self._say_hello = hello
         self._judge = judge
@@ -194,6 +196,7 @@ class Handshake:
                 f" {theirs.role}",
                 RefusalCode.ROLE,
             )
+        self.is_proven = True
         if isinstance(said, Refused):
             self.refused = said
         elif self._dialed:

@@ -300,9 +300,10 @@ class Link(asyncio.Protocol):
         self._end("lost" if exc is None else f"lost: {exc}")
         self._transport = None
         if not was_closing:
-            # A tool asks and goes; a member of the cluster is missed.
-            is_tool = self.peer_hello is not None and self.peer_hello.role == "tool"
-            level = logging.DEBUG if is_tool else logging.INFO
+            # A tool asks and goes, and so does a probe; a member of the cluster is missed.
+            role = "" if self.peer_hello is None else self.peer_hello.role
+            is_missed = self.dialed if role == "" else role != "tool"
+            level = logging.INFO if is_missed else logging.DEBUG
             _log.log(level, "link to %s: %s", self.peer_name, self.down_reason)
         self.ended.set()
         self._endpoint.link_lost(self, self._refused)
@@ -328,6 +329,8 @@ class Link(asyncio.Protocol):
         self._answer(handshake.take_outgoing())
         if rest is None:
             return b""
+        if handshake.is_proven:
+            endpoint.proven(self)
         refused = handshake.rejected
         if handshake.hello is not None and self.dialed:
             refused = self._refused = self._judge(handshake.hello)
@@ -338,6 +341,8 @@ class Link(asyncio.Protocol):
             _log.warning("link to %s refused: %s", self._address, refused.reason)
             self._end_behind_what_was_sent(refused.reason)
         elif handshake.refused is not None:
+            if not handshake.is_proven and not self.dialed:  # else its owner hears of it
+                endpoint.stranger(self, f"it refuses, proven nothing: {handshake.refused.reason}")
             self._take_refusal(handshake.refused)
         elif handshake.hello is not None:
             self._begin(handshake.hello)

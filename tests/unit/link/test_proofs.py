@@ -1,6 +1,7 @@
 """Nobody is believed who has not proven that he knows the secret, whatever else he knows."""
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable
 
@@ -279,6 +280,57 @@ def test_a_stranger_is_told_nothing_and_harms_nobody(run, caplog) -> None:
         assert server.messages == []
         assert server.endpoint.counters.strangers == 4
         assert "says Hello without a proof" in caplog.text
+
+    run(scenario)
+
+
+def test_a_stranger_that_refuses_first_is_counted_and_logged(run, caplog) -> None:
+    async def scenario() -> None:
+        server = Side("agent-1")
+        port = await server.listen()
+        reader, writer = await asyncio.open_connection(HOST, port)
+        writer.write(encode_frame(Refused("go away", RefusalCode.SECRET)))
+        assert await ended(reader)
+
+        assert server.heard == []
+        assert server.endpoint.counters.strangers == 1
+        assert "closed: it refuses, proven nothing: go away" in caplog.text
+        writer.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("sent", [b"", dialing().take_outgoing()], ids=["nothing", "challenge"])
+def test_who_hangs_up_before_its_proof_is_counted_and_not_logged(run, caplog, sent) -> None:
+    """Health probes do: a line for each would bury the others."""
+
+    async def scenario() -> None:
+        caplog.set_level(logging.INFO)
+        server = Side("agent-1")
+        port = await server.listen()
+        for _ in range(3):
+            _, writer = await asyncio.open_connection(HOST, port)
+            writer.write(sent)
+            writer.close()
+        await until(lambda: server.endpoint.counters.strangers == 3)
+
+        assert server.heard == []
+        assert [each for each in caplog.messages if "link to" in each] == []
+
+    run(scenario)
+
+
+def test_a_member_that_is_refused_is_no_stranger(run) -> None:
+    async def scenario() -> None:
+        server, member = Side("agent-1"), Side("", role="tool")
+        refusal = Refused("not now", RefusalCode.NOT_KEPT)
+        port = await server.open(accept=lambda _: refusal).listen(HOST, 0)
+        member.open().dial(HOST, port)
+        await until(lambda: member.count("refused", RefusalCode.NOT_KEPT))
+        await server.endpoint.close()
+
+        assert server.endpoint.counters.refused >= 1
+        assert server.endpoint.counters.strangers == 0
 
     run(scenario)
 
