@@ -39,6 +39,7 @@ from quorate.protocol.node_registry import STALL_MS
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus, ZoneStatus
 from quorate.wire.frames import encode_frame
+from quorate.wire.long_frames import split_frame
 from quorate.wire.resource import is_short_name
 from quorate_link import BaseHandler, ClusterSecret, Endpoint, Link, SecretRefused
 from quorate_operator.mastership.decisions import gather, summary
@@ -455,10 +456,11 @@ class Runner(BaseHandler):
         if not self._untold or now_ms - self._told_agents_ms < TELL_AGENTS_MS:
             return
         self._told_agents_ms = now_ms
-        frame = encode_frame(EventsTold(master_term, tuple(self._untold)))
+        pieces = split_frame(encode_frame(EventsTold(master_term, tuple(self._untold))))
         self._untold.clear()
         for link in self._links.values():
-            link.send_frame(frame)
+            for piece in pieces:
+                link.send_frame(piece)
 
     def _tell(self, events: Sequence[Event]) -> None:
         zones = self._master.zones if self._master is not None else {}
@@ -513,7 +515,7 @@ class Runner(BaseHandler):
     # --- agents -----------------------------------------------------------------------------------
 
     def _send(self, sends: Sequence[tuple[str, Message]]) -> None:
-        frames: dict[int, bytes] = {}
+        encoded: dict[int, list[bytes]] = {}
         for node, message in sends:
             link = self._links.get(node)
             if link is None:
@@ -526,10 +528,11 @@ class Runner(BaseHandler):
                 link.close(message.reason, message.code)
                 continue
             # The master hands one object to many nodes: it is encoded once.
-            frame = frames.get(id(message))
-            if frame is None:
-                frame = frames[id(message)] = encode_frame(message)
-            link.send_frame(frame)
+            pieces = encoded.get(id(message))
+            if pieces is None:
+                pieces = encoded[id(message)] = split_frame(encode_frame(message))
+            for piece in pieces:
+                link.send_frame(piece)
 
     @ends_with_a_defect
     def on_up(self, link: Link, hello: Hello) -> None:

@@ -7,9 +7,12 @@ import msgspec
 import pytest
 
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.events import ToldEvent
 from quorate.protocol.messages import CopyReport, EventsTold, MasterPing, RefusalCode
 from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Value, ZoneKey
 from quorate.protocol.settings import DEFAULTS
+from quorate.wire.long_frames import LONG_BYTES
+from quorate_link import Link
 from quorate_loopback.runner_world import (
     NAMES,
     ZONE,
@@ -59,6 +62,40 @@ async def test_every_agent_is_told_what_happens_in_order_and_gathered(world: Wor
     messages = [message for message in agent.told if isinstance(message, EventsTold)]
     assert len(messages) < len(told())
     assert {message.master_term for message in messages} == {1}
+
+
+async def test_what_is_long_is_sent_to_agents_in_pieces(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole, it would hold up everything behind it, and a reader would have to take it at once."""
+    runner = await world.lead()
+    await until(lambda: is_available(runner) and len(runner._links) == 3, "available")
+    agent = world.agents["agent-1"]
+    lengths: list[int] = []
+    send_frame = Link.send_frame
+
+    def noted(link: Link, frame: bytes) -> bool:
+        lengths.append(len(frame))
+        return send_frame(link, frame)
+
+    monkeypatch.setattr(Link, "send_frame", noted)
+    when = "2026-01-01T00:00:00Z"
+    many = tuple(ToldEvent(at, when, "Normal", "Planted", "x" * 900) for at in range(1, 801))
+    sent = EventsTold(1, many)
+
+    runner._send([("agent-1", sent), ("agent-2", sent)])
+    runner._untold += many
+    runner._told_agents_ms = -(1 << 40)
+    runner._tell_agents(1)
+
+    assert len(lengths) > 5
+    assert max(lengths) <= LONG_BYTES
+
+    def long_ones() -> int:
+        messages = [each for each in agent.told if isinstance(each, EventsTold)]
+        return sum({*many} <= {*each.events} for each in messages)
+
+    await until(lambda: long_ones() == 2, "both came")
 
 
 async def test_the_next_master_goes_on_where_the_first_ended(world: World) -> None:
