@@ -192,6 +192,8 @@ class DataFolder:
         zones = self.path / _ZONES
         path = zones / _safe(uid)
         if uid not in self._identity.zones:
+            if uid in self._identity.removing:
+                _remove_all(path)  # half a database would be taken for all that it ever had
             path.mkdir(parents=True, exist_ok=True)
             sync_folder(zones)
             sync_folder(self.path)
@@ -222,15 +224,20 @@ class DataFolder:
         """Zones that have a folder, in order."""
         return list(self._identity.zones)
 
+    def forget_zone(self, uid: str) -> None:
+        """Note that a zone is to be removed: what is interrupted from here on is made good."""
+        if uid in self._identity.zones:
+            left = [zone for zone in self._identity.removing if self._zone(zone).exists()]
+            kept = tuple(zone for zone in self._identity.zones if zone != uid)
+            self._write(zones=kept, removing=(*left, uid))
+
     def remove_zone(self, uid: str) -> None:
-        """Remove a zone's folder; close its storage first.  An interruption is made good later."""
-        if uid not in self._identity.zones:
-            return
-        left = [zone for zone in self._identity.removing if self._zone(zone).exists()]
-        kept = tuple(zone for zone in self._identity.zones if zone != uid)
-        self._write(zones=kept, removing=(*left, uid))
-        shutil.rmtree(self._zone(uid), ignore_errors=True)
-        self._record(uid).unlink(missing_ok=True)
+        """Remove a zone's folder; close its storage first.  OSError: some of it is still there, to
+        be removed by the next call, or at the next start."""
+        self.forget_zone(uid)
+        if uid in self._identity.removing:
+            _remove_all(self._zone(uid))
+            self._record(uid).unlink(missing_ok=True)
 
     def synced(self, uid: str) -> Synced | None:
         """What is recorded of a zone's database; None: nothing yet."""
@@ -328,6 +335,13 @@ class DataFolder:
                 _log.warning("%s: not listed in %s; left as it is", path, _IDENTITY)
         for uid in {*self._identity.removing} - {*self._identity.zones}:
             self._record(uid).unlink(missing_ok=True)
+
+
+def _remove_all(path: Path) -> None:
+    """Remove a folder, as much of it as can be; OSError, of the first thing that cannot."""
+    shutil.rmtree(path, ignore_errors=True)
+    if path.exists():
+        shutil.rmtree(path)
 
 
 @contextmanager

@@ -36,9 +36,13 @@ class FolderWrites:
     def remove_zone(self, uid: str) -> bool:
         """Delete the data of a zone whose storage is closed; return whether it is gone."""
         return self._done(
-            lambda: self._folder.remove_zone(uid),
+            lambda: self._folder.forget_zone(uid),
             f"zone {uid}: that it was deleted cannot be recorded",
             "its data stays until there is room",
+        ) and self._done(
+            lambda: self._folder.remove_zone(uid),
+            f"zone {uid}: its data cannot be removed",
+            "it is tried again when the master asks, and at the next start",
         )
 
     def why_not_kept(self, term: int, word: str) -> str:

@@ -172,6 +172,19 @@ def test_an_interrupted_removal_is_made_good_at_the_next_start(path: Path, monke
     folder.close()
 
 
+def test_what_a_removal_left_is_not_found_in_a_zone_that_is_told_again(path: Path) -> None:
+    """Half a database would be taken for all that it ever had."""
+    folder = open_folder(path)
+    data = folder.zone_path("a")
+    (data / "half").write_text("data")
+    folder.forget_zone("a")
+
+    assert folder.zone_path("a") == data
+
+    assert list(data.iterdir()) == []
+    folder.close()
+
+
 def test_a_zone_that_nobody_told_us_to_remove_is_never_removed(path: Path) -> None:
     """An older folder.json beside newer zones: of a zone made since it knows nothing."""
     folder = open_folder(path)

@@ -1,6 +1,7 @@
 """What a running agent writes into its folder: a disk without room for that ends nothing."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,6 +81,31 @@ def test_the_removal_of_a_zone_without_room_is_warned_of_once_and_done_when_ther
         assert not data.exists()
         assert agent.folder.zone_uids() == []
         assert len(caplog.messages) == 1
+
+    _with_agent(tmp_path, story)
+
+
+def test_a_zone_is_gone_only_when_its_files_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def busy(path: object, *_: object, **__: object) -> None:
+        raise OSError(16, "Device or resource busy", str(path))
+
+    def story(agent: Agent) -> None:
+        data = agent.folder.zone_path(RECORD.uid)
+        (data / "file").write_text("data")
+        agent.core = AgentCore(agent._hello(), agent, DEFAULTS, now())
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "unlink", busy)
+            assert [agent.remove_zone(RECORD.uid) for _ in range(3)] == [False] * 3
+        assert (data / "file").exists()
+        (warning,) = caplog.messages
+        assert f"zone {RECORD.uid}: its data cannot be removed" in warning
+        assert "Device or resource busy" in warning
+
+        assert agent.remove_zone(RECORD.uid)
+        assert not data.exists()
+        assert agent.remove_zone(RECORD.uid), "asked again, it is still gone"
 
     _with_agent(tmp_path, story)
 
