@@ -173,7 +173,7 @@ class Master:
             for trouble in message.troubles:
                 zone_master = self.zones.get(trouble.zone)
                 if zone_master is not None:
-                    zone_master.trouble(node, trouble)
+                    zone_master.reports.trouble(node, trouble)
             for each in self.zones.values():
                 each.reported(node, message)
             self._nodes.judge(now)
@@ -187,17 +187,17 @@ class Master:
             return
         match message:
             case Activated():
-                zone.activated(node, message, now)
+                zone.reports.activated(node, message, now)
             case ActivationBlocked():
-                zone.blocked(node, message)
+                zone.reports.blocked(node, message)
             case CaughtUp():
-                zone.caught_up(node, message, now)
+                zone.reports.caught_up(node, message, now)
             case Frozen():
-                zone.frozen(node, message)
+                zone.reports.frozen(node, message)
             case Prepared():
-                zone.prepared(message)
+                zone.reports.prepared(message)
             case CopyReady():
-                zone.copy_ready(node, message)
+                zone.reports.copy_ready(node, message)
             case RowsStored():
                 zone.rows_stored(node, message)
             case TransferProgress():

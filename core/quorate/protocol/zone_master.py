@@ -19,18 +19,10 @@ from quorate.protocol.first_placement import FirstPlacement
 from quorate.protocol.full_storages import FullStorages
 from quorate.protocol.membership import ZoneNodes
 from quorate.protocol.messages import (
-    Activated,
-    ActivationBlocked,
     AgentReport,
-    CaughtUp,
-    CopyReady,
     CopyReport,
-    Frozen,
-    Prepared,
     RowsStored,
     TransferProgress,
-    Trouble,
-    TroubleKind,
     ZoneReady,
     ZoneTable,
 )
@@ -43,6 +35,7 @@ from quorate.protocol.metastore import (
     partitions_of,
 )
 from quorate.protocol.migration_commit import NO_LONGER_WANTED, Part, adopt_row, decide
+from quorate.protocol.partition_reports import PartitionReports
 from quorate.protocol.publish_rows import RowPublisher
 from quorate.protocol.rebalance import Rebalance
 from quorate.protocol.rebuild_zone import ZoneRecovery
@@ -80,6 +73,7 @@ class ZoneMaster:
         self._deletion = ZoneDeletion(master, record.uid)
         self._moved = Moved()
         self._events = ZoneEvents(master, record.uid, self.parts)
+        self.reports = PartitionReports(master, self.parts, self.nodes, self._events, self._dirty)
         self._full = FullStorages(master, record.uid)
         self._recovery = ZoneRecovery(master, self, self._decided)
         self._all_placed = False
@@ -134,77 +128,6 @@ class ZoneMaster:
 
     # --- what agents say -------------------------------------------------------------------------
 
-    def _note(self, partition: int, **changes: object) -> None:
-        self.parts[partition] = msgspec.structs.replace(self.parts[partition], **changes)
-        self._dirty.add(partition)
-
-    def _of_term(self, node: str, partition: int, term: int) -> Part | None:
-        part = self.parts.get(partition)
-        if part is None or part.row.term != term or part.row.primary is None:
-            return None
-        return part if part.row.primary.node == node else None
-
-    def activated(self, node: str, message: Activated, now: Now) -> None:
-        """The primary serves."""
-        part = self._of_term(node, message.partition, message.term)
-        if part is not None and not part.activated:
-            self._note(
-                message.partition, activated=True, tried=(), better="", stuck="",
-                since_ms=now.boot_ms,
-            )  # fmt: skip
-
-    def blocked(self, node: str, message: ActivationBlocked) -> None:
-        """The primary's logs do not reach; `better` can."""
-        part = self._of_term(node, message.partition, message.term)
-        if part is not None and not part.activated:
-            self._note(message.partition, better=message.better)
-
-    def _of_migration(self, partition: int, migration_id: str) -> Part | None:
-        part = self.parts.get(partition)
-        if part is None or part.row.active is None:
-            return None
-        return part if part.row.active.migration_id == migration_id else None
-
-    def caught_up(self, node: str, message: CaughtUp, now: Now) -> None:
-        """The primary is in joint mode and both majorities hold what was answered."""
-        part = self._of_migration(message.partition, message.migration_id)
-        if part is not None and self._of_term(node, message.partition, message.term):
-            self._events.caught_up(part)
-            if not part.caught_up:
-                self._note(message.partition, caught_up_ms=now.boot_ms)
-
-    def frozen(self, node: str, message: Frozen) -> None:
-        """The old primary will never serve again in its term."""
-        part = self._of_migration(message.partition, message.migration_id)
-        if part is not None and self._of_term(node, message.partition, message.term):
-            self._note(message.partition, frozen=True)
-
-    def prepared(self, message: Prepared) -> None:
-        """The destination stored, or refused, the prepared row."""
-        part = self._of_migration(message.partition, message.migration_id)
-        if part is not None and part.row.version + 1 == message.version:
-            self._note(message.partition, prepared=message.accepted)
-
-    def copy_ready(self, node: str, message: CopyReady) -> None:
-        """A voter that is not among the owners holds everything."""
-        part = self._of_term(node, message.partition, message.term)
-        holder = self.nodes.holder(message.node)
-        if part is None or holder is None or holder.store != message.store:
-            return
-        if message.node not in part.ready:
-            self._note(message.partition, ready=(*part.ready, message.node))
-
-    def trouble(self, node: str, trouble: Trouble) -> None:
-        """A primary is stuck."""
-        part = self._of_term(node, trouble.partition, trouble.term)
-        if part is None or trouble.since_ms < self._master.settings.lease_ms:
-            return
-        # Frozen for a migration that was given up: only a new term lets it serve again.
-        forgotten = trouble.kind is TroubleKind.FROZEN and part.freeze_ms < 0
-        no_quorum = part.activated and trouble.kind is TroubleKind.NO_QUORUM
-        if trouble.kind is TroubleKind.NO_ROLE or forgotten or no_quorum:
-            self._note(trouble.partition, stuck=trouble.kind, activated=True)
-
     def progress(self, node: str, message: TransferProgress, now: Now) -> None:
         """How far a filling copy is."""
         part = self.parts.get(message.partition)
@@ -214,7 +137,7 @@ class ZoneMaster:
         if message.full_reason and message.bytes_total and message.partition in self.parts:
             self._rebalance.note_size(message.partition, message.bytes_total)
         if has_more and is_newcomer:
-            self._note(message.partition, progress_ms=now.boot_ms)
+            self.reports.note(message.partition, progress_ms=now.boot_ms)
 
     def opened(self, node: str) -> None:
         """The agent has the zone open."""
@@ -238,7 +161,7 @@ class ZoneMaster:
         for partition, part in list(self.parts.items()):
             if part.row.active is not None:
                 caught_up_ms = now.boot_ms if part.caught_up else -1
-                self._note(partition, progress_ms=now.boot_ms, caught_up_ms=caught_up_ms)
+                self.reports.note(partition, progress_ms=now.boot_ms, caught_up_ms=caught_up_ms)
 
     def rows_stored(self, node: str, message: RowsStored) -> None:
         """The agent has these rows durably (for a deleted zone: its data is gone)."""
@@ -255,7 +178,7 @@ class ZoneMaster:
             if voter is None or holder is None or holder.store != voter.store:
                 continue  # only a voter's store keeps it
             if voter not in part.stored:
-                self._note(partition, stored=(*part.stored, voter))
+                self.reports.note(partition, stored=(*part.stored, voter))
 
     def ready(self, node: str, message: ZoneReady, now: Now) -> None:
         """The agent listens for the zone's clients, or refuses the zone."""
@@ -330,7 +253,7 @@ class ZoneMaster:
             part.row, self.record
         )
         if unwanted != part.unwanted:
-            self._note(partition, unwanted=unwanted)
+            self.reports.note(partition, unwanted=unwanted)
 
     # --- migrations that wait (migration_queue.py) -----------------------------------------------
 

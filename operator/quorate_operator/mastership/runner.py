@@ -25,7 +25,6 @@ from quorate.facts.zone import ZoneRecord
 from quorate.planning.preview import Preview
 from quorate.protocol.events import ROUTINE, Event, ToldEvent
 from quorate.protocol.master import Master
-from quorate.protocol.membership import is_same_process
 from quorate.protocol.messages import (
     FORMAT_VERSION,
     EventsTold,
@@ -40,10 +39,10 @@ from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus, ZoneStatus
 from quorate.wire.frames import encode_frame
 from quorate.wire.long_frames import split_frame
-from quorate.wire.resource import is_short_name
 from quorate_link import BaseHandler, ClusterSecret, Endpoint, Link, SecretRefused
+from quorate_operator.mastership.agent_refusals import AgentRefusals, judge
 from quorate_operator.mastership.decisions import gather, summary
-from quorate_operator.mastership.dialing import Dialing, address_of
+from quorate_operator.mastership.dialing import Dialing
 from quorate_operator.mastership.event_log import EventLog, states
 from quorate_operator.mastership.guarded import ends_with_a_defect
 from quorate_operator.mastership.refused_writes import Refusal, event_of
@@ -118,7 +117,7 @@ class Runner(BaseHandler):
         self._dialing_looked_ms = 0
         self._heard_ms: dict[str, int] = {}
         self._ticked_ms = 0
-        self._refusals: dict[str, str] = {}
+        self._refusals = AgentRefusals(cluster)
         self._zones: dict[str, ZoneRecord] = {}
         self._status: ClusterStatus | None = None  # as of the last step, once asked for
         self._zone_statuses: dict[str, ZoneStatus] | None = None
@@ -154,8 +153,7 @@ class Runner(BaseHandler):
         self._addresses = tuple(addresses)
         if self._endpoint is None or self._stopped:
             return
-        for address in [each for each in self._refusals if each not in addresses]:
-            del self._refusals[address]
+        self._refusals.keep(addresses)
         self._dialing.declare(addresses, self._endpoint)
 
     def set_zone(self, record: ZoneRecord) -> None:
@@ -261,11 +259,7 @@ class Runner(BaseHandler):
 
     def unreached(self) -> dict[str, str]:
         """Address -> why no agent is registered from there now."""
-        return {
-            address: self._refusals.get(address, "nobody answers there")
-            for address, peer in sorted(self._dialing.peers.items())
-            if peer.link is None and address in self._dialing.declared
-        }
+        return self._refusals.unreached(self._dialing)
 
     # --- beginning and end ------------------------------------------------------------------------
 
@@ -524,7 +518,7 @@ class Runner(BaseHandler):
                 # What becomes of this connection says nothing of the agent that has the name.
                 del self._links[node]
                 link.data = None
-                self._note_refusal(link, message.reason)
+                self._refusals.note(link, message.reason)
                 link.close(message.reason, message.code)
                 continue
             # The master hands one object to many nodes: it is encoded once.
@@ -537,33 +531,17 @@ class Runner(BaseHandler):
     @ends_with_a_defect
     def on_up(self, link: Link, hello: Hello) -> None:
         """See Handler."""
-        refused = self._judge(link, hello)
+        refused = judge(hello, self._links, self._master)
         if refused is not None:
-            self._note_refusal(link, refused.reason)
+            self._refusals.note(link, refused.reason)
             link.close(refused.reason, refused.code)
             return
-        if link.peer is not None:
-            self._refusals.pop(address_of(link.peer), None)
+        self._refusals.forget(link)
         self._dialing.reached(link, hello.node)
         link.data = hello.node
         self._links[hello.node] = link
         self._heard_ms[hello.node] = self._clock.now().boot_ms
         self._step(lambda master: master.agent_connected(hello, self._clock.now()))
-
-    def _judge(self, link: Link, hello: Hello) -> Refused | None:
-        if not is_short_name(hello.node):
-            return Refused(
-                f"node {hello.node!r}: --name takes lower-case letters, digits and '-' only",
-                RefusalCode.NAME,
-            )
-        present = self._links.get(hello.node)
-        known = present.peer_hello if present is not None else None
-        if known is not None and is_same_process(known, hello):
-            return Refused(f"node {hello.node} is connected already", RefusalCode.CONNECTED)
-        refused = self._master.refusal(hello) if self._master is not None else None
-        if refused is None and present is not None:
-            present.abort("replaced by a newer process")
-        return refused
 
     @ends_with_a_defect
     def on_message(self, link: Link, message: Message) -> None:
@@ -599,14 +577,6 @@ class Runner(BaseHandler):
         self._take_refusal(link, refused)
 
     def _take_refusal(self, link: Link, refused: Refused) -> None:
-        self._note_refusal(link, refused.reason)
+        self._refusals.note(link, refused.reason)
         if refused.code == RefusalCode.STALE_MASTER and self.may_act():
             self._end_overtaken(refused)
-
-    def _note_refusal(self, link: Link, reason: str) -> None:
-        if link.peer is None:
-            return
-        address = address_of(link.peer)
-        if self._refusals.get(address) != reason:
-            self._refusals[address] = reason
-            _log.warning("cluster %s: agent at %s: %s", self.cluster, address, reason)

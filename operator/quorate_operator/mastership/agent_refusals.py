@@ -1,0 +1,64 @@
+"""Which agents are not taken, and why no agent is registered from an address."""
+
+import logging
+from collections.abc import Collection, Mapping
+
+from quorate.protocol.master import Master
+from quorate.protocol.membership import is_same_process
+from quorate.protocol.messages import Hello, RefusalCode, Refused
+from quorate.wire.resource import is_short_name
+from quorate_link import Link
+from quorate_operator.mastership.dialing import Dialing, address_of
+
+_log = logging.getLogger("quorate.runner")
+
+
+def judge(hello: Hello, links: Mapping[str, Link], master: Master | None) -> Refused | None:
+    """Why an agent that greets is not taken; an older process of it that is linked is ended."""
+    if not is_short_name(hello.node):
+        return Refused(
+            f"node {hello.node!r}: --name takes lower-case letters, digits and '-' only",
+            RefusalCode.NAME,
+        )
+    present = links.get(hello.node)
+    known = present.peer_hello if present is not None else None
+    if known is not None and is_same_process(known, hello):
+        return Refused(f"node {hello.node} is connected already", RefusalCode.CONNECTED)
+    refused = master.refusal(hello) if master is not None else None
+    if refused is None and present is not None:
+        present.abort("replaced by a newer process")
+    return refused
+
+
+class AgentRefusals:
+    """The last refusal at each address of one cluster, by either side."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._reasons: dict[str, str] = {}
+
+    def note(self, link: Link, reason: str) -> None:
+        """The agent at the other side was refused, or refuses."""
+        if link.peer is None:
+            return
+        address = address_of(link.peer)
+        if self._reasons.get(address) != reason:
+            self._reasons[address] = reason
+            _log.warning("cluster %s: agent at %s: %s", self._cluster, address, reason)
+
+    def forget(self, link: Link) -> None:
+        """The agent at the other side is taken."""
+        if link.peer is not None:
+            self._reasons.pop(address_of(link.peer), None)
+
+    def keep(self, addresses: Collection[str]) -> None:
+        """Others are dialed no more."""
+        self._reasons = {at: why for at, why in self._reasons.items() if at in addresses}
+
+    def unreached(self, dialing: Dialing) -> dict[str, str]:
+        """Address -> why no agent is registered from there now."""
+        return {
+            address: self._reasons.get(address, "nobody answers there")
+            for address, peer in sorted(dialing.peers.items())
+            if peer.link is None and address in dialing.declared
+        }
