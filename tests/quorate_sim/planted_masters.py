@@ -12,8 +12,8 @@ from quorate.protocol.agent import AgentCore
 from quorate.protocol.master import Master
 from quorate.protocol.messages import Hello, Trouble
 from quorate.protocol.metastore import Key, Revision, Value
+from quorate.protocol.partition_reports import PartitionReports
 from quorate.protocol.recover_rows import Told, Waiting, recovered_row
-from quorate.protocol.zone_master import ZoneMaster
 from quorate_operator.mastership.second_look import SecondLook
 from quorate_operator.metastores.memory import MemoryMetastore
 from quorate_sim.changed import changed
@@ -22,10 +22,10 @@ from quorate_sim.changed import changed
 def nobody_left_but_stuck() -> AbstractContextManager[None]:
     """The master does not listen to what is stuck."""
 
-    def trouble(self: ZoneMaster, node: str, trouble: Trouble) -> None:
+    def trouble(self: PartitionReports, node: str, trouble: Trouble) -> None:
         return None
 
-    return changed(ZoneMaster, "trouble", trouble)
+    return changed(PartitionReports, "trouble", trouble)
 
 
 @contextmanager

@@ -11,12 +11,13 @@ PAST = (66, 79, 257, 325)
 """Forwarded commands happened twice: one was told that there is no room, and had been executed.  In
 the last an agent was told of no rows: a master that had stood still had written that it left."""
 HOLDS = 0.5
-HELD = (44, 26)
+HELD = (51, 26)
 """An agent gets a forwarded command, or still has it parked, when it may serve and the client has
 been told that nobody knows; in the last one it serves when the command comes."""
-HELD_PAST = (2360233980139,)
-"""A former master wrote the registration of an earlier process over that of a later one, and the
-next master dropped a copy in memory that was there (I-1)."""
+HELD_PAST = (44, 2360233980139)
+"""The first was of that kind, too, until agents looked at idle zones less often.  In the other a
+former master wrote the registration of an earlier process over that of a later one, and the next
+master dropped a copy in memory that was there (I-1)."""
 QUICK = 10
 FRESH = 240
 BLOCK = 40
