@@ -27,5 +27,6 @@ KEPT = {
     1124000970: "a copy asked the second of two suppliers for ever, which had nothing",
     1124001378: "a rebuilt row that waited was written over one that another master had stored",
     1124001735: "a row rebuilt for the second time had the version of one that was lost again",
+    1124500811: "rows of the first placement that came late were waited for from agents instead",
     1124001976: "a master that had been followed wrote the rows of a deleted zone again",
 }

@@ -5,8 +5,8 @@ A master that lost the mandate may have one write under way that arrives after t
 read everything.  The next one meets it as a conflict when it writes that object, but of an object
 that it has no reason to write it would never hear.  Nothing here reads or waits: the shell does.
 
-Of a shard that is gone it tells where the zone's record is there and does not say that the zone is
-being deleted, and of a registration that is gone.
+Of a shard that is gone, or new, it tells where the zone's record is there and does not say that the
+zone is being deleted, and of a registration that is gone.
 
 A zone's record is none of these: what users declare is declared to every master, and one that has
 been followed must not write a record again that the next one has removed with the zone.
@@ -60,10 +60,12 @@ class SecondLook:
         self, stored: Mapping[Key, Stored], revisions: Mapping[Key, Revision]
     ) -> list[tuple[Key, Stored | None]]:
         """Objects whose revision is not the one known, None for one that is gone; not those written
-        since the look began."""
+        since the look began.  Of shards also those that were not there before: a master that
+        waits for agents to tell of lost rows does not write them, and would meet no conflict."""
+        new = [key for key in stored if key not in revisions and _is_wanted(key, stored, revisions)]
         return [
             (key, stored.get(key))
-            for key in revisions
+            for key in [*revisions, *new]
             if isinstance(key, ShardKey | NodeKey) and key not in self._touched
             if (_is_gone(key, stored) if key not in stored else _is_other(key, stored, revisions))
         ]
@@ -75,11 +77,17 @@ class SecondLook:
 
 
 def _is_other(key: Key, stored: Mapping[Key, Stored], revisions: Mapping[Key, Revision]) -> bool:
-    return revisions[key] != stored[key].revision
+    return revisions.get(key) != stored[key].revision
+
+
+def _is_wanted(key: Key, stored: Mapping[Key, Stored], revisions: Mapping[Key, Revision]) -> bool:
+    return isinstance(key, ShardKey) and ZoneKey(key.uid) in revisions and _is_led(key, stored)
 
 
 def _is_gone(key: Key, stored: Mapping[Key, Stored]) -> bool:
-    if not isinstance(key, ShardKey):
-        return True
+    return _is_led(key, stored) if isinstance(key, ShardKey) else True
+
+
+def _is_led(key: ShardKey, stored: Mapping[Key, Stored]) -> bool:
     head = stored.get(ZoneKey(key.uid))
     return head is not None and isinstance(head.value, ZoneRecord) and not head.value.deleting
