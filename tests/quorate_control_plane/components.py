@@ -1,5 +1,6 @@
 """What one process of a test can be told: start, pause, resume, kill, terminate."""
 
+import os
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -57,8 +58,11 @@ class Component:
         self._record.write_text(f"{self._process.pid} {start_time(self._process.pid)}")
 
     def pause(self) -> None:
-        """Stop it as a debugger would: connections stay open, nothing answers."""
+        """Stop it as a debugger would: connections stay open, nothing answers.
+
+        A signal is only sent: its threads on other processors may answer for a moment yet."""
         self._running().send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         self._running().send_signal(signal.SIGCONT)
