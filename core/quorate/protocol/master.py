@@ -235,11 +235,6 @@ class Master:
     # --- the metastore was lost ------------------------------------------------------------------
 
     @property
-    def wants_rows(self) -> bool:
-        """Whether agents are to tell the rows of all zones that they know."""
-        return self.recovering
-
-    @property
     def has_recovered(self) -> bool:
         """Whether every agent that is here has told all it has, and every partition its row."""
         here = [agent for agent in self.agents.values() if agent.connected]
@@ -386,7 +381,7 @@ class Master:
         """Copies are to be moved: how large are they?  Not more often than sizes change much."""
         if now.boot_ms - self._asked_ms >= ASK_SIZES_MS:
             self._asked_ms = now.boot_ms
-            self.publish(sorted(self.agents), AskInventory(self.master_term, self.wants_rows))
+            self.publish(sorted(self.agents), AskInventory(self.master_term, self.recovering))
 
     def send(self, node: str, message: Message) -> None:
         """Send to one agent, registered or about to be told why it is not."""

@@ -141,7 +141,8 @@ class NodeRegistry:
             zone.topology_changed()
             if zone.is_published:
                 self._master.send(node, zone.table_message())
-        self._master.send(node, AskInventory(self._master.master_term, self._master.wants_rows))
+        master = self._master
+        master.send(node, AskInventory(master.master_term, master.recovering))
 
     def disconnected(self, node: str, process_gone: bool, now: Now) -> None:
         """The link to an agent is down; `process_gone`: its host refuses new connections."""

@@ -427,7 +427,7 @@ class ZoneMaster:
             if before == row or self._recovery.is_withdrawn(row):
                 continue
             if before is not None and row.version <= before.version:
-                continue  # put back by another (_put_right)
+                continue  # put back by another (rebuild_zone.py, put_right)
             decided = changed.get(row.partition)
             ours = decided is not None and decided[0] == row
             if part is None and ours:

@@ -47,6 +47,10 @@ class SecondLook:
         """What the object holds is known again: it was written, or read after a failed write."""
         self._in_flight.discard(key)
 
+    def is_writing(self, key: Key) -> bool:
+        """Whether a write of the object is under way."""
+        return key in self._in_flight
+
     def writes_of(self, key: Key) -> int:
         """How often the master has begun to write the object: the same number before and after it
         was read says that the master wrote nothing meanwhile."""

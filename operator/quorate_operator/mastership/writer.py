@@ -75,7 +75,6 @@ class Writer:
         self._slots = asyncio.Semaphore(WRITES_MAX)
         self._second_look = SecondLook()
         self._term: int | None = None
-        self._in_flight: set[Key] = set()
         self._refused = RefusedWrites()
         self._told: Refusal | None = None
 
@@ -106,11 +105,9 @@ class Writer:
 
         InvariantError when it is the leader's own rows that must not exist."""
         self._second_look.write_begins(key)
-        self._in_flight.add(key)
         try:
             await self._write_and_tell(key, value)
         finally:
-            self._in_flight.discard(key)
             self._second_look.write_ended(key)
 
     def blocked(self, uid: str = "") -> Refusal | None:
@@ -179,7 +176,8 @@ class Writer:
 
     def _look_given_up(self, key: Key, attempts: int) -> None:
         """The leader decided anew: perhaps it wants nothing that was not written then."""
-        is_wanted = key in self._in_flight or self._refused.attempts(key) != attempts
+        is_written = self._second_look.is_writing(key)
+        is_wanted = is_written or self._refused.attempts(key) != attempts
         if not is_wanted and self._leader.may_act():
             self._refused.given_up(key)
             self._tell_blocked()

@@ -65,6 +65,7 @@ class KubernetesMetastore:
         self._api = api
         self._namespace = namespace
         self._cluster = cluster
+        self._selector = f"{names.LABEL_CLUSTER}={cluster}"
         self._told_term = told_term
         self._zone_names: dict[str, str] = {}
         self._damaged: dict[ShardKey, dict[int, Json]] = {}
@@ -100,11 +101,10 @@ class KubernetesMetastore:
         """See Metastore."""
         loaded: dict[Key, Stored] = {}
         misnamed: list[tuple[Key, Stored, str]] = []
-        selector = f"{names.LABEL_CLUSTER}={self._cluster}"
         try:
             for plural in (StorageNode.plural, PartitionTable.plural):
                 path = path_of(self._namespace, plural)
-                async for item in self._api.list(path, selector):
+                async for item in self._api.list(path, self._selector):
                     name, found = str(item["metadata"]["name"]), self._decode(item, plural)
                     if found is None:
                         continue
@@ -132,10 +132,9 @@ class KubernetesMetastore:
 
     async def changes(self) -> AsyncIterator[Seen]:
         """Revisions of all objects, then of each that is written, by whomever; endless."""
-        selector = f"{names.LABEL_CLUSTER}={self._cluster}"
         plurals = (StorageNode.plural, PartitionTable.plural)
         paths = {path_of(self._namespace, plural): plural for plural in plurals}
-        async for path, changed, is_all in watch_revisions(self._api, list(paths), selector):
+        async for path, changed, is_all in watch_revisions(self._api, list(paths), self._selector):
             revisions = {
                 key: revision
                 for name, revision in changed.items()
@@ -186,11 +185,10 @@ class KubernetesMetastore:
 
     async def erase(self) -> None:
         """Delete all that is held of the cluster.  ApiRefused, ApiUnclear, MandateLost."""
-        selector = f"{names.LABEL_CLUSTER}={self._cluster}"
         for plural in (PartitionTable.plural, StorageNode.plural):
             path = path_of(self._namespace, plural)
-            found = [item["metadata"]["name"] async for item in self._api.list(path, selector)]
-            for name in found:
+            found = [item async for item in self._api.list(path, self._selector)]
+            for name in [item["metadata"]["name"] for item in found]:
                 await self._api.delete(path_of(self._namespace, plural, name))
 
     # --- forms ------------------------------------------------------------------------------------
