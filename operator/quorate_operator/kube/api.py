@@ -162,13 +162,24 @@ class KubeApi:
 
     async def list(self, path: str, selector: str = "") -> AsyncIterator[Json]:
         """Every object of a collection, page by page, all as of one revision."""
+        async for page in self.pages(path, selector):
+            for item in page.get("items") or ():
+                yield item
+
+    async def pages(
+        self,
+        path: str,
+        selector: str = "",
+        accept: str = "application/json",
+        timeout_s: float = TIMEOUT_S,
+    ) -> AsyncIterator[Json]:
+        """The lists that a collection comes in, in the form `accept`; all as of one revision."""
         query: dict[str, str] = {"limit": str(PAGE_OBJECTS)}
         if selector:
             query["labelSelector"] = selector
         while True:
-            page = await self._request("GET", path, query=query, timeout_s=TIMEOUT_S)
-            for item in page.get("items", []):
-                yield item
+            page = await self._request("GET", path, query=query, accept=accept, timeout_s=timeout_s)
+            yield page
             following = page["metadata"].get("continue")
             if not following:
                 return
@@ -182,11 +193,12 @@ class KubeApi:
         content_type: str = "application/json",
         timeout_s: float = TIMEOUT_S,
         query: dict[str, str] | None = None,
+        accept: str = "application/json",
     ) -> Json:
         about = f"{method} {path}"
         if self._bucket is not None:
             await self._bucket.take()
-        headers = {"Content-Type": content_type, **self.access.headers()}
+        headers = {"Accept": accept, "Content-Type": content_type, **self.access.headers()}
         parameters = dict(query or {})
         if method in ("POST", "PUT", "PATCH"):
             parameters |= {"fieldManager": names.FIELD_MANAGER, "fieldValidation": "Strict"}

@@ -17,6 +17,7 @@ from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi
 _log = logging.getLogger("quorate.watch")
 
 AS_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+LIST_S = 10.0
 WATCH_S = 240
 """The server ends a watch after so long; a connection that was lost in silence, too."""
 AGAIN_S = 1.0
@@ -70,18 +71,13 @@ async def _keep_watching(api: KubeApi, path: str, selector: str, found: _Found) 
 
 
 async def _list(api: KubeApi, path: str, selector: str) -> tuple[dict[str, str | None], str]:
-    query = {"labelSelector": selector, "limit": "500"}
     revisions: dict[str, str | None] = {}
-    while True:
-        async with _get(api, path, query, 10) as answer:
-            await _refuse_errors(answer, path)
-            page = await answer.json(content_type=None)
+    at = ""
+    async for page in api.pages(path, selector, AS_METADATA.format("List"), LIST_S):
         for item in page.get("items") or ():
             revisions[item["metadata"]["name"]] = str(item["metadata"]["resourceVersion"])
-        following = page["metadata"].get("continue")
-        if not following:
-            return revisions, str(page["metadata"]["resourceVersion"])
-        query["continue"] = following
+        at = str(page["metadata"]["resourceVersion"])
+    return revisions, at
 
 
 async def _changes(
@@ -93,8 +89,17 @@ async def _changes(
         "resourceVersion": at,
         "timeoutSeconds": str(WATCH_S),
     }
-    async with _get(api, path, query, WATCH_S + 10) as answer:
-        await _refuse_errors(answer, path)
+    watching = api.session.get(
+        api.access.server + path,
+        params=query,
+        headers={"Accept": AS_METADATA.format(""), **api.access.headers()},
+        timeout=aiohttp.ClientTimeout(total=WATCH_S + 10),
+        read_bufsize=1 << 20,
+    )
+    async with watching as answer:
+        if answer.status >= 300:
+            text = (await answer.text())[:200]
+            raise ApiRefused(answer.status, "", f"GET {path}: {answer.status}: {text}")
         async for line in answer.content:
             event = json.loads(line)
             if event.get("type") not in _CHANGES:
@@ -102,22 +107,3 @@ async def _changes(
             metadata: dict[str, Any] = event["object"]["metadata"]
             gone = event["type"] == "DELETED"
             yield metadata["name"], None if gone else str(metadata["resourceVersion"])
-
-
-def _get(
-    api: KubeApi, path: str, query: Mapping[str, str], timeout_s: float
-) -> "aiohttp.client._RequestContextManager":
-    accept = AS_METADATA.format("" if query.get("watch") else "List")
-    return api.session.get(
-        api.access.server + path,
-        params=dict(query),
-        headers={"Accept": accept, **api.access.headers()},
-        timeout=aiohttp.ClientTimeout(total=timeout_s),
-        read_bufsize=1 << 20,
-    )
-
-
-async def _refuse_errors(answer: aiohttp.ClientResponse, path: str) -> None:
-    if answer.status >= 300:
-        text = (await answer.text())[:200]
-        raise ApiRefused(answer.status, "", f"GET {path}: {answer.status}: {text}")
