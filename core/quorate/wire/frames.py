@@ -6,6 +6,7 @@ A long message is several frames (long_frames.py).
 """
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -19,12 +20,13 @@ Opening = Challenge | Proof | Refused | Hello
 """What may come before the proofs; a Hello so early is what versions before them said."""
 Said = Hello | Refused
 Decode = Callable[[bytes | bytearray], Message]
+T = TypeVar("T")
 
 _ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Message)
-_opening_decoder = msgspec.msgpack.Decoder(Opening)
-_said_decoder = msgspec.msgpack.Decoder(Said)
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+_opening_decoder: msgspec.msgpack.Decoder[Opening] = msgspec.msgpack.Decoder(Opening)
+_said_decoder: msgspec.msgpack.Decoder[Said] = msgspec.msgpack.Decoder(Said)
 
 
 def encode_frame(message: Message | Challenge | Proof) -> bytes:
@@ -37,11 +39,7 @@ def encode_frame(message: Message | Challenge | Proof) -> bytes:
 
 def decode_message(body: bytes | bytearray) -> Message:
     """One message from its msgpack form, whoever may send it."""
-    try:
-        message: Message = _decoder.decode(body)
-    except _ERRORS as error:
-        raise WireError(f"not a message: {error}") from error
-    return message
+    return _decoded(_decoder, body, "not a message")
 
 
 def decoder_of(sender: str, receiver: str) -> Decode:
@@ -61,11 +59,7 @@ def decoder_of(sender: str, receiver: str) -> Decode:
 
 def decode_opening(body: bytes | bytearray) -> Opening:
     """A frame that came before the proofs."""
-    try:
-        opening: Opening = _opening_decoder.decode(body)
-    except _ERRORS as error:
-        raise WireError(f"not the beginning of a link: {error}") from error
-    return opening
+    return _decoded(_opening_decoder, body, "not the beginning of a link")
 
 
 def encode_said(said: Said) -> bytes:
@@ -75,11 +69,14 @@ def encode_said(said: Said) -> bytes:
 
 def decode_said(body: bytes) -> Said:
     """What a Proof says."""
+    return _decoded(_said_decoder, body, "a proof says what is no Hello")
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[T], body: bytes | bytearray, what: str) -> T:
     try:
-        said: Said = _said_decoder.decode(body)
+        return decoder.decode(body)
     except _ERRORS as error:
-        raise WireError(f"a proof says what is no Hello: {error}") from error
-    return said
+        raise WireError(f"{what}: {error}") from error
 
 
 def next_frame(buffer: bytearray, bytes_max: int) -> bytes | None:
