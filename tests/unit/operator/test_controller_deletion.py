@@ -1,0 +1,255 @@
+"""What stays and what goes with deleted objects; API server and agents are in memory."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from quorate.protocol.events import Event, Reason
+from quorate_loopback.namespace import Namespace
+from quorate_loopback.waiting import until
+from quorate_operator import names
+from quorate_operator.declared import controller as controller_module
+from quorate_operator.kube.api import ApiRefused, path_of
+
+Json = dict[str, Any]
+
+
+async def test_a_zone_without_an_object_is_kept_and_named(
+    declared: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_module, "WATCH_BEHIND_S", 0.05)
+    declared.start()
+    declared.zone("seen")
+    declared.zone("gone")
+    await declared.until_available("seen", "gone")
+    del declared.api.objects[declared.path("Zone", "gone")]
+
+    await declared.restart()
+
+    await until(lambda: declared.retained() == ["gone"], "named", 20)
+    gone = declared.led("gone")
+    assert gone is not None
+    assert not gone.deleting
+
+
+async def test_a_zone_that_is_deleted_is_released_at_once_and_its_data_is_kept(
+    declared: Namespace,
+) -> None:
+    declared.start()
+    declared.zone("first")
+    await declared.until_available("first")
+    rows = declared.tables()
+
+    await declared.delete("first")
+
+    assert declared.tables() == rows
+    kept = declared.led("first")
+    assert kept is not None
+    assert not kept.deleting
+
+
+async def test_a_zone_that_is_deleted_soon_after_leading_began_is_named_later(
+    declared: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_module, "WATCH_BEHIND_S", 1.5)
+    declared.start()
+    declared.zone("first")
+    await declared.until_available("first")
+
+    await declared.delete("first")
+
+    await until(lambda: declared.retained() == ["first"], "named")
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_zone_that_is_declared_again_has_its_data(
+    declared: Namespace, is_restarted: bool
+) -> None:
+    declared.start()
+    declared.zone("first")
+    await declared.until_available("first")
+    rows = declared.tables()
+    await declared.delete("first")
+    if is_restarted:
+        await declared.restart()
+
+    declared.zone("first", uid="another", replicas=2)
+
+    await until(lambda: declared.conditions("first").get("Available") == "True", "served")
+    status = declared.api.objects[declared.path("Zone", "first")]["status"]
+    assert status["zoneId"] == "uid-of-first"
+    assert declared.tables() == rows
+    await until(lambda: getattr(declared.led("first"), "replicas", 0) == 2, "as declared now")
+
+
+async def test_a_zone_that_has_kept_data_still_has_it_when_the_metastore_is_lost(
+    declared: Namespace,
+) -> None:
+    declared.start()
+    declared.zone("first")
+    await declared.until_available("first")
+    await declared.delete("first")
+    declared.zone("first", uid="another")
+    await until(lambda: declared.conditions("first").get("Available") == "True", "served")
+    await declared.controller.close()
+    for path in declared.tables():
+        del declared.api.objects[path]
+
+    await declared.restart()
+
+    await until(lambda: declared.led("first") is not None, "led under the id of its data")
+
+
+async def test_another_zone_of_that_name_is_refused_and_its_deletion_erases_nothing(
+    declared: Namespace,
+) -> None:
+    declared.start()
+    declared.zone("first")
+    await declared.until_available("first")
+    rows = declared.tables()
+    await declared.delete("first")
+
+    declared.zone("first", uid="another", partitions=32, deletionPolicy="Delete")
+    await until(lambda: declared.conditions("first").get("Accepted") == "False", "refused")
+    await declared.delete("first")
+
+    assert declared.tables() == rows
+    kept = declared.led("first")
+    assert kept is not None
+    assert (kept.partitions, kept.deleting) == (16, False)
+
+
+async def test_with_delete_a_zone_is_released_when_its_data_is_gone(
+    declared: Namespace,
+) -> None:
+    declared.start()
+    declared.zone("first", deletionPolicy="Delete")
+    await declared.until_available("first")
+
+    await declared.delete("first")
+
+    await until(lambda: declared.led("first") is None, "end of its record")
+    assert declared.tables() == []
+
+
+async def test_kept_data_goes_with_a_later_zone_that_says_delete(
+    declared: Namespace,
+) -> None:
+    declared.start()
+    declared.zone("first")
+    await declared.until_available("first")
+    await declared.delete("first")
+    declared.zone("first", uid="another", deletionPolicy="Delete")
+    await until(lambda: declared.conditions("first").get("Available") == "True", "served")
+
+    await declared.delete("first")
+
+    await until(lambda: declared.led("first") is None, "end of its record")
+    assert declared.tables() == []
+
+
+async def test_an_annotation_frees_a_zone_whose_data_cannot_be_deleted(
+    declared: Namespace,
+) -> None:
+    declared.start()
+    declared.zone("first", deletionPolicy="Delete")
+    await declared.until_available("first")
+    declared.api.refuse = lambda method, path: 403 if method == "DELETE" else 0
+    body = declared.deleting("first")
+    releasing = asyncio.create_task(declared.controller.zone_released(body))
+    await until(lambda: declared.conditions("first").get("Blocked") == "True", "it says why")
+    assert not releasing.done()
+
+    metadata = {**body["metadata"], "annotations": {names.ANNOTATION_RELEASE: "true"}}
+    declared.controller.zone_seen({**body, "metadata": metadata})
+
+    await asyncio.wait_for(releasing, 10)
+    assert declared.tables() != []
+
+
+async def test_a_namespace_that_terminates_frees_what_waits(declared: Namespace) -> None:
+    declared.start()
+    declared.zone("first", deletionPolicy="Delete")
+    await declared.until_available("first")
+
+    def refuse(method: str, path: str) -> int:
+        if path.endswith("/events"):
+            causes = [{"reason": "NamespaceTerminating", "message": "it is being deleted"}]
+            raise ApiRefused(403, "Forbidden", f"{method} {path}: 403", causes)
+        return 403 if method == "DELETE" else 0
+
+    declared.api.refuse = refuse
+    declared.controller._led["main"].decisions.add(
+        Event("uid-of-first", None, Reason.STORAGE_FULL, "something to tell", "Warning")
+    )
+
+    await declared.delete("first")
+
+
+async def test_a_cluster_that_is_deleted_and_declared_again_has_its_zones(
+    declared: Namespace,
+) -> None:
+    declared.start()
+    declared.zone("first")
+    await declared.until_available("first")
+    rows, nodes = declared.tables(), declared.tables("storagenodes")
+
+    await declared.delete("main", "StorageCluster")
+    declared.controller.cluster_gone("main")
+    await until(lambda: declared.conditions("first").get("Accepted") == "False", "not led")
+    declared.declare("StorageCluster", "main", uid="another", addresses=declared.addresses())
+
+    await until(lambda: declared.conditions("first").get("Available") == "True", "served")
+    assert (declared.tables(), declared.tables("storagenodes")) == (rows, nodes)
+
+
+async def test_a_cluster_with_delete_waits_for_zones_and_leaves_nothing(
+    declared: Namespace,
+) -> None:
+    addresses = declared.addresses()
+    declared.declare("StorageCluster", "main", addresses=addresses, deletionPolicy="Delete")
+    declared.start()
+    declared.zone("first")
+    declared.zone("kept")
+    await declared.until_available("first", "kept")
+    await declared.delete("kept")
+    body = declared.deleting("main", "StorageCluster")
+    releasing = asyncio.create_task(declared.controller.cluster_released(body))
+    await asyncio.sleep(0.3)  # looks
+    assert not releasing.done()
+    assert declared.conditions("first")["Available"] == "True"
+
+    await declared.delete("first")
+
+    await asyncio.wait_for(releasing, 10)
+    assert declared.tables() == []
+    assert declared.tables("storagenodes") == []
+
+
+async def test_a_cluster_with_delete_waits_also_for_zones_that_the_watch_has_not_shown(
+    declared: Namespace,
+) -> None:
+    """The next operator sees the cluster's deletion before it sees any Zone."""
+    addresses = declared.addresses()
+    declared.declare("StorageCluster", "main", addresses=addresses, deletionPolicy="Delete")
+    declared.start()
+    declared.zone("first")
+    await declared.until_available("first")
+    await declared.controller.close()
+    declared.controller = declared._make()
+    declared.controller.start()
+    body = declared.deleting("main", "StorageCluster")
+    zones = path_of("default", "zones")
+    declared.api.requests.clear()
+
+    releasing = asyncio.create_task(declared.controller.cluster_released(body))
+    await until(
+        lambda: releasing.done() or declared.api.requests.count(("GET", zones)) >= 2,
+        "looked at",
+    )
+
+    led = declared.led("first")
+    assert led is not None
+    assert not led.deleting
+    releasing.cancel()
