@@ -68,8 +68,10 @@ class Road:
         manifest = json.dumps(secret_manifest(self.kept.path, "main"))
         self.kubectl("apply", "--filename=-", stdin=manifest)
 
-    def start_operator(self, name: str = "operator-a", *, defective: bool = False) -> Component:
-        arguments = ["--namespace", self.namespace, "--lease-seconds", str(LEASE_S)]
+    def start_operator(
+        self, name: str = "operator-a", *, defective: bool = False, lease_s: int = LEASE_S
+    ) -> Component:
+        arguments = ["--namespace", self.namespace, "--lease-seconds", str(lease_s)]
         health = self.health[name] = next(self._ports)
         arguments += ["--kubeconfig", str(self.kubeconfig), "--health", f"{HOST}:{health}"]
         command = python("quorate_operator", "kubernetes", *arguments)
@@ -147,9 +149,9 @@ class Road:
         )
         return self.master()[1]
 
-    def client(self) -> RedisCluster:
+    def client(self, zone: str = "sessions") -> RedisCluster:
         make: Any = ClusterNode  # its constructor ships without types
-        found = [each.rsplit(":", 1) for each in self.status("zone", "sessions")["endpoints"]]
+        found = [each.rsplit(":", 1) for each in self.status("zone", zone)["endpoints"]]
         nodes = [make(host, int(port)) for host, port in found]
         return RedisCluster(startup_nodes=nodes, socket_timeout=20)
 

@@ -5,20 +5,16 @@ One operator and three agents, as processes, serve all tests of this file, one a
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from redis.cluster import ClusterNode, RedisCluster
 
 from quorate.wire.resource import API_VERSION, GROUP
-from quorate_cluster.processes import Agent, environment, python, secret_file
+from quorate_cluster.road import Road
 from quorate_cluster.waiting import wait_until
-from quorate_control_plane.components import Component
 from quorate_control_plane.control_plane import ControlPlane
-from quorate_control_plane.kept_folder import KeptFolder
-from quorate_control_plane.ports import free_ports
 from quorate_operator.names import ANNOTATION_RELEASE
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(300)]
@@ -29,79 +25,44 @@ NAMESPACE = "test-deletion"
 ROLE = Path(__file__).parents[3] / "examples" / "operator-role.yaml"
 
 
-class Served:
+class Served(Road):
     """A namespace with an operator, which has the rights of the examples, and agents."""
 
     def __init__(self, control_plane: ControlPlane) -> None:
-        self.kept = KeptFolder("quorate-deletion-")
-        self._control_plane = control_plane
         control_plane.kubectl("create", "namespace", NAMESPACE)
+        super().__init__(control_plane, NAMESPACE)
         self.kubectl("apply", "--filename", str(ROLE))
-        ports = free_ports()
-        self.agents = [
-            Agent(f"agent-{n}", self.kept.path, "main", next(ports), next(ports)) for n in (1, 2, 3)
-        ]
         account = f"system:serviceaccount:{NAMESPACE}:quorate-operator"
-        texts = json.loads(secret_file(self.kept.path, "main").read_text())
-        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "main-quorate"}}
-        made = json.dumps({**secret, "stringData": texts})
-        self.kubectl("apply", "--filename=-", stdin=made)  # of agents that run elsewhere
-        arguments = ["--namespace", NAMESPACE, "--lease-seconds", "30", "--health", "off"]
-        arguments += ["--kubeconfig", str(control_plane.kubeconfig_for(account))]
-        command = python("quorate_operator", "kubernetes", *arguments)
-        self.operator = Component("operator", self.kept.path, command, environment())
+        self.kubeconfig = control_plane.kubeconfig_for(account)
 
     def start(self) -> None:
-        for agent in self.agents:
-            agent.start(wait=False)
-        for agent in self.agents:
-            agent.wait_listening()
-        self.operator.start()
-
-    def close(self) -> None:
-        self.kept.close()
-        for process in (self.operator, *self.agents):
-            process.forget()
-        here = ("--wait=false", "--ignore-not-found")
-        self._control_plane.kubectl("delete", "namespace", NAMESPACE, *here)
-
-    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
-        here = f"--namespace={NAMESPACE}"
-        return self._control_plane.kubectl(*arguments, here, stdin=stdin, check=check).stdout
-
-    def apply(self, kind: str, name: str, **spec: Any) -> None:
-        metadata = {"name": name}
-        manifest = {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
-        self.kubectl("apply", "--filename=-", stdin=json.dumps(manifest))
+        self.start_agents()
+        self.operator = self.start_operator(lease_s=30)
 
     def declare_cluster(self, **spec: Any) -> None:
-        addresses = [agent.peer_address for agent in self.agents]
+        addresses = [agent.peer_address for agent in self.agents.values()]
         self.apply("StorageCluster", "main", addresses=addresses, **spec)
 
-    def declare(self, name: str, **spec: Any) -> None:
+    def declare_zone(self, name: str, **spec: Any) -> None:
         self.apply("Zone", name, **{"clusterRef": {"name": "main"}, "partitions": 4, **spec})
 
     def delete(self, kind: str, name: str) -> None:
         self.kubectl("delete", kind, name, "--timeout=60s")
 
-    def get(self, kind: str, name: str) -> Json:
-        found = self.kubectl("get", kind, name, "--output=json", "--ignore-not-found")
-        return dict(json.loads(found)) if found else {}
-
-    def status(self, kind: str, name: str) -> Json:
-        return dict(self.get(kind, name).get("status") or {})
-
-    def conditions(self, kind: str, name: str) -> dict[str, Json]:
-        return {each["type"]: each for each in self.status(kind, name).get("conditions", [])}
+    def condition(self, zone: str, kind: str) -> Json:
+        """One condition of a Zone; empty: it has none of that kind."""
+        found = self.status("zone", zone).get("conditions", [])
+        return next((each for each in found if each["type"] == kind), {})
 
     def wait_for(self, name: str, **wanted: str) -> None:
-        def is_so() -> bool:
-            found = self.conditions("zone", name)
-            return all(found.get(kind, {}).get("status") == is_ for kind, is_ in wanted.items())
+        wait_until(
+            lambda: wanted.items() <= self.conditions("zone", name).items(),
+            f"zone {name} with {wanted}",
+            60,
+            lambda: self.said_of(name),
+        )
 
-        wait_until(is_so, f"zone {name} with {wanted}", 60, lambda: self.logs(name))
-
-    def logs(self, name: str) -> object:
+    def said_of(self, name: str) -> object:
         return self.status("zone", name), self.operator.log_tail(30)
 
     def tables_of(self, zone_id: str) -> list[str]:
@@ -112,30 +73,20 @@ class Served:
 
     def folders(self, zone_id: str) -> int:
         """How many agents have data of the zone."""
-        return sum((agent.data / "zones" / zone_id).exists() for agent in self.agents)
-
-    @contextmanager
-    def client(self, name: str) -> Iterator[RedisCluster]:
-        make: Any = ClusterNode  # its constructor ships without types
-        found = [each.rsplit(":", 1) for each in self.status("zone", name)["endpoints"]]
-        nodes = [make(host, int(port)) for host, port in found]
-        client = RedisCluster(startup_nodes=nodes, socket_timeout=20)
-        try:
-            yield client
-        finally:
-            client.close()
+        agents = self.agents.values()
+        return sum((agent.data / "zones" / zone_id).exists() for agent in agents)
 
     def fill(self, name: str) -> str:
         """Write into a zone that serves; its id."""
         self.wait_for(name, Available="True")
-        with self.client(name) as client:
+        with closing(self.client(name)) as client:
             for number in range(KEYS):
                 client.set(f"key-{number}", f"value-{number}")
         return str(self.status("zone", name)["zoneId"])
 
     def check(self, name: str) -> None:
         self.wait_for(name, Available="True")
-        with self.client(name) as client:
+        with closing(self.client(name)) as client:
             found = [client.get(f"key-{number}") for number in range(KEYS)]
         assert found == [f"value-{number}".encode() for number in range(KEYS)]
 
@@ -148,6 +99,9 @@ def served(control_plane: ControlPlane) -> Iterator[Served]:
         yield served
     finally:
         served.close()
+        control_plane.kubectl(
+            "delete", "namespace", NAMESPACE, "--wait=false", "--ignore-not-found"
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +111,7 @@ def cluster(served: Served) -> None:
 
 
 def test_a_zone_that_is_deleted_is_kept_and_declared_again_has_its_data(served: Served) -> None:
-    served.declare("kept")
+    served.declare_zone("kept")
     zone_id = served.fill("kept")
     uid = served.get("zone", "kept")["metadata"]["uid"]
     assert zone_id == uid
@@ -170,7 +124,7 @@ def test_a_zone_that_is_deleted_is_kept_and_declared_again_has_its_data(served: 
         lambda: served.status("stc", "main").get("retainedZones") == ["kept"], "named as kept", 30
     )
 
-    served.declare("kept")
+    served.declare_zone("kept")
     served.check("kept")
     again = served.get("zone", "kept")
     assert again["metadata"]["uid"] != uid
@@ -183,26 +137,26 @@ def test_a_zone_that_is_deleted_is_kept_and_declared_again_has_its_data(served: 
 def test_another_zone_of_that_name_is_refused_and_its_deletion_erases_nothing(
     served: Served,
 ) -> None:
-    served.declare("other")
+    served.declare_zone("other")
     zone_id = served.fill("other")
     served.delete("zone", "other")
 
-    served.declare("other", partitions=8, deletionPolicy="Delete")
+    served.declare_zone("other", partitions=8, deletionPolicy="Delete")
     served.wait_for("other", Accepted="False")
-    accepted = served.conditions("zone", "other")["Accepted"]
+    accepted = served.condition("other", "Accepted")
     assert accepted["reason"] == "KeptDataDiffers"
     assert "partitions: 4 and storage: Persistent" in accepted["message"]
     served.delete("zone", "other")
 
     assert served.folders(zone_id) == 3
-    served.declare("other")
+    served.declare_zone("other")
     served.check("other")
 
 
 def test_cluster_and_zone_that_are_deleted_and_declared_again_have_their_data(
     served: Served,
 ) -> None:
-    served.declare("both")
+    served.declare_zone("both")
     zone_id = served.fill("both")
     nodes = sorted(served.names("storagenodes"))
     assert len(nodes) == 3
@@ -210,7 +164,7 @@ def test_cluster_and_zone_that_are_deleted_and_declared_again_have_their_data(
     served.delete("zone", "both")
     served.delete("storagecluster", "main")
     served.declare_cluster()
-    served.declare("both")
+    served.declare_zone("both")
 
     served.check("both")
     assert served.status("zone", "both")["zoneId"] == zone_id
@@ -218,7 +172,7 @@ def test_cluster_and_zone_that_are_deleted_and_declared_again_have_their_data(
 
 
 def test_with_delete_data_goes_and_a_later_zone_of_that_name_is_empty(served: Served) -> None:
-    served.declare("gone", deletionPolicy="Delete")
+    served.declare_zone("gone", deletionPolicy="Delete")
     zone_id = served.fill("gone")
     assert served.folders(zone_id) == 3
 
@@ -226,19 +180,19 @@ def test_with_delete_data_goes_and_a_later_zone_of_that_name_is_empty(served: Se
 
     assert served.folders(zone_id) == 0
     wait_until(lambda: served.tables_of(zone_id) == [], "end of its tables", 30)
-    served.declare("gone", deletionPolicy="Delete")
+    served.declare_zone("gone", deletionPolicy="Delete")
     served.wait_for("gone", Available="True")
     assert served.status("zone", "gone")["zoneId"] != zone_id
-    with served.client("gone") as client:
+    with closing(served.client("gone")) as client:
         assert client.dbsize() == 0
     served.delete("zone", "gone")
 
 
 def test_kept_data_goes_when_its_zone_is_declared_with_delete_and_deleted(served: Served) -> None:
-    served.declare("late")
+    served.declare_zone("late")
     zone_id = served.fill("late")
     served.delete("zone", "late")
-    served.declare("late", deletionPolicy="Delete")
+    served.declare_zone("late", deletionPolicy="Delete")
     served.check("late")
 
     served.delete("zone", "late")
@@ -249,15 +203,15 @@ def test_kept_data_goes_when_its_zone_is_declared_with_delete_and_deleted(served
 def test_an_annotation_frees_a_zone_whose_data_cannot_be_deleted(
     control_plane: ControlPlane, served: Served
 ) -> None:
-    served.declare("stuck", deletionPolicy="Delete")
+    served.declare_zone("stuck", deletionPolicy="Delete")
     zone_id = served.fill("stuck")
     with undeletable(control_plane, "partitiontables"):
         served.kubectl("delete", "zone", "stuck", "--wait=false")
         wait_until(
-            lambda: served.conditions("zone", "stuck").get("Blocked", {}).get("status") == "True",
+            lambda: served.conditions("zone", "stuck").get("Blocked") == "True",
             "it says why it waits",
             60,
-            lambda: served.logs("stuck"),
+            lambda: served.said_of("stuck"),
         )
         assert served.tables_of(zone_id)
         served.operator.terminate()  # kopf still waits for the handler
@@ -267,14 +221,14 @@ def test_an_annotation_frees_a_zone_whose_data_cannot_be_deleted(
 
         served.kubectl("annotate", "zone", "stuck", f"{ANNOTATION_RELEASE}=true")
 
-        wait_until(lambda: served.get("zone", "stuck") == {}, "its end", 60)
+        wait_until(lambda: served.get("zone", "stuck") is None, "its end", 60)
     wait_until(lambda: served.tables_of(zone_id) == [], "its data goes nevertheless", 60)
 
 
 def test_a_cluster_with_delete_waits_for_its_zones_and_leaves_nothing(served: Served) -> None:
     """Late in this file: nothing of the cluster is left."""
     served.declare_cluster(deletionPolicy="Delete")
-    served.declare("last")
+    served.declare_zone("last")
     zone_id = served.fill("last")
     served.kubectl("delete", "storagecluster", "main", "--wait=false")
     served.check("last")  # a Zone is declared in it
@@ -283,7 +237,10 @@ def test_a_cluster_with_delete_waits_for_its_zones_and_leaves_nothing(served: Se
     served.kubectl("delete", "zones", "--all", "--timeout=60s")
 
     wait_until(
-        lambda: served.get("stc", "main") == {}, "its end", 60, lambda: served.operator.log_tail(30)
+        lambda: served.get("stc", "main") is None,
+        "its end",
+        60,
+        lambda: served.operator.log_tail(30),
     )
     assert served.names("partitiontables") == []
     assert served.names("storagenodes") == []
@@ -300,8 +257,8 @@ def test_a_namespace_goes_with_its_objects_where_rights_outlive_them(
     rights = ("clusterrolebinding", f"rights-{NAMESPACE}")
     control_plane.kubectl("create", *rights, "--clusterrole=cluster-admin", account)
     try:
-        served.declare("stays")
-        served.declare("goes", deletionPolicy="Delete")
+        served.declare_zone("stays")
+        served.declare_zone("goes", deletionPolicy="Delete")
         for name in ("stays", "goes"):
             served.wait_for(name, Available="True")
 
