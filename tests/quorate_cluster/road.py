@@ -5,6 +5,7 @@ import re
 import threading
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 from redis.cluster import ClusterNode, RedisCluster
@@ -23,6 +24,7 @@ Json = dict[str, Any]
 LEASE_S = 10
 """The default.  One of 4 s was lost when the API server was slow for three."""
 KEYS = 200
+ROLE = Path(__file__).parents[2] / "examples" / "operator-role.yaml"
 # Loopback, whatever the environment says of proxies.
 _web = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 QUIET = {"Available": "True", "FullyReplicated": "True", "Rebalancing": "False"}
@@ -52,6 +54,13 @@ class Road:
         self.kept.close()
         for process in (*self.agents.values(), *self.operators.values()):
             process.forget()
+
+    def use_example_role(self) -> str:
+        """Operators that are started from now on have the rights of the examples; their account."""
+        self.kubectl("apply", "--filename", str(ROLE))
+        account = f"system:serviceaccount:{self.namespace}:quorate-operator"
+        self.kubeconfig = self._control_plane.kubeconfig_for(account)
+        return account
 
     def start_agents(self, count: int = 3) -> None:
         self.keep_secret()
@@ -135,7 +144,7 @@ class Road:
         )
 
     def master(self) -> tuple[str, int]:
-        """Who says to lead the cluster, in which term."""
+        """Identity and term of the master that the status names."""
         master = self.status("storagecluster", "main").get("master", {})
         return master.get("identity", ""), master.get("term", 0)
 

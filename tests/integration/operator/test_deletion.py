@@ -6,7 +6,6 @@ One operator and three agents, as processes, serve all tests of this file, one a
 import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(
 Json = dict[str, Any]
 KEYS = 50
 NAMESPACE = "test-deletion"
-ROLE = Path(__file__).parents[3] / "examples" / "operator-role.yaml"
 
 
 class Served(Road):
@@ -31,9 +29,7 @@ class Served(Road):
     def __init__(self, control_plane: ControlPlane) -> None:
         control_plane.kubectl("create", "namespace", NAMESPACE)
         super().__init__(control_plane, NAMESPACE)
-        self.kubectl("apply", "--filename", str(ROLE))
-        account = f"system:serviceaccount:{NAMESPACE}:quorate-operator"
-        self.kubeconfig = control_plane.kubeconfig_for(account)
+        self.use_example_role()
 
     def start(self) -> None:
         self.start_agents()

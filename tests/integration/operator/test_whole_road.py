@@ -6,7 +6,6 @@ Operators and agents are real processes; only pods are missing.
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +15,6 @@ from quorate_control_plane.control_plane import ControlPlane
 from quorate_operator.names import LEASE
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(300)]
-
-ROLE = Path(__file__).parents[3] / "examples" / "operator-role.yaml"
 
 
 @pytest.fixture
@@ -82,12 +79,8 @@ def test_from_kubectl_to_replicated_data_a_lost_agent_and_nothing_left(road: Roa
     assert len(road.items("storagenodes")) == 3  # its own deletionPolicy keeps what it has
 
 
-def test_the_role_of_the_examples_is_all_that_an_operator_needs(
-    control_plane: ControlPlane, road: Road
-) -> None:
-    road.kubectl("apply", "--filename", str(ROLE))
-    account = f"system:serviceaccount:{road.namespace}:quorate-operator"
-    road.kubeconfig = control_plane.kubeconfig_for(account)
+def test_the_role_of_the_examples_is_all_that_an_operator_needs(road: Road) -> None:
+    account = road.use_example_role()
     road.start_agents()
     first = road.start_operator("operator-a")
     road.declare()
@@ -165,12 +158,8 @@ def test_a_cluster_of_the_same_name_in_another_namespace_does_not_get_the_agents
         assert agent.metrics("quorate_peer_strangers_total")[0] > 0
 
 
-def test_rights_that_are_taken_back_are_said_and_asked_for_rarely(
-    control_plane: ControlPlane, road: Road
-) -> None:
-    road.kubectl("apply", "--filename", str(ROLE))
-    account = f"system:serviceaccount:{road.namespace}:quorate-operator"
-    road.kubeconfig = control_plane.kubeconfig_for(account)
+def test_rights_that_are_taken_back_are_said_and_asked_for_rarely(road: Road) -> None:
+    account = road.use_example_role()
     road.start_agents()
     operator = road.start_operator()
     road.declare()
@@ -200,7 +189,7 @@ def test_rights_that_are_taken_back_are_said_and_asked_for_rarely(
     told = [each for each in road.items("events") if each["reason"] == "WritesRefused"]
     assert len(told) == 1
 
-    road.kubectl("apply", "--filename", str(ROLE))
+    road.use_example_role()
 
     road.wait_zone(Blocked="False", Available="True", FullyReplicated="False")
     road.check_keys("first")
