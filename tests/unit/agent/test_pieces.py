@@ -76,7 +76,7 @@ def test_a_long_value_is_written_a_few_pieces_at_a_time_and_read_back(
         assert storage.log_read(0, 1, 9, EVERYTHING) == [(1, 1, b"update:" + value)]
         assert storage.log_bytes(0) == len(b"update:" + value)
         storage.close()
-        storage.__init__(tmp_path / "zone")  # type: ignore[misc]
+        storage.__init__(tmp_path / "zone")
 
 
 def test_no_batch_is_much_longer_than_a_step(

@@ -178,7 +178,7 @@ class _Put:
 
 BUSY = {
     "a fill": _Put(
-        lambda zone, role: zone.fills.update({1: None}),  # type: ignore[dict-item]
+        lambda zone, role: zone.fills.update({1: None}),
         lambda zone, role: zone.fills.clear(),
     ),
     "rows without room": _Put(
@@ -194,15 +194,15 @@ BUSY = {
         lambda zone, role: zone.upkeep._surveys.clear(),
     ),
     "a refill": _Put(
-        lambda zone, role: zone.refills._wanted.update({1: None}),  # type: ignore[dict-item]
+        lambda zone, role: zone.refills._wanted.update({1: None}),
         lambda zone, role: zone.refills._wanted.clear(),
     ),
     "a transaction": _Put(
-        lambda zone, role: zone.transactions._coordinators.update({b"t": None}),  # type: ignore[dict-item]
+        lambda zone, role: zone.transactions._coordinators.update({b"t": None}),
         lambda zone, role: zone.transactions._coordinators.clear(),
     ),
     "somebody who waits for locks": _Put(
-        lambda zone, role: zone.transactions.parts.waiting._waiting.update({1: {b"t": None}}),  # type: ignore[dict-item]
+        lambda zone, role: zone.transactions.parts.waiting._waiting.update({1: {b"t": None}}),
         lambda zone, role: zone.transactions.parts.waiting._waiting.update({1: {}}),
     ),
     "a partition that is held back": _Put(
@@ -214,7 +214,7 @@ BUSY = {
         lambda zone, role: role.waiters.clear(),
     ),
     "an open part": _Put(
-        lambda zone, role: role.parts.update({b"t": None}),  # type: ignore[dict-item]
+        lambda zone, role: role.parts.update({b"t": None}),
         lambda zone, role: role.parts.clear(),
     ),
     "news of where a role stands": _Put(

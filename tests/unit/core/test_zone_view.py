@@ -74,7 +74,7 @@ def test_partitions_at_rest_are_looked_at_seldom_and_at_once_when_an_agent_is_lo
     def counted(*args: object) -> None:
         nonlocal looks
         looks += 1
-        decide_part(*args)  # type: ignore[arg-type]
+        decide_part(*args)
 
     monkeypatch.setattr(ZoneMaster, "_decide_part", counted)
     world.pass_time(2 * zone_master.QUIET_PASS_MS)
