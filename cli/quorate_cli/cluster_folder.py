@@ -182,7 +182,7 @@ class ClusterFolder:
 
     @property
     def token_file(self) -> Path:
-        """What shows the operator that its owner asks."""
+        """The token that the operator asks for."""
         return self.data(OPERATOR) / "api-token"
 
     @property

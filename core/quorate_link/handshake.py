@@ -37,7 +37,7 @@ OPENING_BYTES_MAX: Final = 8 * 1024
 _DIALING: Final = b"quorate link 2, dialing side"
 _ACCEPTING: Final = b"quorate link 2, accepting side"
 _OF_STRANGERS: Final = (RefusalCode.FORMAT, RefusalCode.CLUSTER, RefusalCode.SECRET)
-"""What a side that has proven nothing may refuse with: nobody acts on these."""
+"""Codes that an unproven side may refuse with: nothing is done on account of these."""
 
 SayHello = Callable[[], Hello]
 Judge = Callable[[Hello], Refused | None]
@@ -69,7 +69,7 @@ class Handshake:
         self.hello: Hello | None = None
         self.refused: Refused | None = None
         self.rejected: Refused | None = None
-        """What `judge` answered, when it refused."""
+        """The refusal of `judge`; None when it took the Hello."""
         self.is_proven = False
         """Whether the other side has proven that it knows the secret, also where it is refused."""
         self._keys = keys
@@ -97,7 +97,7 @@ class Handshake:
             self._outgoing += self._sent
 
     def take_outgoing(self) -> bytes:
-        """What is to be sent now."""
+        """Take the bytes that are to be sent now."""
         data = bytes(self._outgoing)
         self._outgoing.clear()
         return data

@@ -35,7 +35,7 @@ class SecretRefused(QuorateError):
 
 @dataclass(frozen=True, slots=True)
 class RoleKeys:
-    """What a process can prove, and check: the cluster's identity and keys by role."""
+    """The cluster's identity and the keys by which a process proves roles, and checks them."""
 
     cluster_id: str
     by_role: dict[str, bytes] = field(repr=False)

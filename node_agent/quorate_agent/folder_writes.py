@@ -21,7 +21,7 @@ class FolderWrites:
         self._node = node
         self._folder = folder
         self._said: set[str] = set()
-        """What failed last time, and was said."""
+        """The writes that failed last time and were logged."""
         self._unkept_term = 0
         """The mastership of a message that was not obeyed for want of room."""
 

@@ -18,7 +18,7 @@ LONG_BYTES = 256 * 1024
 
 
 class HeldAppends:
-    """What is held, by zone, in the order in which it came."""
+    """The held Appends, by zone, in the order of arrival."""
 
     def __init__(self) -> None:
         self.going_on: frozenset[str] = frozenset()

@@ -156,7 +156,7 @@ class AgentLink:
 
     @contextmanager
     def _named(self, name: str, asked: str) -> Iterator[None]:
-        """What goes wrong with the connection, in a sentence."""
+        """Turn the connection's errors into Unreadable, each with a sentence."""
         try:
             yield
         except TimeoutError as error:

@@ -106,7 +106,7 @@ class Cluster:
 
     @property
     def access(self) -> Access:
-        """What a tool needs to be believed."""
+        """The secret file that proves a tool to agents."""
         return read_cluster(self.name, str(self.secret_file))
 
     # -- agents ------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def python(module: str, *arguments: str) -> list[str]:
 
 
 def secret_file(folder: Path, cluster: str) -> Path:
-    """Where the cluster's secret is, made if it is not there yet."""
+    """Path of the cluster's secret, which is made if it is missing."""
     file = folder / SECRETS / f"{cluster}.json"
     make_secret(file)
     return file

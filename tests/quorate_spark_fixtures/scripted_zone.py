@@ -43,7 +43,7 @@ class ScriptedZone:
 
     @property
     def cluster(self) -> Cluster:
-        """Whom its agents believe."""
+        """The secret that its agents share."""
         return Cluster("c", self.agents[0].secret.keys("tool"), self.secret_file)
 
     def copy(self, agent: int, partition: int = 0) -> ScriptedCopy:

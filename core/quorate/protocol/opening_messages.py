@@ -10,7 +10,7 @@ NONCE_BYTES = 32
 
 
 class Challenge(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """What a side says first: as what it comes, of which cluster, and a fresh random nonce.
+    """The first frame of each side: its role, its cluster, and a fresh random nonce.
 
     `cluster` is the cluster's name, for sentences; `cluster_id` is its identity."""
 

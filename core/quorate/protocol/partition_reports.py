@@ -1,4 +1,4 @@
-"""What agents say of single partitions of a zone, as far as their newest rows agree with it."""
+"""Agents' messages about single partitions, taken as far as the newest rows agree with them."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ class Rebalance:
         self._kept_off.clear()
 
     def reach_changed(self) -> None:
-        """Somebody reports that it reaches others than before."""
+        """An agent reports that the set of members it reaches has changed."""
         for partition in self._kept_off:
             self._steps.pop(partition, None)
         self._kept_off.clear()

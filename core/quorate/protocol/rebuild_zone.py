@@ -41,7 +41,7 @@ class ZoneRecovery:
         self.set_aside: dict[int, DamagedRow] = {}
         """Partitions whose stored row is invalid: nothing is decided of them."""
         self.waiting = ""
-        """What the rows that are not rebuilt yet wait for."""
+        """The reason why some rows are not rebuilt yet; empty when there is none."""
         self._master = master
         self._zone = zone
         self._uid = zone.record.uid
@@ -51,7 +51,7 @@ class ZoneRecovery:
 
     @property
     def sentence(self) -> str:
-        """What is wrong with the zone's rows, and the way out; empty when nothing is."""
+        """What is wrong with the zone's rows, and the way out; empty when they are sound."""
         said = [self.waiting] if self.waiting else []
         by_reason: dict[str, list[int]] = {}
         for partition, damaged in sorted(self.set_aside.items()):

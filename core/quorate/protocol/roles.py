@@ -1,4 +1,4 @@
-"""Who may send what to whom: the only table of it.
+"""The messages that each role may send to another: the only table of it.
 
 A link decodes what the other side's proven role may send, and nothing else: a tool's ZoneGone is no
 message, so no later line has to remember to refuse it.

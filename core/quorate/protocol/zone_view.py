@@ -1,4 +1,4 @@
-"""What is said of one zone, its partitions looked at anew only when something has changed.
+"""The status of one zone, computed anew only when something it is made of has changed.
 
 A master with hundreds of zones at rest is asked twice a second how they are; looking at tens of
 thousands of partitions each time would cost more than all it decides.

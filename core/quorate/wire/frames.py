@@ -17,7 +17,7 @@ from quorate.protocol.roles import MAY_SEND
 from quorate.wire.long_frames import HEADER_BYTES, LongFrames
 
 Opening = Challenge | Proof | Refused | Hello
-"""What may come before the proofs; a Hello so early is what versions before them said."""
+"""Frames allowed before the proofs; earlier versions sent a Hello so early."""
 Said = Hello | Refused
 Decode = Callable[[bytes | bytearray], Message]
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def decode_message(body: bytes | bytearray) -> Message:
 
 
 def decoder_of(sender: str, receiver: str) -> Decode:
-    """What decodes messages of `sender` to `receiver`, and refuses those that it may not send."""
+    """Make a decoder of the messages that `sender` may send to `receiver`; refuses all others."""
     decoder = msgspec.msgpack.Decoder(MAY_SEND[sender, receiver])
 
     def decode(body: bytes | bytearray) -> Message:
@@ -63,12 +63,12 @@ def decode_opening(body: bytes | bytearray) -> Opening:
 
 
 def encode_said(said: Said) -> bytes:
-    """What a Proof says, in the form that its `mac` covers."""
+    """Encode the Hello or Refused of a Proof, in the form that its `mac` covers."""
     return _encoder.encode(said)
 
 
 def decode_said(body: bytes) -> Said:
-    """What a Proof says."""
+    """Decode the Hello or Refused inside a Proof."""
     return _decoded(_said_decoder, body, "a proof says what is no Hello")
 
 

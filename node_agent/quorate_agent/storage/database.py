@@ -42,7 +42,7 @@ from quorate_agent.storage.log_records import find_foreign_record
 
 FORMAT_VERSION: Final = 2
 FORMAT_WITHOUT_PIECES: Final = 1
-"""What a database is until it has a long value (`pieces.py`): earlier versions read it."""
+"""Format of a database without long values (`pieces.py`): earlier versions read it."""
 RESERVE_BYTES: Final = 32 << 20
 """Kept free on the disk: commands are refused before the engine itself runs out of room."""
 WRITE_BUFFER_BYTES: Final = 16 << 20

@@ -126,14 +126,14 @@ class Pieces:
         return True
 
     def refer(self, key: bytes, batch: WriteBatch) -> bytes:
-        """What the batch has in the place of the value that was taken under `key`."""
+        """Return the reference that the batch stores in place of the value taken under `key`."""
         long = self._turn[key]
         batch.put(_OWNER.pack(b"w", long.number), key)
         self._referred[key] = long.number
         return REFERENCE.pack(long.number, len(long.data))
 
     def remove(self, keys: Iterable[bytes], owned: dict[bytes, int], batch: WriteBatch) -> None:
-        """What the database has under these keys of `owned` goes with the batch."""
+        """Delete with the batch the values stored under these keys of `owned`."""
         for key in keys:
             self._removed[key] = number = owned[key]
             _remove(number, batch)

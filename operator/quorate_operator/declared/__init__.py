@@ -1,1 +1,1 @@
-"""What users declare on Kubernetes: watched, judged, led, and told of in their status."""
+"""Zones and clusters declared on Kubernetes: watching, judging, leading, writing their status."""

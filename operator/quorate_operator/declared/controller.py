@@ -1,4 +1,4 @@
-"""What a master on Kubernetes keeps of its namespace: clusters led, zones wanted, status told.
+"""The master's work on the declared objects of its namespace: clusters, zones, their status.
 
     watches (handlers.py) --objects--> bodies, keys --\\
     one look per led cluster and pass --what changed--> queue --> workers: make it so, tell it
@@ -68,7 +68,7 @@ S = TypeVar("S", StorageClusterStatus, ZoneStatus)
 
 
 class Kind(enum.StrEnum):
-    """What a key names; in metrics, too."""
+    """Kind of object that a key names; a label in metrics, too."""
 
     CLUSTER = "storagecluster"
     ZONE = "zone"
@@ -483,7 +483,7 @@ class Controller:
     def _led_status(
         self, declared_zone: DeclaredZone, led: LedCluster | None, pause: str
     ) -> ZoneStatus:
-        """What the zone is said to be, as of the last look; its cluster's master is told of it."""
+        """Declare the zone to its cluster's master; return its status as of the last look."""
         zone, uid = declared_zone.zone, declared_zone.uid
         if zone is None:
             generation = declared_zone.body["metadata"]["generation"]

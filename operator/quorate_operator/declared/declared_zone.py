@@ -96,7 +96,7 @@ class DeclaredZone:
 
 
 def declared(body: Body) -> object:
-    """What of an object its users decide, to be compared."""
+    """The parts of an object that its users decide, for comparison."""
     metadata = body["metadata"]
     return (
         metadata["uid"],

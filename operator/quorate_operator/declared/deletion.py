@@ -1,4 +1,4 @@
-"""What the deletion of an object means: whether its data goes, and how what is kept is found again.
+"""Deletion of declared objects: whether their data goes, and how kept data is found again.
 
 Data of a zone is known by an id that outlives the object: the uid of the first Zone of that name.
 A Zone that is declared under the name of one whose data was kept has that data, if partitions and

@@ -75,7 +75,7 @@ class KeyedQueue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """What was to be done is done."""
+        """Mark the key's work as done."""
         self._failures.pop(key, None)
         self._put_down(key)
 

@@ -19,7 +19,7 @@ UNTOLD_MAX = 1000
 
 
 class Change(NamedTuple):
-    """What is other than at the last look.  `zones`: uids of zones whose status is."""
+    """Changes since the last look.  `zones`: uids of zones whose status has changed."""
 
     cluster: bool
     zones: list[str]

@@ -1,4 +1,4 @@
-"""Who may ask the embedded operator over HTTP.
+"""Which HTTP requests the embedded operator answers.
 
 Loopback alone does not keep strangers out: other users of the machine reach it, and so does any web
 page that the user's browser opens.  So each request has to have
@@ -45,7 +45,7 @@ def made_token(folder: Path) -> str:
 
 
 def make_guard(token: str, metrics: Metrics) -> Middleware:
-    """What refuses requests that may not be answered."""
+    """Make the middleware that refuses requests which may not be answered."""
 
     @web.middleware
     async def guarded(request: web.Request, handler: _Handler) -> web.StreamResponse:

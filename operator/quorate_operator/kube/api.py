@@ -261,7 +261,7 @@ class KubeApi:
 
 
 def _seconds(retry_after: str) -> float:
-    """What Retry-After asks for; the other form of it, a date, is not used by API servers."""
+    """Seconds to wait by Retry-After; API servers do not use its other form, a date."""
     try:
         return min(max(float(retry_after), 0.0), HELD_MAX_S)
     except ValueError:

@@ -21,7 +21,7 @@ from quorate_operator.kube.api import ApiRefused, ApiUnclear, Json, KubeApi, Man
 
 
 def secret_name(cluster: str) -> str:
-    """What the Secret of a cluster is called."""
+    """Name of a cluster's Secret."""
     return f"{cluster}-quorate"
 
 

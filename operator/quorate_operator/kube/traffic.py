@@ -1,4 +1,4 @@
-"""What passes between this process and the API server: requests by answer, and ages of watches.
+"""Traffic between this process and the API server: requests by answer, and ages of watches.
 
 A watch's age counts from its last sign of life: an event, or the answer with which it began.  An
 idle one begins anew every minute (handlers.py), so an old one is stuck.

@@ -27,7 +27,7 @@ _CHANGES = ("ADDED", "MODIFIED", "DELETED")
 
 Revisions = Mapping[str, str | None]
 _Found = asyncio.Queue[tuple[str, Revisions, bool] | asyncio.Task[None]]
-"""What was seen, and a watch that has ended."""
+"""Revisions that were seen, and the task of a watch that has ended."""
 
 
 async def watch_revisions(

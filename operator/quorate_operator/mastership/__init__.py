@@ -1,1 +1,1 @@
-"""Who is master, and what a master does: dials agents, lets the core decide, writes rows."""
+"""Election, and the work of a master: dialing agents, letting the core decide, writing rows."""

@@ -1,4 +1,4 @@
-"""What a timer, a link or the end of a turn calls, guarded: a defect there ends its owner.
+"""A guard for callbacks of timers, links and turns: a defect in one ends its owner.
 
 The event loop would log an exception and go on without the master, whose next timer is never set.
 """

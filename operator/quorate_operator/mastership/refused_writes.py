@@ -30,7 +30,7 @@ class Refusal(NamedTuple):
 
 
 def event_of(refusal: Refusal | None) -> Event:
-    """What users are told when writes begin to be refused, for this reason, or are taken again."""
+    """The Event for users when writes begin to be refused, for this reason, or are taken again."""
     if refusal is None:
         return Event("", None, Reason.WRITES_TAKEN, "the metastore takes all writes again")
     message = f"the metastore refuses writes: {refusal.sentence}"
@@ -38,7 +38,7 @@ def event_of(refusal: Refusal | None) -> Event:
 
 
 class RefusedWrites:
-    """What one cluster's writer knows of writes that did not get through, by key."""
+    """The refused writes of one cluster, by key."""
 
     def __init__(self) -> None:
         self._attempts: dict[Key, int] = {}

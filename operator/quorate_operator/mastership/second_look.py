@@ -1,4 +1,4 @@
-"""What another has stored behind the master's back: rows and registrations that it did not write
+"""Finds what another process stored: rows and registrations that the master did not write
 and has not read.
 
 A master that lost the mandate may have one write under way that arrives after the next one has
@@ -44,7 +44,7 @@ class SecondLook:
         self._begun[key] = self._begun.get(key, 0) + 1
 
     def write_ended(self, key: Key) -> None:
-        """What the object holds is known again: it was written, or read after a failed write."""
+        """Note that the object's content is known again: written, or read after a failed write."""
         self._in_flight.discard(key)
 
     def is_writing(self, key: Key) -> bool:

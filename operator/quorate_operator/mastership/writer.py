@@ -44,7 +44,7 @@ RETRY_MAX_S = 2.0
 
 
 class Leader(Protocol):
-    """Whose rows are written."""
+    """The cluster whose rows are written."""
 
     cluster: str
 

@@ -48,7 +48,7 @@ def sift(table: Mapping[str, Any]) -> Sifted:
 
 
 def all_damaged(table: str, shard: int, why: str) -> tuple[DamagedRow, ...]:
-    """What there is of a shard whose object cannot be read."""
+    """One damaged row for each partition of a shard whose object cannot be read."""
     first = shard * SHARD_PARTITIONS
     about = f"PartitionTable {table} cannot be read: {why}"
     every = range(first, first + SHARD_PARTITIONS)

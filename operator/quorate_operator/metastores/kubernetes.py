@@ -241,7 +241,7 @@ class KubernetesMetastore:
         )
 
     def _decode(self, item: Json, plural: str) -> tuple[Key, Stored] | None:
-        """What an object holds; None of one that is not the operator's, or of a head or a
+        """Decode an object; None for one that is not the operator's, or for a head or a
         registration that cannot be read: these are written anew.
 
         Invalid rows are told, and kept as they are."""
@@ -306,7 +306,7 @@ def _counter(term: int, revision: Revision) -> Json:
 
 
 def _not_written(refused: ApiRefused) -> Conflict | InvariantError | WriteRefused:
-    """What a refused write means to its writer."""
+    """Translate a refusal of the API server into the metastore's errors."""
     if refused.is_conflict:
         return Conflict(str(refused))
     if refused.is_schema:

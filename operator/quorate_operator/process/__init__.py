@@ -1,1 +1,1 @@
-"""What any operator process has: a clock, logs, health, metrics, an orderly end."""
+"""Parts of every operator process: clock, logs, health, metrics, an orderly end."""

@@ -103,7 +103,7 @@ async def test_a_status_that_cannot_be_told_is_tried_again_and_holds_up_no_other
 async def test_the_term_that_a_status_tells_counts_only_where_the_counter_is_missing(
     declared: Namespace, counted: int | None, told: int, led_in: int
 ) -> None:
-    """Whoever may patch the status would lift terms beyond what agents believe."""
+    """A term patched into the status must not lift terms beyond what agents believe."""
     cluster = declared.path("StorageCluster", "main")
     status = {"master": {"identity": "before", "term": told}}
     declared.api.put(cluster, {**declared.api.objects[cluster], "status": status})
