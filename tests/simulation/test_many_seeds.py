@@ -21,7 +21,8 @@ LATER = (
 )
 """Planted defects that it takes more than a few seeds to find."""
 
-pytestmark = [pytest.mark.simulation, pytest.mark.deep, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.simulation, pytest.mark.deep, pytest.mark.timeout(1800)]
+"""One needs three minutes of a processor, and runs at idle priority beside all others."""
 
 
 @pytest.mark.parametrize("offset", range(FIRST, END, BLOCK))
