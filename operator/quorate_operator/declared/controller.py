@@ -16,33 +16,24 @@ import random
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
-
-import msgspec
-import pydantic
+from typing import Any, NamedTuple
 
 from quorate.facts.errors import WireError
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
 from quorate.wire.resource import API_VERSION
-from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
+from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone, ZoneStatus
-from quorate_operator import names
-from quorate_operator.declared.acceptance import accept, as_it_is
+from quorate_operator.declared.acceptance import accept
 from quorate_operator.declared.declared_zone import DeclaredZone, declared
-from quorate_operator.declared.deletion import erasable, erases, is_freed, zone_id
+from quorate_operator.declared.deletion import zone_id
 from quorate_operator.declared.keyed_queue import KeyedQueue
-from quorate_operator.declared.led_cluster import LedCluster
-from quorate_operator.declared.object_status import cluster_status, refused_zone_status, zone_status
+from quorate_operator.declared.led_cluster import LedClusters
+from quorate_operator.declared.object_status import Seen, refused_zone_status, zone_status
 from quorate_operator.declared.pause import pause_of
-from quorate_operator.kube.api import (
-    NAMESPACE_TERMINATING,
-    ApiRefused,
-    ApiUnclear,
-    KubeApi,
-    MandateLost,
-    path_of,
-)
+from quorate_operator.declared.release import Release
+from quorate_operator.declared.watched_cluster import WatchedCluster, known_status
+from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
 from quorate_operator.kube.secret import cluster_secret
 from quorate_operator.mastership.decisions import About, Decisions, tell_all
 from quorate_operator.mastership.runner import Runner
@@ -58,13 +49,10 @@ WORKERS = 8
 """Objects looked at at a time: most of that time they wait for the API server."""
 RELEASE_S = 0.5
 """How often an object that is being deleted is looked at."""
-WATCH_BEHIND_S = 10.0
-"""A process that has begun to lead has seen all Zones that there are after so long."""
 ANEW_S = 300.0
 """How often what every object says is compared with what was told: somebody may have edited it."""
 
 Body = Mapping[str, Any]
-S = TypeVar("S", StorageClusterStatus, ZoneStatus)
 
 
 class Kind(enum.StrEnum):
@@ -103,14 +91,13 @@ class Controller:
         self._mandate = mandate
         self._settings = settings
         self._metrics = metrics
-        self._led: dict[str, LedCluster] = {}
+        self._led = LedClusters[WatchedCluster]()
         self._clusters: dict[str, Body] = {}
         self._zones: dict[str, DeclaredZone] = {}
         self._abouts: dict[str, About] = {}
         self._releasing: dict[str, asyncio.Event] = {}
         """By uid: StorageClusters that are being deleted; set when they may go."""
-        self._is_terminating = False
-        """The namespace is: it waits for every object."""
+        self._release = Release(ownership_api, objects_api, namespace, self._led)
         self._refused: dict[Key, str] = {}
         """Objects of which the API server refuses what is to be told, with its sentence."""
         self._queue = KeyedQueue[Key](lambda: random.uniform(0.8, 1.2))
@@ -132,20 +119,15 @@ class Controller:
             task.cancel()
         self._queue.close()
         await asyncio.gather(*tasks, return_exceptions=True)
-        led, self._led = list(self._led.values()), {}
-        await asyncio.gather(*(each.runner.stop() for each in led))
+        await self._led.close()
 
     def clusters(self) -> list[tuple[str, ClusterStatus]]:
         """Every led cluster with its status."""
-        return [(name, led.runner.status()) for name, led in sorted(self._led.items())]
+        return self._led.statuses()
 
     def problems(self) -> list[str]:
         """Why clusters are not led, or what is decided of them cannot be written."""
-        problems = [
-            f"cluster {name}: {led.runner.not_ready}"
-            for name, led in sorted(self._led.items())
-            if led.runner.not_ready
-        ]
+        problems = self._led.problems()
         return problems + [f"{kind} {name}: {why}" for (kind, name), why in self._refused.items()]
 
     # --- what the watches see --------------------------------------------------------------------
@@ -242,8 +224,8 @@ class Controller:
                 anew_s = loop.time() + ANEW_S
                 self._compare_all()
 
-    def _look_at(self, name: str, led: LedCluster) -> None:
-        change, had_seen_zones = led.look(), led.has_seen_zones
+    def _look_at(self, name: str, led: WatchedCluster) -> None:
+        change = led.look()
         if change.all_zones:
             self._add_zones_of(name)
         else:
@@ -251,10 +233,7 @@ class Controller:
                 about = self._abouts.get(uid)
                 if about is not None:
                     self._queue.add_in_turn(Key(Kind.ZONE, about.name))
-        if not led.has_seen_zones:
-            now_s = asyncio.get_running_loop().time()
-            led.has_seen_zones = now_s >= led.since_s + WATCH_BEHIND_S
-        if change.cluster or (led.has_seen_zones and not had_seen_zones):
+        if led.sees_zones(asyncio.get_running_loop().time()) or change.cluster:
             self._queue.add_in_turn(Key(Kind.CLUSTER, name))
         if led.decisions or led.untold:
             self._queue.add_in_turn(Key(Kind.EVENTS, name))
@@ -293,7 +272,7 @@ class Controller:
             result = "failed"
             if isinstance(error, ApiRefused) and not error.is_conflict:
                 self._refused[key] = str(error)
-                self._is_terminating |= error.word == NAMESPACE_TERMINATING
+                self._release.note(error)
             again_s = self._queue.failed(key)
             _log.warning("%s %s: %s; again in %.1f s", *key, error, again_s)
         else:
@@ -321,12 +300,9 @@ class Controller:
 
     async def _reconcile_cluster(self, name: str) -> None:
         body, led = self._clusters.get(name), self._led.get(name)
-        if body is None or (led is not None and led.cluster.metadata.uid != _uid(body)):
-            if led is not None:  # its agents keep what they have, nobody leads them
-                del self._led[name]
-                await led.runner.stop()
-                self._add_zones_of(name)
-                led = None
+        if led is not None and (body is None or led.cluster.metadata.uid != _uid(body)):
+            await self._led.end(name)  # its agents keep what they have, nobody leads them
+            self._add_zones_of(name)
             body = self._clusters.get(name)
         if body is None:
             return
@@ -338,7 +314,8 @@ class Controller:
         released = self._releasing.get(_uid(body))
         is_deleting = cluster.metadata.deletion_timestamp is not None
         if is_deleting and released is not None and not released.is_set():
-            if await self._is_cluster_released(body, led):
+            has_zones = any(zone.cluster == name for zone in self._zones.values())
+            if await self._release.may_cluster_go(body, has_zones):
                 released.set()
             else:
                 self._queue.add_later(Key(Kind.CLUSTER, name), RELEASE_S)
@@ -346,20 +323,16 @@ class Controller:
             return
         led = self._led.get(name)
         if led is None:
-            told = _known(StorageClusterStatus, body.get("status"))
+            told = known_status(body)
             led = self._lead(cluster.model_copy(update={"status": told}))
-        led.cluster = cluster.model_copy(update={"status": led.cluster.status})
         pause = pause_of(StorageCluster.kind_name(), cluster.metadata)
         if bool(pause) != bool(led.pause):
             self._add_zones_of(name)
-        led.pause = pause
-        if not pause:
-            led.addresses = cluster.spec.addresses
-        led.runner.set_addresses(led.addresses)
+        led.declare(cluster, pause)
         if led.is_seen:  # until then what is told of it holds
             await self._tell_cluster(led, body)
 
-    def _lead(self, cluster: StorageCluster) -> LedCluster:
+    def _lead(self, cluster: StorageCluster) -> WatchedCluster:
         name = cluster.metadata.name
         decisions = Decisions()
         told_term = cluster.status.master.term
@@ -377,25 +350,14 @@ class Controller:
             rebuilds=True,
             changes=metastore.changes,
         )
-        led = self._led[name] = LedCluster(cluster, runner, decisions)
+        now_s = asyncio.get_running_loop().time()
+        led = self._led[name] = WatchedCluster(cluster, runner, decisions, now_s)
         runner.start()
         self._add_zones_of(name)
-        led.since_s = asyncio.get_running_loop().time()
         return led
 
-    async def _tell_cluster(self, led: LedCluster, body: Body) -> None:
-        status = cluster_status(
-            led.cluster,
-            led.runner.status(),
-            self._identity,
-            led.runner.unreached(),
-            led.runner.problem,
-            rfc3339(),
-            led.pause,
-            led.addresses,
-            led.refusal,
-            self._retained(led),
-        )
+    async def _tell_cluster(self, led: WatchedCluster, body: Body) -> None:
+        status = led.status(led.cluster, self._identity, led.retained(self._abouts))
         fresh = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         if fresh != (led.told if led.told is not None else body.get("status")):
             path = path_of(self._namespace, StorageCluster.plural, led.cluster.metadata.name)
@@ -403,48 +365,12 @@ class Controller:
         led.told = fresh
         led.cluster = led.cluster.model_copy(update={"status": status})
 
-    def _retained(self, led: LedCluster) -> list[str]:
-        """Names of zones whose object is gone and whose data is kept.  Of a cluster that is led for
-        a moment only, those that were told before: the watch may still be behind."""
-        if not led.has_seen_zones:
-            return led.cluster.status.retained_zones
-        known = led.runner.known_zones()
-        kept = [record.name for uid, record in known.items() if uid not in self._abouts]
-        return sorted(kept)
-
-    async def _is_cluster_released(self, body: Body, led: LedCluster | None) -> bool:
-        """Whether a StorageCluster that is being deleted may go.  With Delete, all data of it goes
-        first, once nobody declares a Zone in it any more."""
-        name = body["metadata"]["name"]
-        if not erases(body) or is_freed(body) or self._is_terminating:
-            _log.info("cluster %s: its object goes, its data is kept", name)
-            return True
-        if led is None or not led.runner.is_leading or led.pause:
-            return False
-        if any(zone.cluster == name for zone in self._zones.values()):
-            return False
-        kept = [record for record in led.runner.known_zones().values() if not record.deleting]
-        # The watch may be behind, the more so where this process leads for a moment only.
-        if (kept or not led.runner.known_zones()) and await self._has_zones(name):
-            return False
-        for record in kept:
-            _log.warning("cluster %s is deleted: deleting data of zone %s", name, record.name)
-            led.runner.set_zone(msgspec.structs.replace(record, deleting=True))
-        if not all(led.runner.is_zone_gone(uid) for uid in led.runner.known_zones()):
-            return False
-        del self._led[name]
-        await led.runner.stop()
-        await KubernetesMetastore(self._ownership_api, self._namespace, name).erase()
-        return True
-
     async def _tell_decisions(self, name: str) -> None:
         led = self._led.get(name)
         if led is None:
             return
-        metadata = led.cluster.metadata
-        about = About(StorageCluster.kind_name(), metadata.name, metadata.uid)
         now_s = asyncio.get_running_loop().time()
-        led.untold += led.decisions.take(about, self._abouts, self._namespace, rfc3339(), now_s)
+        led.take_decisions(self._abouts, self._namespace, now_s)
         path = f"/api/v1/namespaces/{self._namespace}/events"
         await tell_all(led.untold, lambda body: self._api.create(path, body))
 
@@ -457,9 +383,9 @@ class Controller:
             return
         led = self._led.get(declared_zone.cluster)
         pause = declared_zone.pause or (led.pause if led is not None else "")
-        waits = pause and not (is_freed(declared_zone.body) or self._is_terminating)
+        waits = pause and not self._release.is_free(declared_zone.body)
         if declared_zone.is_deleting and not waits:
-            if await self._is_released(declared_zone):
+            if await self._release.may_zone_go(declared_zone):
                 declared_zone.released.set()
                 return
             self._queue.add_later(Key(Kind.ZONE, name), RELEASE_S)
@@ -481,90 +407,25 @@ class Controller:
             declared_zone.was_told(fresh)
 
     def _led_status(
-        self, declared_zone: DeclaredZone, led: LedCluster | None, pause: str
+        self, declared_zone: DeclaredZone, led: WatchedCluster | None, pause: str
     ) -> ZoneStatus:
         """Declare the zone to its cluster's master; return its status as of the last look."""
-        zone, uid = declared_zone.zone, declared_zone.uid
+        zone, uid, known = declared_zone.zone, declared_zone.uid, declared_zone.known_status
         if zone is None:
             generation = declared_zone.body["metadata"]["generation"]
-            placed_uid = _known(ZoneStatus, declared_zone.told).placed_uid
-            return refused_zone_status(generation, declared_zone.problem, rfc3339(), placed_uid)
-        zone = zone.model_copy(update={"status": _known(ZoneStatus, declared_zone.told)})
+            return refused_zone_status(
+                generation, declared_zone.problem, rfc3339(), known.placed_uid
+            )
+        zone = zone.model_copy(update={"status": known})
         if led is None:
-            return zone_status(zone, accept(zone, False, None), None, (), "", rfc3339())
+            return zone_status(zone, accept(zone, False, None), None, Seen(), rfc3339())
         # Where the metastore has lost it, the object still says which data it has.
-        uid = zone_id(zone.status.zone_id or uid, zone.metadata.name, led.runner.known_zones())
-        known = led.runner.known_zone(uid)
-        acceptance = accept(zone, True, known)
-        # Which data it has only the metastore tells.  What is being deleted was asked to be before.
-        is_its = acceptance.reason != names.REASON_DATA_DIFFERS and not declared_zone.is_deleting
-        if pause:
-            acceptance = as_it_is(acceptance, known, pause)
-        elif acceptance.record is not None and led.runner.is_leading and is_its:
-            led.runner.set_zone(msgspec.structs.replace(acceptance.record, uid=uid))
-        if acceptance.record is not None and led.runner.is_leading and is_its:
+        uid = zone_id(known.zone_id or uid, zone.metadata.name, led.runner.known_zones())
+        acceptance = led.declare_zone(zone, uid, pause)
+        if led.has_data(zone, acceptance):
             self._note_about(uid, declared_zone)
-        return zone_status(
-            zone,
-            acceptance,
-            led.zone(uid),
-            led.nodes,
-            led.problem,
-            rfc3339(),
-            pause,
-            led.runner.refusal(uid),
-        )
-
-    async def _is_released(self, declared_zone: DeclaredZone) -> bool:
-        """Whether a Zone that is being deleted may go.  With Delete, its data goes first, wherever
-        an agent is online; where its cluster's object is gone nothing reaches the agents, and its
-        data is kept with the cluster's."""
-        name, cluster, body = declared_zone.name, declared_zone.cluster, declared_zone.body
-        if not erases(body) or is_freed(body) or self._is_terminating:
-            _log.info("zone %s: its object goes, its data is kept", name)
-            return True
-        led = self._led.get(cluster)
-        if led is None:
-            if await self._exists(StorageCluster.plural, cluster):
-                return False  # not led yet
-            _log.info("zone %s: StorageCluster %s is gone: released", name, cluster)
-            return True
-        if not led.runner.is_leading:
-            return False
-        known = led.runner.known_zones()
-        record = erasable(declared_zone.uid, name, declared_zone.zone, known)
-        if record is not None:
-            led.runner.set_zone(msgspec.structs.replace(record, deleting=True))
-            if not led.runner.is_zone_gone(record.uid):
-                return False
-            led.runner.forget_zone(record.uid)
-        return True
-
-    async def _has_zones(self, cluster: str) -> bool:
-        """Whether the API server has a Zone that is declared in this cluster."""
-        zones = self._api.list(path_of(self._namespace, Zone.plural))
-        return any([DeclaredZone(zone).cluster == cluster async for zone in zones])
-
-    async def _exists(self, plural: str, name: str) -> bool:
-        try:
-            await self._api.get(path_of(self._namespace, plural, name))
-        except ApiRefused as refused:
-            if refused.status == 404:
-                return False
-            raise
-        return True
+        return led.zone_status(zone, uid, acceptance, pause)
 
 
 def _uid(body: Body) -> str:
     return str(body["metadata"]["uid"])
-
-
-def _known(kind: type[S], status: object) -> S:
-    """The status an object has; an empty one where another version wrote it."""
-    try:
-        return kind.model_validate(status or {})
-    except pydantic.ValidationError:
-        if kind is not ZoneStatus or not isinstance(status, dict):
-            return kind()
-        # That it was placed is never forgotten, whoever wrote it.
-        return kind.model_validate({"placedUid": str(status.get("placedUid", ""))})

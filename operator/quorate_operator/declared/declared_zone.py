@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import pydantic
+
 from quorate.facts.errors import WireError
 from quorate.wire.zone import Zone, ZoneStatus
 from quorate_operator.declared.pause import pause_of
@@ -81,6 +83,16 @@ class DeclaredZone:
     @told.setter
     def told(self, told: None) -> None:
         self._told = told
+
+    @property
+    def known_status(self) -> ZoneStatus:
+        """The status that the object has.  Of one that another version wrote only that the zone was
+        placed: that is never forgotten, whoever wrote it."""
+        told = self.told or {}
+        try:
+            return ZoneStatus.model_validate(told)
+        except pydantic.ValidationError:
+            return ZoneStatus(placed_uid=str(told.get("placedUid", "")))
 
     def was_told(self, status: dict[str, Any]) -> None:
         """The API server has it."""

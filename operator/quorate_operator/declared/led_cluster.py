@@ -1,21 +1,28 @@
-"""One StorageCluster that is led: its runner, and what of it was seen to change.
+"""One StorageCluster that is led, on Kubernetes and without it: what is declared is handed to its
+master, data of deleted zones is erased, and the status of its objects is made.
 
 `look` observes the whole cluster once; every zone's status comes from that one observation.
 """
 
-from __future__ import annotations
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, TypeVar
 
-from collections import deque
-from typing import Any, NamedTuple
+import msgspec
 
-from quorate.protocol.status import NodeStatus
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.status import ClusterStatus
 from quorate.protocol.status import ZoneStatus as Observed
-from quorate.wire.storage_cluster import StorageCluster
-from quorate_operator.mastership.decisions import Decisions
-from quorate_operator.mastership.refused_writes import Refusal
+from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
+from quorate.wire.zone import Zone, ZoneStatus
+from quorate_operator import names
+from quorate_operator.declared.acceptance import Acceptance, accept, as_it_is
+from quorate_operator.declared.object_status import Seen, cluster_status, zone_status
 from quorate_operator.mastership.runner import STARTING, Runner
+from quorate_operator.process.clock import rfc3339
 
-UNTOLD_MAX = 1000
+_log = logging.getLogger("quorate.declared")
 
 
 class Change(NamedTuple):
@@ -28,61 +35,160 @@ class Change(NamedTuple):
 
 
 class LedCluster:
-    """One StorageCluster with its runner."""
+    """One StorageCluster with its runner.
 
-    def __init__(self, cluster: StorageCluster, runner: Runner, decisions: Decisions) -> None:
+    A zone's `uid` is the id under which the metastore has it.
+    """
+
+    def __init__(self, cluster: StorageCluster, runner: Runner) -> None:
         self.cluster = cluster
+        """As it was declared last, with the status that was told last."""
         self.runner = runner
-        self.decisions = decisions
         self.pause = ""
         """Why its spec is not looked at; empty while it is."""
         self.addresses = cluster.status.addresses or cluster.spec.addresses
         """The addresses that are dialed; at first those of an earlier master, for one that is
         paused."""
-        self.told: dict[str, Any] | None = None
-        self.untold: deque[dict[str, Any]] = deque(maxlen=UNTOLD_MAX)
-        """Events that are still to be created; the oldest go first when the API server is away."""
-        self.nodes: tuple[NodeStatus, ...] = ()
-        """As of the last look, like `problem` and what `zone` answers."""
-        self.problem = STARTING
-        self.refusal: Refusal | None = None
+        self.seen = Seen(problem=STARTING)
+        """As of the last look, like what `zone` answers."""
         self._zones: dict[str, Observed] = {}
-        self._unreached: dict[str, str] = {}
-        self._places: object = None
-        self.since_s = 0.0
-        """When it began to be led here, by the loop's clock."""
-        self.has_seen_zones = False
-        """Whether the watch has shown all Zones that there are."""
-        self.is_seen = False
-        """Whether a look has shown more than that it is about to be led."""
+
+    # --- what is declared ------------------------------------------------------------------------
+
+    def declare(self, cluster: StorageCluster, pause: str = "") -> None:
+        """Dial the declared addresses, or, while it is paused, those that were in force."""
+        self.cluster = cluster.model_copy(update={"status": self.cluster.status})
+        self.pause = pause
+        if not pause:
+            self.addresses = cluster.spec.addresses
+        self.runner.set_addresses(self.addresses)
+
+    def declare_zone(self, zone: Zone, uid: str, pause: str = "") -> Acceptance:
+        """Judge a zone, and have the master lead it as it is declared, unless it is paused."""
+        known = self.runner.known_zone(uid)
+        acceptance = accept(zone, True, known)
+        if pause:
+            return as_it_is(acceptance, known, pause)
+        if acceptance.record is not None and self.has_data(zone, acceptance):
+            self.runner.set_zone(msgspec.structs.replace(acceptance.record, uid=uid))
+        return acceptance
+
+    def has_data(self, zone: Zone, acceptance: Acceptance) -> bool:
+        """Whether what is led under a zone's id is its own, as far as is known: only the metastore
+        tells which data a zone has.  One that is being deleted was asked about before."""
+        is_its = acceptance.record is not None and acceptance.reason != names.REASON_DATA_DIFFERS
+        return is_its and self.runner.is_leading and zone.metadata.deletion_timestamp is None
+
+    def is_erased(self, record: ZoneRecord | None) -> bool:
+        """Delete the data of a zone that is being deleted, None where it has none; whether nothing
+        of it is left where an agent is online."""
+        if not self.runner.is_leading:
+            return False
+        if record is not None:
+            self.runner.set_zone(msgspec.structs.replace(record, deleting=True))
+            if not self.runner.is_zone_gone(record.uid):
+                return False
+            self.runner.forget_zone(record.uid)
+        return True
+
+    def erase_all_but(self, declared: Collection[str], why: str) -> bool:
+        """Delete the data of all zones but those with these uids; whether nothing of it is left
+        where an agent is online."""
+        if not self.runner.is_leading:
+            return False
+        undeclared = [e for uid, e in self.runner.known_zones().items() if uid not in declared]
+        for record in undeclared:
+            if not record.deleting:
+                name = self.runner.cluster
+                _log.warning("cluster %s %s: deleting data of zone %s", name, why, record.name)
+                self.runner.set_zone(msgspec.structs.replace(record, deleting=True))
+        return all(self.runner.is_zone_gone(record.uid) for record in undeclared)
+
+    # --- what is observed ------------------------------------------------------------------------
 
     def zone(self, uid: str) -> Observed | None:
         """The zone as of the last look; None while it is not led."""
         return self._zones.get(uid)
 
+    @property
+    def is_seen(self) -> bool:
+        """Whether a look has shown more than that it is about to be led."""
+        return self.seen.problem != STARTING
+
     def look(self) -> Change:
         """Observe everything once."""
-        status, problem, unreached = (
-            self.runner.status(),
-            self.runner.problem,
-            self.runner.unreached(),
-        )
-        zones = {zone.uid: zone for zone in status.zones}
-        changed = [uid for uid, zone in zones.items() if self._is_other(uid, zone)]
-        changed += [uid for uid in self._zones if uid not in zones]
-        refusal = self.runner.refusal()
-        places = (problem, refusal, [(node.name, node.address) for node in status.nodes])
-        change = Change(
-            (status.nodes, problem, unreached, refusal)
-            != (self.nodes, self.problem, self._unreached, self.refusal),
-            changed,
-            places != self._places,
-        )
-        self.nodes, self.problem, self._unreached = status.nodes, problem, unreached
-        self._zones, self._places, self.refusal = zones, places, refusal
-        self.is_seen = problem != STARTING
-        return change
+        before, seen = self.seen, self._now()
+        changed: list[str] = []
+        if seen.status is not before.status:
+            known, zones = self._zones, {zone.uid: zone for zone in seen.status.zones}
+            changed = [uid for uid in known | zones if known.get(uid) != zones.get(uid)]
+            self._zones = zones
+        self.seen = seen
+        is_of_cluster = seen._replace(status=before.status) != before
+        is_of_cluster |= seen.status.nodes != before.status.nodes
+        return Change(is_of_cluster, changed, _shared(seen) != _shared(before))
 
-    def _is_other(self, uid: str, zone: Observed) -> bool:
-        known = self._zones.get(uid)
-        return known is not zone and known != zone
+    def _now(self) -> Seen:
+        runner = self.runner
+        return Seen(runner.status(), runner.problem, runner.unreached(), runner.refusal())
+
+    # --- what is told ----------------------------------------------------------------------------
+
+    def status(
+        self, cluster: StorageCluster, identity: str, retained: Sequence[str] = ()
+    ) -> StorageClusterStatus:
+        """The status of its object, which is `cluster`, as of now.  `identity`: of this process;
+        `retained`: names of zones without an object."""
+        return cluster_status(
+            cluster, self._now(), identity, rfc3339(), self.pause, self.addresses, retained
+        )
+
+    def zone_status(
+        self, zone: Zone, uid: str, acceptance: Acceptance, pause: str = ""
+    ) -> ZoneStatus:
+        """The status of a Zone as of the last look."""
+        return zone_status(
+            zone,
+            acceptance,
+            self.zone(uid),
+            self.seen,
+            rfc3339(),
+            pause,
+            self.runner.refusal(uid),
+        )
+
+
+L = TypeVar("L", bound=LedCluster)
+
+
+class LedClusters(dict[str, L]):
+    """The clusters that this process leads, by name."""
+
+    def statuses(self) -> list[tuple[str, ClusterStatus]]:
+        """Every led cluster with its status, by name."""
+        return [(name, led.runner.status()) for name, led in sorted(self.items())]
+
+    def problems(self) -> list[str]:
+        """Why clusters are not led, or what is decided of them cannot be written."""
+        return [
+            f"cluster {name}: {led.runner.not_ready}"
+            for name, led in sorted(self.items())
+            if led.runner.not_ready
+        ]
+
+    async def end(self, *ended: str) -> None:
+        """Lead these no more: their agents keep what they have."""
+        for name in ended:
+            await self.pop(name).runner.stop()
+
+    async def close(self) -> None:
+        """Lead nothing more."""
+        led = list(self.values())
+        self.clear()
+        await asyncio.gather(*(each.runner.stop() for each in led))
+
+
+def _shared(seen: Seen) -> object:
+    """The parts of an observation that the status of every zone depends on."""
+    places = [(node.name, node.address) for node in seen.status.nodes]
+    return seen.problem, seen.refusal, places

@@ -4,6 +4,8 @@ Pure: the same observation gives the same status; a condition's time changes onl
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 from quorate.facts.zone import StorageKind
 from quorate.protocol.status import ClusterStatus, NodeStatus
@@ -25,48 +27,58 @@ _Fact = tuple[str, bool | None, str, str]
 """(type, true | false | unknown, reason, message)."""
 
 
+class Seen(NamedTuple):
+    """What one observation of a cluster has shown; without values, of one that is not led."""
+
+    status: ClusterStatus = ClusterStatus(0, (), ())
+    problem: str = ""
+    """Why the cluster is not led, a sentence; empty while it is."""
+    unreached: Mapping[str, str] = MappingProxyType({})
+    """Address -> why no agent is connected from there."""
+    refusal: Refusal | None = None
+    """Why what is decided cannot be written."""
+
+
 def zone_status(
     zone: Zone,
     acceptance: Acceptance,
     observed: Observed | None,
-    nodes: Sequence[NodeStatus],
-    problem: str,
+    seen: Seen,
     time: str,
     pause: str = "",
     blocked: Refusal | None = None,
 ) -> ZoneStatus:
-    """The status of `zone`.  `problem`: why its cluster is not led; `time`: now, RFC 3339; `pause`:
-    why its spec is not looked at, a sentence; `blocked`: why what is decided of it cannot be
-    written."""
+    """The status of `zone`.  `seen`: its cluster; `time`: now, RFC 3339; `pause`: why its spec is
+    not looked at, a sentence; `blocked`: why what is decided of it cannot be written."""
     accepted: _Fact = (
         names.CONDITION_ACCEPTED,
         acceptance.reason == names.REASON_ACCEPTED,
         acceptance.reason,
         acceptance.message,
     )
-    paused = _paused(pause)
     generation = zone.status.observed_generation if pause else zone.metadata.generation
+
+    def conditions(facts: Sequence[_Fact]) -> list[Condition]:
+        told = [accepted, *facts, *_paused(pause), _blocked(blocked)]
+        return _conditions(told, zone.status.conditions, generation, time)
+
     if observed is None:
-        why = acceptance.message if acceptance.record is None else problem or "not yet led"
-        reason = acceptance.reason if acceptance.record is None else names.REASON_NOT_LED
+        is_wanted = acceptance.record is not None
+        why = (seen.problem or "not yet led") if is_wanted else acceptance.message
+        reason = names.REASON_NOT_LED if is_wanted else acceptance.reason
         deleting = zone.metadata.deletion_timestamp is not None
         unknown = [
-            (condition, None if acceptance.record is not None else False, reason, why)
+            (condition, None if is_wanted else False, reason, why)
             for condition in (names.CONDITION_AVAILABLE, names.CONDITION_FULLY_REPLICATED)
         ]
         return ZoneStatus(
             observed_generation=generation,
             zone_id=zone.status.zone_id,
             phase="Deleting" if deleting else "Pending",
-            conditions=_conditions(
-                [accepted, *unknown, *paused, _blocked(blocked)],
-                zone.status.conditions,
-                generation,
-                time,
-            ),
+            conditions=conditions(unknown),
             placed_uid=zone.status.placed_uid,
         )
-    hosts = {node.name: _host(node) for node in nodes}
+    hosts = {node.name: _host(node) for node in seen.status.nodes}
     endpoints = [
         f"{hosts[node]}:{port}" for node, port in sorted(observed.ports.items()) if node in hosts
     ]
@@ -91,12 +103,7 @@ def zone_status(
                 max(each.bytes_total - each.bytes_done, 0) for each in observed.migrations
             ),
         ),
-        conditions=_conditions(
-            [accepted, *_zone_facts(zone, observed), *paused, _blocked(blocked)],
-            zone.status.conditions,
-            generation,
-            time,
-        ),
+        conditions=conditions(_zone_facts(zone, observed)),
         placed_uid=zone.metadata.uid if observed.placed else zone.status.placed_uid,
     )
 
@@ -117,19 +124,17 @@ def refused_zone_status(
 
 def cluster_status(
     cluster: StorageCluster,
-    observed: ClusterStatus,
+    seen: Seen,
     identity: str,
-    unreached: Mapping[str, str],
-    problem: str,
     time: str,
     pause: str = "",
     dialed: Sequence[str] = (),
-    blocked: Refusal | None = None,
     retained: Sequence[str] = (),
 ) -> StorageClusterStatus:
-    """The status of `cluster`.  `unreached`: address -> why no agent is connected from there;
-    `pause`: why its spec is not looked at; `dialed`: the addresses that are then in force;
-    `blocked`: why what is decided cannot be written; `retained`: zones without an object."""
+    """The status of `cluster`.  `identity`: of the process that leads it; `pause`: why its spec is
+    not looked at; `dialed`: the addresses that are then in force; `retained`: zones without an
+    object."""
+    observed, problem, unreached, blocked = seen
     generation = cluster.status.observed_generation if pause else cluster.metadata.generation
     online = sum(node.online for node in observed.nodes)
     addresses = list(dialed) if pause else list(cluster.spec.addresses)
@@ -145,6 +150,7 @@ def cluster_status(
         ready = (names.CONDITION_READY, False, "AgentsMissing", sentence)
     else:
         ready = (names.CONDITION_READY, True, "AgentsOnline", f"all {named} agents are online")
+    facts = [ready, *_paused(pause), _blocked(blocked)]
     return StorageClusterStatus(
         observed_generation=generation,
         members=[
@@ -162,12 +168,7 @@ def cluster_status(
         addresses=addresses,
         master=ClusterMaster(identity=identity, term=observed.master_term),
         retained_zones=list(retained),
-        conditions=_conditions(
-            [ready, *_paused(pause), _blocked(blocked)],
-            cluster.status.conditions,
-            generation,
-            time,
-        ),
+        conditions=_conditions(facts, cluster.status.conditions, generation, time),
     )
 
 

@@ -13,19 +13,17 @@ import sqlite3
 from collections.abc import Collection
 from pathlib import Path
 
-import msgspec
-
 from quorate.protocol.metastore import Conflict, OutcomeUnknown, ShardKey, Unavailable, ZoneKey
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
-from quorate.wire.resource import Condition
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus, manifest_of
 from quorate_link.secret import make_secret
 from quorate_operator.declared.acceptance import Acceptance, accept
-from quorate_operator.declared.object_status import cluster_status, zone_status
+from quorate_operator.declared.led_cluster import LedCluster, LedClusters
+from quorate_operator.declared.object_status import Seen, cluster_status, zone_status
 from quorate_operator.embedded.objects import Object, ObjectStore
-from quorate_operator.mastership.runner import Runner
+from quorate_operator.mastership.runner import STARTING, Runner
 from quorate_operator.metastores.backups import EVERY_S, FIRST_S, way_out
 from quorate_operator.metastores.sqlite import SqliteMetastore, recovering_clusters
 from quorate_operator.metastores.sqlite_file import EmbeddedStore
@@ -45,6 +43,8 @@ OBSERVE_S = 1.0
 CLUSTERS = StorageCluster.plural
 ZONES = Zone.plural
 
+Status = StorageClusterStatus | ZoneStatus
+
 
 def secret_file(secrets: Path, cluster: str) -> Path:
     """Where the secret of a cluster is, made when it is first led or by who starts its agents."""
@@ -62,10 +62,10 @@ class Embedded:
         self._store = store
         self._settings = settings
         self._secrets = secrets
-        self._runners: dict[str, Runner] = {}
+        self._led = LedClusters[LedCluster]()
         self._overtaken: dict[str, int] = {}
         self._to_lead_again: set[str] = set()
-        self._conditions: dict[str, list[Condition]] = {}
+        self._told: dict[str, Status] = {}  # by uid
         self._observed_at = 0.0
         self._backing_up: asyncio.Task[None] | None = None
         self._recovering: frozenset[str] = frozenset()
@@ -100,8 +100,9 @@ class Embedded:
         times = self._overtaken[cluster] = self._overtaken.get(cluster, 0) + 1
         if times > OVERTAKEN_MAX:
             text = f"; so it was {times} times: end the other operator that leads these agents, if "
-            self._runners[cluster].problem += f"{text}there is one, and start this one again"
-            _log.error("cluster %s: %s", cluster, self._runners[cluster].problem)
+            runner = self._led[cluster].runner
+            runner.problem += f"{text}there is one, and start this one again"
+            _log.error("cluster %s: %s", cluster, runner.problem)
             return
         pause_s = OVERTAKEN_PAUSE_S * 2 ** (times - 1)
         asyncio.get_running_loop().call_later(pause_s, self._lead_again, cluster)
@@ -117,7 +118,7 @@ class Embedded:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*(runner.stop() for runner in self._runners.values()))
+        await self._led.close()
         try:
             if is_led:
                 await self._back_up()
@@ -126,8 +127,8 @@ class Embedded:
 
     def stop_telling(self) -> None:
         """Whoever waits for events is answered now."""
-        for runner in self._runners.values():
-            runner.events.close()
+        for led in self._led.values():
+            led.runner.events.close()
 
     def changed(self) -> None:
         """Something was declared: look at once."""
@@ -135,11 +136,12 @@ class Embedded:
 
     def runner(self, cluster: str) -> Runner | None:
         """Who leads `cluster`."""
-        return self._runners.get(cluster)
+        led = self._led.get(cluster)
+        return led.runner if led is not None else None
 
     def clusters(self) -> list[tuple[str, ClusterStatus]]:
         """Every led cluster with its status."""
-        return [(name, runner.status()) for name, runner in sorted(self._runners.items())]
+        return self._led.statuses()
 
     def unhealthy(self) -> str:
         """Nothing: what fails here ends the process (`wait_failed`)."""
@@ -147,12 +149,7 @@ class Embedded:
 
     def not_ready(self) -> str:
         """Why this operator does not lead all it should; empty when it does."""
-        problems = [
-            f"cluster {name}: {runner.not_ready}"
-            for name, runner in sorted(self._runners.items())
-            if runner.not_ready
-        ]
-        return "; ".join(problems)
+        return "; ".join(self._led.problems())
 
     # --- reconciling ------------------------------------------------------------------------------
 
@@ -186,22 +183,26 @@ class Embedded:
 
     async def reconcile(self) -> None:
         """Make what is led equal to what is declared."""
-        clusters = {made["metadata"]["name"]: made for made in self.objects.list(CLUSTERS)}
-        ended, self._to_lead_again = self._to_lead_again & set(self._runners), set()
-        for name in sorted(ended | (set(self._runners) - set(clusters))):
-            await self._runners.pop(name).stop()
-        for name, made in sorted(clusters.items()):
-            runner = self._runners.get(name)
-            if runner is None:
-                runner = self._runners[name] = self._make_runner(name)
-                runner.start()
-            runner.set_addresses(self.objects.parsed(StorageCluster, made).spec.addresses)
+        clusters = {
+            made["metadata"]["name"]: self.objects.parsed(StorageCluster, made)
+            for made in self.objects.list(CLUSTERS)
+        }
+        ended, self._to_lead_again = self._to_lead_again & set(self._led), set()
+        await self._led.end(*sorted(ended | (set(self._led) - set(clusters))))
+        for name, cluster in sorted(clusters.items()):
+            if name not in self._led:
+                self._led[name] = LedCluster(cluster, self._make_runner(name))
+                self._led[name].runner.start()
+            self._led[name].declare(cluster)
         for made in self.objects.list(ZONES):
             await self._reconcile_zone(self.objects.parsed(Zone, made))
-        for name, runner in self._runners.items():
-            if runner.is_recovering:
-                await self._declare_recovered(name, runner)
-        self._delete_undeclared()
+        for name, led in self._led.items():
+            if led.runner.is_recovering:
+                await self._declare_recovered(name, led.runner)
+        declared = {made["metadata"]["uid"] for made in self.objects.list(ZONES)}
+        for led in self._led.values():
+            if not led.runner.is_recovering:
+                led.erase_all_but(declared, "does not declare it any more")
         self._observe()
 
     def _make_runner(self, cluster: str) -> Runner:
@@ -237,30 +238,17 @@ class Embedded:
 
     async def _reconcile_zone(self, zone: Zone) -> None:
         uid, cluster = zone.metadata.uid, zone.spec.cluster_ref.name
-        runner = self._runners.get(cluster)
-        deleting = zone.metadata.deletion_timestamp is not None
-        if runner is None:
-            if deleting:
+        led = self._led.get(cluster)
+        is_deleting = zone.metadata.deletion_timestamp is not None
+        if led is not None and not is_deleting:
+            led.declare_zone(zone, uid)
+        elif is_deleting:
+            if led is None:
                 await self._erase(cluster, uid)
-                await self.objects.remove(ZONES, zone.metadata.name)
-            return
-        acceptance = self.accept(zone)
-        if acceptance.record is not None:
-            runner.set_zone(acceptance.record)
-        if deleting and runner.is_zone_gone(uid):
-            runner.forget_zone(uid)
+            elif not led.is_erased(led.runner.known_zone(uid)):
+                return
             await self.objects.remove(ZONES, zone.metadata.name)
             _log.info("zone %s is deleted", zone.metadata.name)
-
-    def _delete_undeclared(self) -> None:
-        """A zone that nobody declares any more can only be one whose deletion was interrupted."""
-        declared = {made["metadata"]["uid"] for made in self.objects.list(ZONES)}
-        for runner in self._runners.values():
-            if runner.is_recovering:
-                continue
-            for uid, record in runner.known_zones().items():
-                if uid not in declared and not record.deleting:
-                    runner.set_zone(msgspec.structs.replace(record, deleting=True))
 
     async def _erase(self, cluster: str, uid: str) -> None:
         """Remove a zone's records where nobody leads: its agents are out of reach for good."""
@@ -272,11 +260,11 @@ class Embedded:
     def accept(self, zone: Zone, clusters_declared_too: Collection[str] = ()) -> Acceptance:
         """Judge a zone beside all that is declared, and clusters that are declared with it."""
         cluster = zone.spec.cluster_ref.name
-        runner = self._runners.get(cluster)
-        led = runner.known_zone(zone.metadata.uid) if runner is not None else None
+        led = self._led.get(cluster)
+        known = led.runner.known_zone(zone.metadata.uid) if led is not None else None
         # Not by its runner: that one comes a moment after the declaration.
         exists = self.objects.get(CLUSTERS, cluster) is not None
-        return accept(zone, exists or cluster in clusters_declared_too, led)
+        return accept(zone, exists or cluster in clusters_declared_too, known)
 
     # --- what is answered -------------------------------------------------------------------------
 
@@ -285,11 +273,16 @@ class Embedded:
         status = self._status(made)
         return {**made, "status": status.model_dump(mode="json", by_alias=True, exclude_none=True)}
 
-    def _status(self, made: Object) -> StorageClusterStatus | ZoneStatus:
-        is_cluster = made["kind"] == StorageCluster.kind_name()
-        status = self._cluster_status(made) if is_cluster else self._zone_status(made)
-        self._conditions[made["metadata"]["uid"]] = status.conditions
-        return status
+    def _status(self, made: Object) -> Status:
+        uid = made["metadata"]["uid"]
+        before = {"status": self._told[uid]} if uid in self._told else {}
+        if made["kind"] == StorageCluster.kind_name():
+            cluster = self.objects.parsed(StorageCluster, made)
+            self._told[uid] = self._cluster_status(cluster.model_copy(update=before))
+        else:
+            zone = self.objects.parsed(Zone, made)
+            self._told[uid] = self._zone_status(zone.model_copy(update=before))
+        return self._told[uid]
 
     def _observe(self) -> None:
         """Look at everything now and then, so that conditions know when they changed."""
@@ -297,37 +290,21 @@ class Embedded:
         if now - self._observed_at < OBSERVE_S:
             return
         self._observed_at = now
-        declared = [made["metadata"]["uid"] for made in self.objects.list(CLUSTERS)]
-        declared += [made["metadata"]["uid"] for made in self.objects.list(ZONES)]
-        self._conditions = {uid: self._conditions.get(uid, []) for uid in declared}
-        for plural in (CLUSTERS, ZONES):
-            for made in self.objects.list(plural):
-                self._status(made)
+        declared = [*self.objects.list(CLUSTERS), *self.objects.list(ZONES)]
+        uids = {made["metadata"]["uid"] for made in declared}
+        self._told = {uid: told for uid, told in self._told.items() if uid in uids}
+        for made in declared:
+            self._status(made)
 
-    def _cluster_status(self, made: Object) -> StorageClusterStatus:
-        cluster = self.objects.parsed(StorageCluster, made)
-        before = self._conditions.get(cluster.metadata.uid, [])
-        cluster = cluster.model_copy(update={"status": StorageClusterStatus(conditions=before)})
-        runner = self._runners.get(cluster.metadata.name)
-        return cluster_status(
-            cluster,
-            runner.status() if runner is not None else ClusterStatus(0, (), ()),
-            self.identity,
-            runner.unreached() if runner is not None else {},
-            runner.problem if runner is not None else "starting",
-            rfc3339(),
-            blocked=runner.refusal() if runner is not None else None,
-        )
+    def _cluster_status(self, cluster: StorageCluster) -> StorageClusterStatus:
+        led = self._led.get(cluster.metadata.name)
+        if led is None:
+            return cluster_status(cluster, Seen(problem=STARTING), self.identity, rfc3339())
+        return led.status(cluster, self.identity)
 
-    def _zone_status(self, made: Object) -> ZoneStatus:
-        zone = self.objects.parsed(Zone, made)
-        before = self._conditions.get(zone.metadata.uid, [])
-        zone = zone.model_copy(update={"status": ZoneStatus(conditions=before)})
-        runner = self._runners.get(zone.spec.cluster_ref.name)
-        observed = runner.zone_status(zone.metadata.uid) if runner is not None else None
-        nodes = runner.status().nodes if runner is not None else ()
-        problem = runner.problem if runner is not None else ""
-        blocked = runner.refusal(zone.metadata.uid) if runner is not None else None
-        return zone_status(
-            zone, self.accept(zone), observed, nodes, problem, rfc3339(), blocked=blocked
-        )
+    def _zone_status(self, zone: Zone) -> ZoneStatus:
+        led, acceptance = self._led.get(zone.spec.cluster_ref.name), self.accept(zone)
+        if led is None:
+            return zone_status(zone, acceptance, None, Seen(), rfc3339())
+        led.look()
+        return led.zone_status(zone, zone.metadata.uid, acceptance)

@@ -36,7 +36,7 @@ from quorate.protocol.messages import (
 from quorate.protocol.metastore import DamagedRow, Key, Metastore, Seen, Unavailable, Value
 from quorate.protocol.node_registry import STALL_MS
 from quorate.protocol.settings import ProtocolSettings
-from quorate.protocol.status import ClusterStatus, ZoneStatus
+from quorate.protocol.status import ClusterStatus
 from quorate.wire.frames import encode_frame
 from quorate.wire.long_frames import split_frame
 from quorate_link import BaseHandler, ClusterSecret, Endpoint, Link, SecretRefused
@@ -120,7 +120,6 @@ class Runner(BaseHandler):
         self._refusals = AgentRefusals(cluster)
         self._zones: dict[str, ZoneRecord] = {}
         self._status: ClusterStatus | None = None  # as of the last step, once asked for
-        self._zone_statuses: dict[str, ZoneStatus] | None = None
         self._writer = Writer(self, metastore, metrics)
         self._writes: set[asyncio.Task[None]] = set()
         self._registrations = Registrations(self._registration)
@@ -219,13 +218,6 @@ class Runner(BaseHandler):
         if self._status is None:
             self._status = self._master.status()
         return self._status
-
-    def zone_status(self, uid: str) -> ZoneStatus | None:
-        """One zone as of now; None while it is not led."""
-        status = self.status()
-        if self._zone_statuses is None:
-            self._zone_statuses = {zone.uid: zone for zone in status.zones}
-        return self._zone_statuses.get(uid)
 
     def states(self) -> list[ToldEvent]:
         """How each zone is, for who has missed events."""
@@ -410,7 +402,7 @@ class Runner(BaseHandler):
         """Let the master take in one thing; its outputs are performed at the end of the turn."""
         if self._stopped or self._master is None:
             return
-        self._status = self._zone_statuses = None
+        self._status = None
         try:
             act(self._master)
         except Exception as error:

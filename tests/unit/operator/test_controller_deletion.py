@@ -9,7 +9,7 @@ from quorate.protocol.events import Event, Reason
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
 from quorate_operator import names
-from quorate_operator.declared import controller as controller_module
+from quorate_operator.declared import watched_cluster
 from quorate_operator.kube.api import ApiRefused, path_of
 
 Json = dict[str, Any]
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 async def test_a_zone_without_an_object_is_kept_and_named(
     declared: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller_module, "WATCH_BEHIND_S", 0.05)
+    monkeypatch.setattr(watched_cluster, "WATCH_BEHIND_S", 0.05)
     declared.start()
     declared.zone("seen")
     declared.zone("gone")
@@ -52,7 +52,7 @@ async def test_a_zone_that_is_deleted_is_released_at_once_and_its_data_is_kept(
 async def test_a_zone_that_is_deleted_soon_after_leading_began_is_named_later(
     declared: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller_module, "WATCH_BEHIND_S", 1.5)
+    monkeypatch.setattr(watched_cluster, "WATCH_BEHIND_S", 1.5)
     declared.start()
     declared.zone("first")
     await declared.until_available("first")

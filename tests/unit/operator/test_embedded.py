@@ -89,8 +89,8 @@ async def test_many_zones_are_observed_with_one_status_of_the_cluster(
     for number in range(20):
         zone = {"clusterRef": {"name": "main"}, "partitions": 1, "replicas": 1}
         await _declare(objects, "Zone", f"z{number}", zone)
-    await embedded.reconcile()
-    await until(lambda: embedded.clusters()[0][1].zones, "zones")
+    await embedded.start()
+    await until(lambda: sum(len(each.zones) for _, each in embedded.clusters()) == 20, "zones")
     asked.clear()
 
     said = [embedded.with_status(zone)["status"] for zone in objects.list("zones")]

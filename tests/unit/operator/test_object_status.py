@@ -16,6 +16,7 @@ from quorate.wire.zone import Zone, ZoneStatus, to_record
 from quorate_lone_master.zone_status import status_of_zone
 from quorate_operator.declared.acceptance import Acceptance, accept
 from quorate_operator.declared.object_status import (
+    Seen,
     cluster_status,
     refused_zone_status,
     zone_status,
@@ -53,7 +54,8 @@ def observed(**changes: Any) -> Observed:
 
 def status(seen: Observed | None, of: Zone | None = None, problem: str = "") -> ZoneStatus:
     of = of or zone()
-    return zone_status(of, accept(of, True, None), seen, [NODE], problem, LATER)
+    led = Seen(ClusterStatus(1, (NODE,), ()), problem)
+    return zone_status(of, accept(of, True, None), seen, led, LATER)
 
 
 def said(made: ZoneStatus) -> dict[str, str]:
@@ -114,16 +116,9 @@ def test_conditions_say_what_is_so(
 def test_writes_that_the_metastore_refuses_are_a_condition_with_its_sentence() -> None:
     refusal = Refusal("Forbidden", "partitiontables is forbidden: cannot update")
     of = zone()
-    made = zone_status(of, accept(of, True, None), observed(), [NODE], "", LATER, blocked=refusal)
-    led = cluster_status(
-        cluster("127.0.0.1:7100"),
-        ClusterStatus(3, (NODE,), ()),
-        "me/1",
-        {},
-        "",
-        LATER,
-        blocked=refusal,
-    )
+    seen = Seen(ClusterStatus(3, (NODE,), ()), refusal=refusal)
+    made = zone_status(of, accept(of, True, None), observed(), seen, LATER, blocked=refusal)
+    led = cluster_status(cluster("127.0.0.1:7100"), seen, "me/1", LATER)
 
     for conditions in (made.conditions, led.conditions):
         [blocked] = [each for each in conditions if each.type == "Blocked"]
@@ -272,11 +267,12 @@ def cluster(*addresses: str) -> StorageCluster:
 
 def test_a_cluster_is_ready_when_every_address_has_its_agent() -> None:
     of = cluster("127.0.0.1:7100", "127.0.0.1:7101")
-    seen = ClusterStatus(4, (NODE,), ())
+    seen = Seen(ClusterStatus(4, (NODE,), ()))
+    unreached = {"127.0.0.1:7101": "nobody answers there"}
 
-    missing = cluster_status(of, seen, "me", {"127.0.0.1:7101": "nobody answers there"}, "", LATER)
-    ready = cluster_status(of, seen, "me", {}, "", LATER)
-    unled = cluster_status(of, seen, "me", {}, "starting", LATER)
+    missing = cluster_status(of, seen._replace(unreached=unreached), "me", LATER)
+    ready = cluster_status(of, seen, "me", LATER)
+    unled = cluster_status(of, seen._replace(problem="starting"), "me", LATER)
 
     assert missing.conditions[0].message == (
         "1 of 2 agents are online; 127.0.0.1:7101: nobody answers there"

@@ -1,0 +1,98 @@
+"""Whether a StorageCluster or a Zone that is being deleted may go.
+
+With deletionPolicy Delete its data goes first, wherever an agent is online; each question goes on
+with that deletion, and is asked until the answer is yes.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from quorate.wire.storage_cluster import StorageCluster
+from quorate.wire.zone import Zone
+from quorate_operator.declared.declared_zone import DeclaredZone
+from quorate_operator.declared.deletion import erasable, erases, is_freed
+from quorate_operator.declared.led_cluster import LedClusters
+from quorate_operator.declared.watched_cluster import WatchedCluster
+from quorate_operator.kube.api import NAMESPACE_TERMINATING, ApiRefused, KubeApi, path_of
+from quorate_operator.metastores.kubernetes import KubernetesMetastore
+
+_log = logging.getLogger("quorate.controller")
+
+Body = Mapping[str, Any]
+
+
+class Release:
+    """Judges the objects of one namespace; `ownership_api`: for all that the metastore holds."""
+
+    def __init__(
+        self,
+        ownership_api: KubeApi,
+        objects_api: KubeApi,
+        namespace: str,
+        led: LedClusters[WatchedCluster],
+    ) -> None:
+        self._ownership_api = ownership_api
+        self._api = objects_api
+        self._namespace = namespace
+        self._led = led
+        self._is_terminating = False
+
+    def note(self, refused: ApiRefused) -> None:
+        """The API server has refused something: perhaps because the namespace, which waits for
+        every object, is being deleted."""
+        self._is_terminating |= refused.word == NAMESPACE_TERMINATING
+
+    def is_free(self, body: Body) -> bool:
+        """Whether the object's deletion waits for nothing, a pause included."""
+        return is_freed(body) or self._is_terminating
+
+    async def may_cluster_go(self, body: Body, has_zones: bool) -> bool:
+        """With Delete, all data of it goes first, once nobody declares a Zone in it any more.
+        `has_zones`: whether the watch has shown one that is."""
+        name = body["metadata"]["name"]
+        if not erases(body) or self.is_free(body):
+            _log.info("cluster %s: its object goes, its data is kept", name)
+            return True
+        led = self._led.get(name)
+        if led is None or not led.runner.is_leading or led.pause or has_zones:
+            return False
+        known = led.runner.known_zones()
+        # The watch may be behind, the more so where this process leads for a moment only.
+        is_first = not known or not all(record.deleting for record in known.values())
+        if is_first and await self._has_zones(name):
+            return False
+        if not led.erase_all_but((), "is deleted"):
+            return False
+        await self._led.end(name)
+        await KubernetesMetastore(self._ownership_api, self._namespace, name).erase()
+        return True
+
+    async def may_zone_go(self, zone: DeclaredZone) -> bool:
+        """With Delete, its data goes first; where its cluster's object is gone nothing reaches the
+        agents, and its data is kept with the cluster's."""
+        if not erases(zone.body) or self.is_free(zone.body):
+            _log.info("zone %s: its object goes, its data is kept", zone.name)
+            return True
+        led = self._led.get(zone.cluster)
+        if led is None:
+            if await self._has_cluster(zone.cluster):
+                return False  # not led yet
+            _log.info("zone %s: StorageCluster %s is gone: released", zone.name, zone.cluster)
+            return True
+        known = led.runner.known_zones()
+        return led.is_erased(erasable(zone.uid, zone.name, zone.zone, known))
+
+    async def _has_zones(self, cluster: str) -> bool:
+        """Whether the API server has a Zone that is declared in this cluster."""
+        zones = self._api.list(path_of(self._namespace, Zone.plural))
+        return any([DeclaredZone(zone).cluster == cluster async for zone in zones])
+
+    async def _has_cluster(self, name: str) -> bool:
+        try:
+            await self._api.get(path_of(self._namespace, StorageCluster.plural, name))
+        except ApiRefused as refused:
+            if refused.status == 404:
+                return False
+            raise
+        return True

@@ -1,0 +1,63 @@
+"""A led StorageCluster whose object, Zones and Events the API server holds: what it was told."""
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pydantic
+
+from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
+from quorate_operator.declared.led_cluster import LedCluster
+from quorate_operator.mastership.decisions import About, Decisions
+from quorate_operator.mastership.runner import Runner
+from quorate_operator.process.clock import rfc3339
+
+UNTOLD_MAX = 1000
+WATCH_BEHIND_S = 10.0
+"""A process that has begun to lead has seen all Zones that there are after so long."""
+
+
+class WatchedCluster(LedCluster):
+    """Times are those of any clock that only goes forward, in seconds."""
+
+    def __init__(
+        self, cluster: StorageCluster, runner: Runner, decisions: Decisions, now_s: float
+    ) -> None:
+        super().__init__(cluster, runner)
+        self.decisions = decisions
+        self.told: dict[str, Any] | None = None
+        """The status that the object has, as far as is known."""
+        self.untold: deque[dict[str, Any]] = deque(maxlen=UNTOLD_MAX)
+        """Events that are still to be created; the oldest go first when the API server is away."""
+        self._since_s = now_s
+        self._has_seen_zones = False
+
+    def sees_zones(self, now_s: float) -> bool:
+        """Whether by now the watch has shown all Zones that there are, for the first time."""
+        if self._has_seen_zones:
+            return False
+        self._has_seen_zones = now_s >= self._since_s + WATCH_BEHIND_S
+        return self._has_seen_zones
+
+    def retained(self, declared: Collection[str]) -> list[str]:
+        """Names of zones whose object is gone and whose data is kept; `declared`: uids of the
+        others.  Of a cluster that is led for a moment only, those that were told before: the watch
+        may still be behind."""
+        if not self._has_seen_zones:
+            return self.cluster.status.retained_zones
+        known = self.runner.known_zones()
+        return sorted(record.name for uid, record in known.items() if uid not in declared)
+
+    def take_decisions(self, zones: Mapping[str, About], namespace: str, now_s: float) -> None:
+        """Add to `untold` what is due of what was decided."""
+        metadata = self.cluster.metadata
+        about = About(StorageCluster.kind_name(), metadata.name, metadata.uid)
+        self.untold += self.decisions.take(about, zones, namespace, rfc3339(), now_s)
+
+
+def known_status(body: Mapping[str, Any]) -> StorageClusterStatus:
+    """The status that a StorageCluster has; an empty one where another version wrote it."""
+    try:
+        return StorageClusterStatus.model_validate(body.get("status") or {})
+    except pydantic.ValidationError:
+        return StorageClusterStatus()
