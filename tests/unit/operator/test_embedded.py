@@ -4,6 +4,7 @@ import asyncio
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,8 @@ from quorate_loopback.waiting import until
 from quorate_operator.embedded.objects import ObjectStore
 from quorate_operator.embedded.operator import OVERTAKEN_MAX, Embedded
 from quorate_operator.metastores.sqlite_file import EmbeddedStore
+
+Json = dict[str, Any]
 
 
 class Counting(Embedded):
@@ -98,6 +101,34 @@ async def test_many_zones_are_observed_with_one_status_of_the_cluster(
     assert [zone["phase"] for zone in said] == ["Pending"] * 20
     assert len(asked) <= 1
     await embedded.close()
+
+
+async def test_a_zone_whose_cluster_is_gone_still_says_that_it_was_placed(tmp_path: Path) -> None:
+    agent = ScriptedAgent("agent-1", lambda table: None)
+    await agent.listen()
+    write_private(tmp_path / "main.json", json.dumps(SECRET.texts()))
+    embedded = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS, tmp_path)
+    objects = embedded.objects
+    await embedded.start()
+    spec = {"agents": "external", "addresses": [agent.address]}
+    await _declare(objects, "StorageCluster", "main", spec)
+    zone = {"clusterRef": {"name": "main"}, "partitions": 1, "replicas": 1}
+    await _declare(objects, "Zone", "sessions", zone)
+    [made] = objects.list("zones")
+
+    def status() -> Json:
+        return embedded.with_status(made)["status"]
+
+    await until(lambda: status()["phase"] == "Available", "an available zone")
+    assert status()["placedUid"] == made["metadata"]["uid"]
+
+    await objects.remove("storageclusters", "main")
+    await embedded.reconcile()
+
+    assert status()["phase"] == "Pending"
+    assert status()["placedUid"] == status()["zoneId"] == made["metadata"]["uid"]
+    await embedded.close()
+    await agent.close()
 
 
 async def test_a_cluster_whose_agents_know_later_masterships_is_led_again_with_a_bound(
