@@ -27,19 +27,16 @@ from quorate.protocol.events import ROUTINE, Event, ToldEvent
 from quorate.protocol.master import Master
 from quorate.protocol.messages import (
     FORMAT_VERSION,
-    EventsTold,
     Hello,
     Message,
     RefusalCode,
     Refused,
 )
 from quorate.protocol.metastore import DamagedRow, Key, Metastore, Seen, Unavailable, Value
-from quorate.protocol.node_registry import STALL_MS
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
-from quorate.wire.frames import encode_frame
-from quorate.wire.long_frames import split_frame
 from quorate_link import BaseHandler, ClusterSecret, Endpoint, Link, SecretRefused
+from quorate_operator.mastership.agent_links import AgentLinks
 from quorate_operator.mastership.agent_refusals import AgentRefusals, judge
 from quorate_operator.mastership.decisions import gather, summary
 from quorate_operator.mastership.dialing import Dialing
@@ -57,7 +54,6 @@ _log = logging.getLogger("quorate.runner")
 
 WAY_OUT = "put its newest state back, or end this master if another one leads"
 STARTING = "starting"
-TELL_AGENTS_MS = 100
 LOOK_AT_DIALED_MS = 500
 
 
@@ -99,8 +95,6 @@ class Runner(BaseHandler):
         self._recovering = recovering
         self._rebuilds = rebuilds
         self._changes = changes
-        self._untold: list[ToldEvent] = []  # to agents
-        self._told_agents_ms = -(1 << 40)
         self._mandate = mandate
         self._settings = settings
         self._metrics = metrics
@@ -112,12 +106,10 @@ class Runner(BaseHandler):
         self._master: Master | None = None
         self._endpoint: Endpoint | None = None
         self._addresses: tuple[str, ...] = ()
-        self._links: dict[str, Link] = {}
-        self._dialing = Dialing(cluster, self._links)
-        self._dialing_looked_ms = 0
-        self._heard_ms: dict[str, int] = {}
-        self._ticked_ms = 0
         self._refusals = AgentRefusals(cluster)
+        self._links = AgentLinks(self._refusals, 2 * settings.failure_detection_ms)
+        self._dialing = Dialing(cluster, self._links.by_node)
+        self._dialing_looked_ms = 0
         self._zones: dict[str, ZoneRecord] = {}
         self._status: ClusterStatus | None = None  # as of the last step, once asked for
         self._writer = Writer(self, metastore, metrics)
@@ -430,29 +422,17 @@ class Runner(BaseHandler):
             return
         if self._master.told_newer:
             self._look_soon()
-        self._send(outputs.sends)
+        self._links.send(outputs.sends)
         if outputs.events:
             self._tell(outputs.events)
-        self._tell_agents(self._master.master_term)
+        self._links.tell_news(self._master.master_term, self._clock.now().boot_ms)
         self._set_timer(self._master.next_deadline_ms)
-
-    def _tell_agents(self, master_term: int) -> None:
-        """Hand on what happened, a message for all of it, not more often than a master ticks."""
-        now_ms = self._clock.now().boot_ms
-        if not self._untold or now_ms - self._told_agents_ms < TELL_AGENTS_MS:
-            return
-        self._told_agents_ms = now_ms
-        pieces = split_frame(encode_frame(EventsTold(master_term, tuple(self._untold))))
-        self._untold.clear()
-        for link in self._links.values():
-            for piece in pieces:
-                link.send_frame(piece)
 
     def _tell(self, events: Sequence[Event]) -> None:
         zones = self._master.zones if self._master is not None else {}
         names = {uid: record.name for uid, record in self._zones.items()}
         names |= {uid: zone.record.name for uid, zone in zones.items()}
-        self._untold += self.events.add(events, names, self._clock.now().wall_ms)
+        self._links.add_news(self.events.add(events, names, self._clock.now().wall_ms))
         for alike in gather(events):
             first = alike[0]
             zone = names.get(first.zone, first.zone)
@@ -473,16 +453,7 @@ class Runner(BaseHandler):
     @ends_with_a_defect
     def _tick(self) -> None:
         now = self._clock.now()
-        if now.boot_ms - self._ticked_ms > STALL_MS:
-            # It was this process that did not run: what the agents said is still unread.
-            self._heard_ms = dict.fromkeys(self._heard_ms, now.boot_ms)
-        self._ticked_ms = now.boot_ms
-        for node, link in list(self._links.items()):
-            silent_ms = now.boot_ms - self._heard_ms[node]
-            if silent_ms > 2 * self._settings.failure_detection_ms:
-                # A host that vanished resets nothing: only a new connection can tell.
-                self._heard_ms[node] = now.boot_ms
-                link.abort(f"silent for {silent_ms} ms")
+        self._links.abort_silent(now.boot_ms)
         self._step(lambda master: master.tick(now))
         endpoint = self._endpoint
         if endpoint is not None and now.boot_ms - self._dialing_looked_ms >= LOOK_AT_DIALED_MS:
@@ -500,48 +471,24 @@ class Runner(BaseHandler):
 
     # --- agents -----------------------------------------------------------------------------------
 
-    def _send(self, sends: Sequence[tuple[str, Message]]) -> None:
-        encoded: dict[int, list[bytes]] = {}
-        for node, message in sends:
-            link = self._links.get(node)
-            if link is None:
-                continue
-            if isinstance(message, Refused):
-                # What becomes of this connection says nothing of the agent that has the name.
-                del self._links[node]
-                link.data = None
-                self._refusals.note(link, message.reason)
-                link.close(message.reason, message.code)
-                continue
-            # The master hands one object to many nodes: it is encoded once.
-            pieces = encoded.get(id(message))
-            if pieces is None:
-                pieces = encoded[id(message)] = split_frame(encode_frame(message))
-            for piece in pieces:
-                link.send_frame(piece)
-
     @ends_with_a_defect
     def on_up(self, link: Link, hello: Hello) -> None:
         """See Handler."""
-        refused = judge(hello, self._links, self._master)
+        refused = judge(hello, self._links.by_node, self._master)
         if refused is not None:
-            self._refusals.note(link, refused.reason)
-            link.close(refused.reason, refused.code)
+            self._links.refuse(link, refused)
             return
         self._refusals.forget(link)
         self._dialing.reached(link, hello.node)
-        link.data = hello.node
-        self._links[hello.node] = link
-        self._heard_ms[hello.node] = self._clock.now().boot_ms
+        self._links.take(link, hello.node, self._clock.now().boot_ms)
         self._step(lambda master: master.agent_connected(hello, self._clock.now()))
 
     @ends_with_a_defect
     def on_message(self, link: Link, message: Message) -> None:
         """See Handler."""
-        node = link.data
-        if self._links.get(node) is link:
-            now = self._clock.now()
-            self._heard_ms[node] = now.boot_ms
+        now = self._clock.now()
+        node = self._links.heard(link, now.boot_ms)
+        if node is not None:
             self._step(lambda master: master.receive(node, message, now))
 
     @ends_with_a_defect
@@ -549,9 +496,8 @@ class Runner(BaseHandler):
         """See Handler."""
         if refused is not None:
             self._take_refusal(link, refused)
-        node = link.data
-        if node is not None and self._links.get(node) is link:
-            del self._links[node]
+        node = self._links.ended(link)
+        if node is not None:
             # An agent that says goodbye is as gone as one whose host refuses connections.
             gone = refused is not None and refused.code == RefusalCode.GOODBYE
             self._step(lambda master: master.agent_disconnected(node, gone, self._clock.now()))
@@ -560,7 +506,7 @@ class Runner(BaseHandler):
     def on_gone(self, link: Link) -> None:
         """See Handler."""
         node = link.data
-        if node is not None and node not in self._links:
+        if node is not None and node not in self._links.by_node:
             self._step(lambda master: master.agent_disconnected(node, True, self._clock.now()))
 
     @ends_with_a_defect

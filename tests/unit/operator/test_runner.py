@@ -22,6 +22,7 @@ from quorate_loopback.runner_world import (
     state_of,
 )
 from quorate_loopback.waiting import until
+from quorate_operator.mastership.agent_links import TELL_MS
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.metastores.memory import MemoryMetastore
 
@@ -69,7 +70,7 @@ async def test_what_is_long_is_sent_to_agents_in_pieces(
 ) -> None:
     """Whole, it would hold up everything behind it, and a reader would have to take it at once."""
     runner = await world.lead()
-    await until(lambda: is_available(runner) and len(runner._links) == 3, "available")
+    await until(lambda: is_available(runner) and len(runner._links.by_node) == 3, "available")
     agent = world.agents["agent-1"]
     lengths: list[int] = []
     send_frame = Link.send_frame
@@ -83,10 +84,9 @@ async def test_what_is_long_is_sent_to_agents_in_pieces(
     many = tuple(ToldEvent(at, when, "Normal", "Planted", "x" * 900) for at in range(1, 801))
     sent = EventsTold(1, many)
 
-    runner._send([("agent-1", sent), ("agent-2", sent)])
-    runner._untold += many
-    runner._told_agents_ms = -(1 << 40)
-    runner._tell_agents(1)
+    runner._links.send([("agent-1", sent), ("agent-2", sent)])
+    runner._links.add_news(many)
+    runner._links.tell_news(1, runner._clock.now().boot_ms + TELL_MS)
 
     assert len(lengths) > 5
     assert max(lengths) <= LONG_BYTES

@@ -1,0 +1,101 @@
+"""A master's links to the agents that it has taken: what is sent, and which have gone silent."""
+
+from collections.abc import Sequence
+
+from quorate.protocol.events import ToldEvent
+from quorate.protocol.messages import EventsTold, Message, Refused
+from quorate.protocol.node_registry import STALL_MS
+from quorate.wire.frames import encode_frame
+from quorate.wire.long_frames import split_frame
+from quorate_link import Link
+from quorate_operator.mastership.agent_refusals import AgentRefusals
+
+TELL_MS = 100
+
+
+class AgentLinks:
+    """One cluster's.  Times are milliseconds of the boot clock."""
+
+    def __init__(self, refusals: AgentRefusals, silence_max_ms: int) -> None:
+        """`silence_max_ms`: a link over which nothing has come for longer is ended."""
+        self.by_node: dict[str, Link] = {}
+        self._refusals = refusals
+        self._silence_max_ms = silence_max_ms
+        self._heard_ms: dict[str, int] = {}
+        self._looked_ms = 0
+        self._untold: list[ToldEvent] = []
+        self._told_ms = -(1 << 40)
+
+    def take(self, link: Link, node: str, now_ms: int) -> None:
+        """This is the link to `node` from now on."""
+        link.data = node
+        self.by_node[node] = link
+        self._heard_ms[node] = now_ms
+
+    def refuse(self, link: Link, refused: Refused) -> None:
+        """End a link, and remember why."""
+        self._refusals.note(link, refused.reason)
+        link.close(refused.reason, refused.code)
+
+    def heard(self, link: Link, now_ms: int) -> str | None:
+        """Something came over a link: from which node; None where another link is the node's."""
+        node: str | None = link.data
+        if node is None or self.by_node.get(node) is not link:
+            return None
+        self._heard_ms[node] = now_ms
+        return node
+
+    def ended(self, link: Link) -> str | None:
+        """A link is down: which node's it was; None where another link is the node's."""
+        node: str | None = link.data
+        if node is None or self.by_node.get(node) is not link:
+            return None
+        del self.by_node[node]
+        return node
+
+    def abort_silent(self, now_ms: int) -> None:
+        """End links over which nothing has come for too long; called with every tick.
+
+        A host that vanished resets nothing: only a new connection can tell."""
+        if now_ms - self._looked_ms > STALL_MS:
+            # It was this process that did not run: what the agents said is still unread.
+            self._heard_ms = dict.fromkeys(self._heard_ms, now_ms)
+        self._looked_ms = now_ms
+        for node, link in list(self.by_node.items()):
+            silent_ms = now_ms - self._heard_ms[node]
+            if silent_ms > self._silence_max_ms:
+                self._heard_ms[node] = now_ms
+                link.abort(f"silent for {silent_ms} ms")
+
+    def send(self, sends: Sequence[tuple[str, Message]]) -> None:
+        """Send messages to nodes, in order; those to nodes without a link are dropped."""
+        encoded: dict[int, list[bytes]] = {}
+        for node, message in sends:
+            link = self.by_node.get(node)
+            if link is None:
+                continue
+            if isinstance(message, Refused):
+                # What becomes of this connection says nothing of the agent that has the name.
+                del self.by_node[node]
+                link.data = None
+                self.refuse(link, message)
+                continue
+            # The master hands one object to many nodes: it is encoded once.
+            pieces = encoded.get(id(message))
+            if pieces is None:
+                pieces = encoded[id(message)] = split_frame(encode_frame(message))
+            for piece in pieces:
+                link.send_frame(piece)
+
+    def add_news(self, events: Sequence[ToldEvent]) -> None:
+        """Have all agents told of what happened, with the next `tell_news`."""
+        self._untold += events
+
+    def tell_news(self, master_term: int, now_ms: int) -> None:
+        """Hand on what happened, a message for all of it, not more often than a master ticks."""
+        if not self._untold or now_ms - self._told_ms < TELL_MS:
+            return
+        self._told_ms = now_ms
+        told = EventsTold(master_term, tuple(self._untold))
+        self._untold.clear()
+        self.send([(node, told) for node in self.by_node])
