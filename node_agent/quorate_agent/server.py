@@ -373,10 +373,12 @@ class Agent(BaseHandler):
             link.close(str(error), RefusalCode.NOT_KEPT)
             return
         if not is_obeyed:
+            told, known = hello.master_term, self.core.master_term
+            _log.warning("a master of term %d is refused: term %d leads", told, known)
             link.close(
-                f"agent {self.core.node}: master term {hello.master_term} is over",
+                f"agent {self.core.node}: master term {told} is over",
                 RefusalCode.STALE_MASTER,
-                self.core.master_term,
+                known,
             )
             return
         self._master = link
