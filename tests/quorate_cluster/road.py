@@ -5,13 +5,13 @@ import re
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from redis.cluster import ClusterNode, RedisCluster
 
 from quorate.wire.resource import API_VERSION
-from quorate_cluster.defective_operator import defective_operator
 from quorate_cluster.processes import HOST, Agent, environment, python, secret_manifest
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.components import Component
@@ -28,6 +28,11 @@ ROLE = Path(__file__).parents[2] / "examples" / "operator-role.yaml"
 # Loopback, whatever the environment says of proxies.
 _web = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 QUIET = {"Available": "True", "FullyReplicated": "True", "Rebalancing": "False"}
+
+
+def sound_operator(*arguments: str) -> list[str]:
+    """The command line of an operator without a planted defect."""
+    return python("quorate_operator", *arguments)
 
 
 class Road:
@@ -78,14 +83,17 @@ class Road:
         self.kubectl("apply", "--filename=-", stdin=manifest)
 
     def start_operator(
-        self, name: str = "operator-a", *, defective: bool = False, lease_s: int = LEASE_S
+        self,
+        name: str = "operator-a",
+        *,
+        lease_s: int = LEASE_S,
+        program: Callable[..., list[str]] = sound_operator,
     ) -> Component:
+        """`program`: the command line of an operator with these arguments."""
         arguments = ["--namespace", self.namespace, "--lease-seconds", str(lease_s)]
         health = self.health[name] = next(self._ports)
         arguments += ["--kubeconfig", str(self.kubeconfig), "--health", f"{HOST}:{health}"]
-        command = python("quorate_operator", "kubernetes", *arguments)
-        if defective:
-            command = defective_operator("kubernetes", *arguments)
+        command = program("kubernetes", *arguments)
         self.operators[name] = Component(name, self.kept.path, command, environment())
         self.operators[name].start()
         return self.operators[name]

@@ -4,17 +4,22 @@ that clients notice nothing.
 Operators, agents and the control plane are real processes.
 """
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from redis.cluster import RedisCluster
 
+from quorate_cluster.late_operator import late_operator
 from quorate_cluster.road import LEASE_S, QUIET, Road
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.components import Component
 from quorate_control_plane.control_plane import ControlPlane
+from quorate_operator.kubernetes import EXIT_LOST
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(400)]
 
@@ -65,10 +70,10 @@ def road(control_plane: ControlPlane, namespace: str) -> Iterator[Road]:
         road.close()
 
 
-def two_operators(road: Road) -> tuple[Component, Component]:
-    """The master, and one that stands by; a zone is quiet."""
+def two_operators(road: Road, **options: Any) -> tuple[Component, Component]:
+    """The master, started with `options`, and one that stands by; a zone is quiet."""
     road.start_agents()
-    master = road.start_operator("operator-a")
+    master = road.start_operator("operator-a", **options)
     road.declare()
     road.wait_zone(**QUIET)
     road.wait_led_by(master)
@@ -129,6 +134,37 @@ def test_a_master_stopped_past_its_lease_writes_nothing_when_it_goes_on(road: Ro
     third = road.start_operator("operator-c")
     assert road.wait_led_by(third) > term
     road.wait_zone(**QUIET)
+
+
+def test_a_master_stopped_before_it_sends_is_refused_by_the_agents_when_it_goes_on(
+    road: Road,
+) -> None:
+    master, standby = two_operators(road, program=late_operator)
+    term = road.master()[1]
+    road.write_keys("first")
+    with Load(road.client()) as load:
+        os.kill(master.pid, signal.SIGUSR1)
+        os.waitid(os.P_PID, master.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        seconds_until_led(road, standby, CRASH_S_MAX)
+        newer = road.wait_led_by(standby)
+        road.wait_zone(**QUIET)
+        standby.pause()  # from here on only the one that was stopped could write or be obeyed
+        revisions, folders = road.revisions(), road.zone_folders()
+        master.resume()
+        wait_until(lambda: not master.is_alive(), "its end", 30, road.logs)
+        assert f"late words: 3 of term {term}" in master.log_tail(100)
+        for agent in road.agents.values():
+            refused = f"a master of term {term} is refused: term {newer} leads"
+            wait_until(lambda: refused in agent.log_tail(100), refused, 30, agent.log_tail)  # noqa: B023
+        assert master.exit_status == EXIT_LOST
+        assert (road.revisions(), road.zone_folders()) == (revisions, folders)
+        standby.kill()
+    assert load.failed == []
+    road.check_keys("first")
+    third = road.start_operator("operator-c")
+    assert road.wait_led_by(third) > newer
+    road.wait_zone(**QUIET)
+    road.check_keys("first")
 
 
 @pytest.mark.parametrize("seconds", [20, pytest.param(60, marks=pytest.mark.deep)])

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from quorate_cluster.defective_operator import defective_operator
 from quorate_cluster.road import LEASE_S, QUIET, Road
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.control_plane import ControlPlane
@@ -243,7 +244,7 @@ def test_an_operator_whose_master_meets_a_defect_gives_the_lease_up_and_ends(roa
     road.start_agents()
     road.declare()
 
-    defective = road.start_operator("operator-a", defective=True)
+    defective = road.start_operator("operator-a", program=defective_operator)
     wait_until(lambda: not defective.is_alive(), "its end", 60, road.logs)
 
     assert defective.exit_status == 1

@@ -1,7 +1,7 @@
 """What a former master still says on links of before, after another one led, is refused and changes
 nothing.
 
-The former master is this test: it knows the cluster's secret, the term and the word, and was obeyed.
+The former master is this test: it knows the secret, the term and the word, and was obeyed.
 """
 
 import json
@@ -86,8 +86,8 @@ class FormerMaster:
 def words_that_would_harm(
     term: int, zone: ZoneRecord, row: PartitionRow, other: PartitionRow
 ) -> list[Message]:
-    """One of each message of a master.  Each would cost data or service if it were obeyed: nobody is
-    a member, the zone is gone, `other` comes in place of `row`, the primary serves no more."""
+    """One of each message of a master.  Most of them cost data or service where they are obeyed:
+    nobody is a member, the zone is gone, `other` replaces `row`, the primary stops serving."""
     return [
         Members(term, (), 1 << 60),
         ZoneTable(term, zone, (other,)),
@@ -139,8 +139,9 @@ def test_words_of_a_master_that_another_followed_are_refused_and_change_nothing(
     assert newer > term
     for agent in cluster.agents.values():
         wait_until(
-            lambda agent=agent: json.loads((agent.data / "folder.json").read_text())["master_term"]
-            == newer,
+            lambda agent=agent: (
+                json.loads((agent.data / "folder.json").read_text())["master_term"] == newer
+            ),
             "obedience to the new master",
         )
     before = stored_rows(cluster.folder, uid), copies_rows(cluster, "z")
