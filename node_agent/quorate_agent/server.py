@@ -27,6 +27,7 @@ from quorate.protocol.messages import (
     FORMAT_VERSION,
     Append,
     EventsTold,
+    Greet,
     Heartbeat,
     HeartbeatAck,
     Hello,
@@ -57,6 +58,7 @@ from quorate_agent.held_appends import HeldAppends
 from quorate_agent.large_commands import LargeCommands, is_clear
 from quorate_agent.memory_limit import memory_limit
 from quorate_agent.metrics import AgentMetrics
+from quorate_agent.peers import Peers
 from quorate_agent.settings import AgentSettings
 from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.rocks import RocksStorage
@@ -66,7 +68,7 @@ from quorate_agent.tools import answer_tool
 from quorate_agent.turn_end import TurnEnd
 from quorate_agent.zone_opening import ZoneOpening
 from quorate_agent.zone_runtime import Engine, ZoneRuntime
-from quorate_link import BaseHandler, Endpoint, Link, LinkSettings, Peer, RoleKeys
+from quorate_link import BaseHandler, Endpoint, Link, LinkSettings, RoleKeys
 
 _log = logging.getLogger("quorate.agent")
 
@@ -125,7 +127,7 @@ class Agent(BaseHandler):
         self._engines: dict[str, Engine] = {**stored}
         self._sync_record = SyncRecord(folder, self._engines, self._fail)
         self._runtimes: dict[str, ZoneRuntime] = {}
-        self._peers: dict[str, Peer] = {}
+        self._peers = Peers(settings.name, self.links)
         self._master: Link | None = None
         self._uninformed: set[str] = set()
         """Zones of which this link's master has not told the rows yet."""
@@ -321,6 +323,7 @@ class Agent(BaseHandler):
 
     def on_up(self, link: Link, hello: Hello) -> None:
         if hello.role == "agent":
+            self._peers.up(link)
             if not self.core.peer_up(hello, now()) and not link.dialed:
                 why = f"node {hello.node}: a newer process of it was seen"
                 link.close(why, RefusalCode.OLDER_PROCESS)
@@ -451,7 +454,10 @@ class Agent(BaseHandler):
                 case ZoneClosed():
                     pass  # its clients were ended with its storage
                 case MembersChanged():
-                    self._dial_members()
+                    self._peers.dial(self.core.members)
+                    self._table_changed()
+                case Greet():
+                    self._peers.greet(event.host, event.peer_port)
         if flushed.going_on or self.core.has_to_open(now()):
             self._turn()
         self._send(flushed.sends)
@@ -489,11 +495,7 @@ class Agent(BaseHandler):
         last: Message | None = None
         pieces: list[bytes] = []
         for node, message in sends:
-            if node == MASTER:
-                link = self._master
-            else:
-                peer = self._peers.get(node)
-                link = peer.link if peer is not None else None
+            link = self._master if node == MASTER else self._peers.link(node)
             if link is None:
                 continue
             if isinstance(message, _OF_LEASES):
@@ -564,23 +566,8 @@ class Agent(BaseHandler):
         endpoint.table_changed()
         self._turn()
 
-    def _dial_members(self) -> None:
-        mine = self.settings.name
-        for name, record in self.core.members.items():
-            if name == mine:
-                continue
-            peer = self._peers.get(name)
-            if peer is None:
-                self._peers[name] = self.links.dial(record.host, record.peer_port, name)
-            elif peer.address != (record.host, record.peer_port):
-                peer.move(record.host, record.peer_port)
-        for name in [name for name in self._peers if name not in self.core.members]:
-            self.links.undial(self._peers.pop(name))
-        self._table_changed()
-
     def _is_up(self, node: str) -> bool:
-        peer = self._peers.get(node)
-        return peer is not None and peer.link is not None
+        return self._peers.link(node) is not None
 
     def _table_changed(self) -> None:
         for runtime in self._runtimes.values():

@@ -7,12 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from quorate.facts.time import Now
-from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import SyncWrites, ZoneRecord
 from quorate.protocol.agent import AgentCore, ZoneOpened
 from quorate.protocol.coordinator import Ended, Outcome
 from quorate.protocol.masterships import why_not_obeyed
-from quorate.protocol.messages import FORMAT_VERSION, Hello, Message
+from quorate.protocol.messages import FORMAT_VERSION, Greet, Hello, Message
 from quorate.protocol.outbox import MASTER
 from quorate.protocol.parts import Telling
 from quorate.protocol.primary import Primary, Waiter
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from quorate_sim.master_process import MasterProcess
 
 Action = Callable[[], None]
-VOUCHED_MS = 2_000
 REDIAL_US = 100 * MS
 SYNC_INTERVAL_US = 1000 * MS
 
@@ -75,6 +73,8 @@ class AgentProcess:
         self._backlog: list[Action] = []
         self._flush_asked = False
         self._dialing: set[str] = set()
+        self._greeted_with: dict[str, int] = {}
+        """By node: the mastership that was told with the greeting of the link to it."""
         self._sync_free_us = 0
         self._interval_due = False
         self._turns: dict[str, list[tuple[Turn, int, bool]]] = {}
@@ -160,6 +160,8 @@ class AgentProcess:
                 self._sync_done(uid, turn)
         self._send(flushed.sends)
         for event in flushed.events:
+            if isinstance(event, Greet):
+                self._greet_anew(event)
             if isinstance(event, ZoneOpened):
                 self.core.zones[event.record.uid].transactions.parts.evaluate = evaluate
                 self.core.zone_ready(event.record.uid, 7000)
@@ -236,22 +238,31 @@ class AgentProcess:
                 link.send(self, message)
 
     def _dial_members(self) -> None:
-        if len(self.links) + len(self._dialing) + 1 >= len(self.core.members):
-            return
         for name, record in self.core.members.items():
             if name != self.name and name not in self.links and name not in self._dialing:
-                self._dial(record)
+                self._dial(name, record.host)
 
-    def _dial(self, record: NodeRecord) -> None:
-        target = self.cluster.agent_at(record.host)
+    def _greet_anew(self, message: Greet) -> None:
+        """Tell the agent there which mastership this one obeys, member or not."""
+        name = message.host
+        if name == self.name or self._greeted_with.get(name, 0) >= message.master_term:
+            return
+        link = self.links.pop(name, None)
+        if link is not None:
+            self.cluster.network.lose(link)
+        self._dial(name, name)
+
+    def _dial(self, name: str, host: str) -> None:
+        target = self.cluster.agent_at(host)
         link = self.cluster.network.connect(self, target) if target is not None else None
         if link is not None:
-            self.links[record.name] = link
+            self.links[name] = link
+            self._greeted_with[name] = self.disk.master_term
             return
-        self._dialing.add(record.name)
+        self._dialing.add(name)
 
         def again() -> None:
-            self._dialing.discard(record.name)
+            self._dialing.discard(name)
 
         self.world.after(REDIAL_US, lambda: self.run(again))
 
@@ -261,10 +272,11 @@ class AgentProcess:
         if hello.role == "master":
             if not self.core.master_up(hello):
                 term, word = self.core.master_term, self.core.master_word
+                source = cast("MasterProcess", link.source)
                 if why_not_obeyed(term, word, hello):
-                    cast("MasterProcess", link.source).refused(self.label, term)
+                    source.refused(self.label, term)
                 else:
-                    self._vouch_later(hello.master_term)
+                    source.not_believed(self.name)
                 return False
             if hello.master_term >= self._master_link_term:
                 self.master_link, self._master_link_term = link, hello.master_term
@@ -275,19 +287,11 @@ class AgentProcess:
         self.heard_links[hello.node] = link
         return True
 
-    def _vouch_later(self, term: int) -> None:
-        """A lost metastore goes on above what an agent believes that heard of two losses nothing.
-        Where no other agent greets it anew, a person vouches, as with `--believe-term`."""
-
-        def vouch() -> None:
-            self.core.heard_term = max(self.core.heard_term, term)
-
-        self.world.after(VOUCHED_MS * MS, lambda: self.run(vouch))
-
     def link_down(self, link: Link, gone: bool) -> None:
         """A link that we dialed was lost."""
         for name in [name for name, each in self.links.items() if each is link]:
             del self.links[name]
+            self._greeted_with.pop(name, None)
 
     def heard(self, link: Link, message: Message) -> None:
         """A message over a link that we accepted."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master import Master
-from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, PreparedRow
+from quorate.protocol.messages import FORMAT_VERSION, Greet, Hello, Message, PreparedRow
 from quorate.protocol.metastore import Key, Revision, ShardKey, Stored, Value, ZoneKey
 from quorate_operator.mastership.second_look import SecondLook, pauses_s
 from quorate_sim.agent_process import Clock
@@ -201,6 +201,13 @@ class MasterProcess:
         self.world.trace(self.name, f"is overtaken: {agent} knows {known_term}")
         self.cluster.metastore.acquire_master_term(known_term)
         self.die()
+
+    def not_believed(self, node: str) -> None:
+        """An agent does not believe the number: those that obey it are to greet it."""
+        if self.alive:
+            self.world.trace(self.name, f"is not believed by {node}")
+            for link in self.links.values():
+                link.send(self, Greet(self.term, node, 1))
 
     def heard(self, link: Link, message: Message) -> None:
         """An agent's greeting, or its message."""

@@ -36,6 +36,8 @@ class SimMetastore:
         self.trouble = trouble
         self.in_flight: list[Value] = []
         self.store = MemoryMetastore()
+        self.master_term = 0
+        """The number that was counted last."""
         self.recovering = False
         """It was lost: the next masters rebuild it, until one of them has."""
         self._stalled: dict[str, list[Callable[[], None]]] = {}
@@ -154,4 +156,5 @@ class SimMetastore:
 
     def acquire_master_term(self, above: int = 0) -> int:
         """Count one more holder of the mastership."""
-        return _done(self.store.acquire_master_term(above))
+        self.master_term = _done(self.store.acquire_master_term(above))
+        return self.master_term

@@ -26,6 +26,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "any-number-of-answers": planted_primaries.any_number_of_answers,
     "caught-up-before-joint": planted_primaries.caught_up_before_joint,
     "domains-ignored": planted_placements.domains_ignored,
+    "greets-nobody-anew": planted_rare.greets_nobody_anew,
     "known-by-promise-alone": planted_rare.known_by_promise_alone,
     "lease-forgotten": planted_primaries.lease_forgotten,
     "lease-not-joint": planted_primaries.lease_not_joint,

@@ -6,6 +6,8 @@ from quorate.facts.time import Now
 from quorate.protocol import recover_rows, replicas
 from quorate.protocol.agent import AgentCore
 from quorate.protocol.fill import Fill
+from quorate.protocol.messages import Greet
+from quorate.protocol.roles import FromMaster
 from quorate.protocol.storage import Storage
 from quorate.protocol.zone_openings import Opening, ZoneOpenings
 from quorate_sim.changed import changed
@@ -56,3 +58,13 @@ def refused_and_told_all() -> AbstractContextManager[None]:
 
     _open_zone = AgentCore._open_zone
     return changed(AgentCore, "_open_zone", open_zone)
+
+
+def greets_nobody_anew() -> AbstractContextManager[None]:
+    """An agent passes over that it is to greet another, which does not believe the mastership."""
+
+    def receive(self: AgentCore, message: FromMaster, now: Now) -> bool:
+        return isinstance(message, Greet) or _receive(self, message, now)
+
+    _receive = AgentCore.receive_from_master
+    return changed(AgentCore, "receive_from_master", receive)

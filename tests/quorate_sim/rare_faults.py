@@ -1,4 +1,5 @@
-"""Faults that few seeds have: refills, a metastore that is lost, agents that refuse zones.
+"""Faults that few seeds have: refills, agents that refuse zones, a metastore that is lost, many
+masterships that reach no agent.
 
 Only one seed in seven may have them, and what they are comes from a random stream of its own: the
 seeds beside them, those that are kept above all, draw what they drew before there were any.
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from quorate.facts.partition_row import majority
-from quorate.protocol.masterships import RECOVERY_TERMS
+from quorate.protocol.masterships import RECOVERY_TERMS, TERMS_BELIEVED
 from quorate.protocol.tool_messages import Refill, Refilling
 from quorate_sim.world import MS
 
@@ -24,14 +25,18 @@ if TYPE_CHECKING:
 
 ASK_MS = 200
 """So often somebody who wants a refill asks for it."""
+UNHEARD = TERMS_BELIEVED - 30
+"""So many masterships go by at once: who obeys the one before them believes the next few."""
 
 
 class RareFaults(msgspec.Struct, frozen=True):
-    """Rates per simulated second; `losses`: how often the metastore is lost."""
+    """Rates per simulated second; `losses`: how often the metastore is lost; `unheard`: masterships
+    that reach no agent."""
 
     refills: float = 0.0
     refusals: float = 0.0
     losses: int = 0
+    unheard: float = 0.0
 
 
 NONE = RareFaults()
@@ -46,6 +51,7 @@ def draw_rare_faults(seed: int) -> RareFaults:
         refills=r.choice((0.0, 0.3, 2.0)),
         refusals=r.choice((0.0, 0.1, 0.4)),
         losses=r.choice((0, 1, 1, 2)),
+        unheard=r.choice((0.0, 0.0, 0.3, 1.0)),
     )
 
 
@@ -77,6 +83,8 @@ class RareEvents:
         if self._losses and often(0.3) and self._is_told():
             self._losses -= 1
             self._lose_metastore()
+        if often(rare.unheard):
+            self._count_unheard()
 
     def end(self) -> None:
         """Everybody has room again."""
@@ -162,10 +170,28 @@ class RareEvents:
         cluster = self._cluster
         cluster.coverage.struck("metastore lost", [])
         self._world.trace("metastore", "is lost")
-        for master in cluster.masters:
-            if master.alive:
-                master.die()
+        self._end_masters()
         # Nobody begins before an agent answers; one that is away may know a few masterships more.
         heard = [agent.disk for agent in cluster.living()] or list(cluster.disks.values())
         cluster.metastore.lose(max(disk.master_term for disk in heard) + RECOVERY_TERMS)
         self._world.after(self._world.random.randrange(50, 3000) * MS, self._one_more_master)
+
+    # --- masterships that reach no agent ---------------------------------------------------------
+
+    def _count_unheard(self) -> None:
+        """The operator starts again and again and ends before it greets anybody.  An agent that is
+        away, and hears of the next one only, does not believe its number by itself."""
+        cluster = self._cluster
+        known = max((agent.disk.master_term for agent in cluster.living()), default=0)
+        if not known or cluster.metastore.master_term > known:
+            return  # of those that went by before, no agent has heard yet
+        cluster.coverage.struck("masterships unheard", [])
+        self._world.trace("metastore", f"counts {UNHEARD} masterships that reach no agent")
+        self._end_masters()
+        cluster.metastore.acquire_master_term(known + UNHEARD)
+        self._world.after(self._world.random.randrange(50, 1000) * MS, self._one_more_master)
+
+    def _end_masters(self) -> None:
+        for master in self._cluster.masters:
+            if master.alive:
+                master.die()

@@ -4,7 +4,7 @@ import pytest
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.masterships import RECOVERY_TERMS
+from quorate.protocol.masterships import RECOVERY_TERMS, TERMS_BELIEVED
 from quorate.protocol.messages import ZoneTable
 from quorate.protocol.metastore import ZoneKey
 from quorate.protocol.recover_rows import RECOVERY_GAP
@@ -130,6 +130,70 @@ def test_a_metastore_that_is_lost_twice_is_rebuilt_above_what_only_one_agent_was
 def test_rows_rebuilt_as_if_the_metastore_was_lost_once_are_noticed() -> None:
     with rebuilt_whatever_the_mastership(), pytest.raises((AssertionError, InvariantError)):
         _lost_twice()
+
+
+def _lose_and_rebuild_until_not_believed(story: Scenario, away: str) -> None:
+    """So often that the number is beyond what `away` believes by itself."""
+    known = story.cluster.disks[away].master_term
+    while story.cluster.masters[-1].term <= known + TERMS_BELIEVED:
+        _lose_metastore(story)
+        master = _recover(story)
+
+        def is_led(master: MasterProcess = master) -> bool:
+            others = [disk for name, disk in story.cluster.disks.items() if name != away]
+            obeyed = all(disk.master_term == master.term for disk in others)
+            return obeyed and master.master is not None and master.master.has_recovered
+
+        story.wait(is_led, "the others obey, and rows are there")
+
+
+def _is_registered(story: Scenario, name: str) -> bool:
+    is_newest = story.agent(name).disk.master_term == story.cluster.masters[-1].term
+    return is_newest and story.agent(name).core.registered
+
+
+def test_an_agent_that_was_down_through_two_losses_hears_from_others_and_is_taken_in() -> None:
+    story = Scenario()
+    away = story.primary
+    story.written(away, b"x", b"1")
+    story.crash(away)
+    story.written(story.wait_for_primary(away), b"x", b"2")
+    _lose_and_rebuild_until_not_believed(story, away)
+
+    story.start(away)
+    story.wait(lambda: _is_registered(story, away), "it obeys the newest master", 3_000)
+
+    story.come_to_rest()
+    assert story.read(story.primary, b"x") == b"2"
+
+
+def test_an_agent_that_only_other_agents_reached_meanwhile_hears_from_them_anew() -> None:
+    """Its links to them stand all the time: what they told with these is old."""
+    story = Scenario()
+    away = story.backups()[0]
+    later = [f"m{number}" for number in range(1, 9)]
+    for name in later:
+        story.cluster.network.cut(name, away)
+        story.cluster.network.cut(away, name)
+    _lose_and_rebuild_until_not_believed(story, away)
+
+    for name in later:
+        story.cluster.network.heal(name, away)
+        story.cluster.network.heal(away, name)
+    story.wait(lambda: _is_registered(story, away), "it obeys the newest master", 3_000)
+
+    story.come_to_rest()
+
+
+def test_a_number_that_no_agent_has_obeyed_is_believed_by_none() -> None:
+    story = Scenario()
+    right = story.cluster.masters[-1]
+    story.cluster.metastore.acquire_master_term(right.term + TERMS_BELIEVED)
+    wrong = story.cluster.add_master()
+    story.run(10_000)
+
+    assert not wrong.links
+    assert {disk.master_term for disk in story.cluster.disks.values()} == {right.term}
 
 
 def test_without_a_quorum_nothing_serves_and_the_missing_are_named_until_one_returns() -> None:

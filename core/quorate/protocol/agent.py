@@ -21,6 +21,7 @@ from quorate.protocol.messages import (
     AskInventory,
     EventsTold,
     Freeze,
+    Greet,
     Heartbeat,
     HeartbeatAck,
     Hello,
@@ -87,8 +88,8 @@ class MembersChanged(NamedTuple):
     """`members` changed: whom to dial, or where."""
 
 
-AgentEvent = ZoneOpened | ZoneClosed | MembersChanged | EventsTold
-"""An EventsTold is for the zones' clients."""
+AgentEvent = ZoneOpened | ZoneClosed | MembersChanged | EventsTold | Greet
+"""An EventsTold is for the zones' clients, a Greet for who dials agents."""
 
 
 class Flushed(NamedTuple):
@@ -229,7 +230,7 @@ class AgentCore:
                     self._report_rows(uid)
                 else:
                     self._report_inventory(rows, now)
-            case EventsTold():
+            case EventsTold() | Greet():
                 self._events.append(message)
             case PreparedRow() | Freeze():
                 zone = self.zones.get(message.zone)

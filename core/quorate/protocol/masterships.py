@@ -13,7 +13,9 @@ from quorate.protocol.messages import Hello
 TERMS_BELIEVED: Final = 1_000
 """How far above all that an agent has heard of a master's term may be.  Terms are counted one by
 one; a higher one comes from a counter that a defect or a wrong copy has raised, and whoever obeys
-it refuses every later master."""
+it refuses every later master.  What another agent has obeyed is believed: it refuses all below
+that anyway.  A master that is refused for this has the agents that obey it greet the one that does
+not (Greet); their greetings, proven as agents', tell what they have durably obeyed."""
 RECOVERY_TERMS: Final = 500
 """How far above the highest term that was told a lost metastore goes on: well below that bound, and
 above the masterships that agents may know which are away; those of an agent that knows more are
@@ -37,8 +39,9 @@ def why_not_believed(heard: int, term: int) -> str:
         return ""
     return (
         f"master term {term} is not believed: it is more than {TERMS_BELIEVED} above"
-        f" {heard}, the highest that this agent has heard of. Way out: if there were so many"
-        f" masterships without it, start it once with --believe-term {term}; else put"
+        f" {heard}, the highest that this agent has heard of, from other agents too. Way out: start"
+        " an agent that has obeyed it; if there were so many masterships and no such agent is left,"
+        f" start this one once with --believe-term {term}; else put"
         " back the counter of the operator's metastore (on Kubernetes master.term in the"
         " StorageCluster's status too: terms are counted on from there where the counter"
         " is missing)"

@@ -197,6 +197,15 @@ class EventsTold(msgspec.Struct, frozen=True, array_like=True, tag=17):
     events: tuple[ToldEvent, ...]
 
 
+class Greet(msgspec.Struct, frozen=True, array_like=True, tag=18):
+    """An agent at this address does not believe this mastership: greet it, so that it hears from
+    others which one they obey (masterships.py)."""
+
+    master_term: int
+    host: str
+    peer_port: int
+
+
 # --- agent to master -----------------------------------------------------------------------------
 
 
@@ -468,6 +477,7 @@ Message = (
     | Freeze
     | AskInventory
     | EventsTold
+    | Greet
     | Inventory
     | ZoneReady
     | RowsStored

@@ -22,6 +22,7 @@ from quorate.protocol.messages import (
     FenceRefused,
     Freeze,
     Frozen,
+    Greet,
     Heartbeat,
     HeartbeatAck,
     Inventory,
@@ -66,7 +67,15 @@ from quorate.protocol.transfer_messages import (
 ROLES = ("master", "agent", "tool")
 
 FromMaster = (
-    Members | ZoneTable | ZoneGone | MasterPing | PreparedRow | Freeze | AskInventory | EventsTold
+    Members
+    | ZoneTable
+    | ZoneGone
+    | MasterPing
+    | PreparedRow
+    | Freeze
+    | AskInventory
+    | EventsTold
+    | Greet
 )
 ToMaster = (
     Inventory

@@ -98,4 +98,8 @@ class AgentLinks:
         self._told_ms = now_ms
         told = EventsTold(master_term, tuple(self._untold))
         self._untold.clear()
-        self.send([(node, told) for node in self.by_node])
+        self.send_to_all(told)
+
+    def send_to_all(self, message: Message) -> None:
+        """Send one message to every agent that is taken."""
+        self.send([(node, message) for node in self.by_node])

@@ -27,6 +27,7 @@ from quorate.protocol.events import ROUTINE, Event, ToldEvent
 from quorate.protocol.master import Master
 from quorate.protocol.messages import (
     FORMAT_VERSION,
+    Greet,
     Hello,
     Message,
     RefusalCode,
@@ -518,3 +519,10 @@ class Runner(BaseHandler):
         self._refusals.note(link, refused.reason)
         if refused.code == RefusalCode.STALE_MASTER and self.may_act():
             self._end_overtaken(refused)
+        if refused.code == RefusalCode.TERM_AHEAD and self.may_act():
+            self._have_it_greeted(link)
+
+    def _have_it_greeted(self, link: Link) -> None:
+        """Whoever obeys this mastership is to tell the agent that does not believe it."""
+        if self._master is not None and link.peer is not None:
+            self._links.send_to_all(Greet(self._master.master_term, *link.peer.address))

@@ -186,3 +186,29 @@ def test_with_one_agent_away_what_a_quorum_knows_is_served_and_the_rest_is_named
     cluster.wait_available("alone")
     cluster.wait_quiet("z")
     assert _read(cluster) == [b"2"] * len(KEYS)
+
+
+def test_an_agent_that_was_down_through_two_recoveries_joins_by_itself(
+    start_cluster: StartCluster,
+) -> None:
+    """Masterships went on further than it believes by itself: the other agents tell it."""
+    cluster = start_cluster(agents=3)
+    cluster.apply_zone("z", partitions=16)
+    _write(cluster, "1")
+    away = cluster.agents["agent-3"]
+    away.kill()
+    cluster.wait_left("agent-3")
+    for _ in range(2):
+        cluster.operator.terminate()
+        _delete(cluster)
+        _recover(cluster)
+        _start_recovered(cluster, "z")
+        cluster.wait_available("z")
+    _write(cluster, "2")
+
+    away.start()
+    cluster.wait_online("agent-3", timeout_s=15)
+
+    assert "is not believed" in cluster.operator.log.read_text()
+    cluster.wait_quiet("z")
+    assert _read(cluster) == [b"2"] * len(KEYS)

@@ -8,7 +8,7 @@ import pytest
 
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.events import ToldEvent
-from quorate.protocol.messages import CopyReport, EventsTold, MasterPing, RefusalCode
+from quorate.protocol.messages import CopyReport, EventsTold, Greet, MasterPing, RefusalCode
 from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Value, ZoneKey
 from quorate.protocol.settings import DEFAULTS
 from quorate.wire.long_frames import LONG_BYTES
@@ -333,3 +333,19 @@ async def test_a_master_without_the_mandate_that_an_agent_refuses_was_merely_fol
     assert runner.problem == "the mandate is lost: another operator may be the master"
     await runner.stop()
     assert overtaken == []
+
+
+async def test_an_agent_that_does_not_believe_the_number_is_greeted_by_those_that_do(
+    world: World,
+) -> None:
+    runner = await world.lead()
+    await until(lambda: is_available(runner), "available")
+    away = world.agents["agent-1"]
+
+    for link in away.links:
+        link.close("agent agent-1: term 1 is not believed", RefusalCode.TERM_AHEAD)
+
+    greeting = Greet(1, "127.0.0.1", away.hello.peer_port)
+    for name in ("agent-2", "agent-3"):
+        await until(lambda name=name: greeting in world.agents[name].told, "word of it")
+    assert runner.is_leading

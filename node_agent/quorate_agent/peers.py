@@ -1,0 +1,65 @@
+"""Links to the other agents: all members are dialed, and others for as long as a greeting takes.
+
+An agent's greeting says which mastership it obeys.  A master that an agent does not believe has the
+others greet that one anew, member or not.  Source: docs/protocol.md, section 7, "A number that was
+never counted is not believed".
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from quorate.facts.topology import NodeRecord
+from quorate_link import Endpoint, Link, Peer
+
+GREETING_S = 2.0
+"""So long an agent that is no member is dialed; the master asks again."""
+
+
+class Peers:
+    """Whom the agent `mine` dials."""
+
+    def __init__(self, mine: str, links: Endpoint) -> None:
+        self._mine = mine
+        self._links = links
+        self._members: dict[str, Peer] = {}
+        self._greeted: dict[tuple[str, int], Peer] = {}  # for their greeting only, by address
+
+    def link(self, node: str) -> Link | None:
+        """The link to a member; None while there is none."""
+        peer = self._members.get(node)
+        return peer.link if peer is not None else None
+
+    def dial(self, members: Mapping[str, NodeRecord]) -> None:
+        """These are the members now, and where they are."""
+        for name, record in members.items():
+            peer = self._members.get(name)
+            if name == self._mine:
+                continue
+            if peer is None:
+                self._members[name] = self._links.dial(record.host, record.peer_port, name)
+            else:
+                peer.move(record.host, record.peer_port)
+        for name in [name for name in self._members if name not in members]:
+            self._links.undial(self._members.pop(name))
+
+    def greet(self, host: str, port: int) -> None:
+        """Make a new link to the agent there."""
+        address = (host, port)
+        for peer in self._members.values():
+            if peer.address == address:
+                if peer.link is not None:
+                    peer.link.abort("it is to be greeted anew")  # its dialer goes on at once
+                return
+        if address not in self._greeted:
+            peer = self._greeted[address] = self._links.dial(host, port)
+            asyncio.get_running_loop().call_later(GREETING_S, self._has_greeted, peer)
+
+    def up(self, link: Link) -> None:
+        """A link is up: one that was made for its greeting has done what it is for."""
+        if link.peer is not None and link.peer in self._greeted.values():
+            self._has_greeted(link.peer)
+
+    def _has_greeted(self, peer: Peer) -> None:
+        if self._greeted.get(peer.address) is peer:
+            del self._greeted[peer.address]
+            self._links.undial(peer)

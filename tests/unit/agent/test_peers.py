@@ -1,0 +1,89 @@
+"""Agents are greeted anew when a master asks for it: members, and others that are dialed once."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from quorate.facts.topology import NodeRecord
+from quorate.protocol.messages import Hello
+from quorate_agent.peers import Peers
+from quorate_link import Link
+from quorate_loopback.sides import HOST, OPENED, Side
+from quorate_loopback.waiting import until
+
+
+@pytest.fixture(autouse=True)
+async def _closed() -> AsyncIterator[None]:
+    yield
+    for endpoint in OPENED:
+        await endpoint.close()
+    OPENED.clear()
+
+
+class Dialing(Side):
+    """An agent and its links to others."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.peers = Peers(name, self.open())
+
+    def on_up(self, link: Link, hello: Hello) -> None:
+        super().on_up(link, hello)
+        self.peers.up(link)
+
+
+def _members(port: int, *names: str) -> dict[str, NodeRecord]:
+    return {name: NodeRecord(name, f"store-{name}", 1, HOST, port, HOST) for name in names}
+
+
+async def test_an_agent_that_is_no_member_is_dialed_for_one_greeting() -> None:
+    away, agent = Side("away"), Dialing("b")
+    port = await away.listen()
+
+    agent.peers.greet(HOST, port)
+    agent.peers.greet(HOST, port)  # the first is under way
+    await until(lambda: away.count("down", "bye"), "end of the greeting")
+
+    assert away.heard == [("up", "b"), ("down", "bye")]
+    assert agent.peers.link("away") is None
+    agent.peers.greet(HOST, port)
+    await until(lambda: away.count("up", "b") == 2, "another greeting")
+
+
+async def test_a_member_is_greeted_over_a_new_link_that_stays() -> None:
+    away, agent = Side("away"), Dialing("b")
+    port = await away.listen()
+    agent.peers.dial(_members(port, "away", "b"))
+    await until(lambda: agent.peers.link("away"), "a link")
+    first = agent.peers.link("away")
+
+    agent.peers.greet(HOST, port)
+    await until(lambda: away.count("up", "b") == 2, "another greeting")
+    await until(lambda: agent.peers.link("away") not in (None, first), "another link")
+
+    assert away.count("down", "bye") == 0
+
+
+async def test_an_address_where_nobody_listens_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quorate_agent.peers.GREETING_S", 0.1)
+    away, agent = Side("away"), Dialing("b")
+    port = await away.listen()
+    await away.endpoint.close()
+
+    agent.peers.greet(HOST, port)
+    refused = agent.endpoint.counters
+    await until(lambda: not agent.endpoint._peers, "its end")
+
+    assert refused.dials_refused > 0
+
+
+async def test_who_is_a_member_no_more_is_dialed_no_more() -> None:
+    away, agent = Side("away"), Dialing("b")
+    port = await away.listen()
+    agent.peers.dial(_members(port, "away", "b"))
+    await until(lambda: agent.peers.link("away"), "a link")
+
+    agent.peers.dial(_members(port, "b"))
+    await until(lambda: away.count("down", "bye"), "its end")
+
+    assert agent.peers.link("away") is None
