@@ -13,6 +13,7 @@ from quorate_sim import (
     planted_placements,
     planted_primaries,
     planted_rare,
+    refused_story,
     unrepaired_story,
 )
 
@@ -66,6 +67,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 }
 
 STORIES: dict[str, Callable[[], None]] = {
+    "refused-and-told-all": refused_story.rebuilding_waits_for_an_agent_that_refuses_its_zone,
     "transfer-from-unrepaired": unrepaired_story.a_copy_supplies_rows_only_of_a_term_it_adopted,
 }
-"""Defects that no seed comes upon: a story without chance finds them."""
+"""Defects that no seed comes upon, or one in thousands: a story without chance finds them."""

@@ -64,7 +64,9 @@ def greets_nobody_anew() -> AbstractContextManager[None]:
     """An agent passes over that it is to greet another, which does not believe the mastership."""
 
     def receive(self: AgentCore, message: FromMaster, now: Now) -> bool:
-        return isinstance(message, Greet) or _receive(self, message, now)
+        obeyed = _receive(self, message, now)
+        self._events = [event for event in self._events if not isinstance(event, Greet)]
+        return obeyed
 
     _receive = AgentCore.receive_from_master
     return changed(AgentCore, "receive_from_master", receive)

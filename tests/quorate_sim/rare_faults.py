@@ -31,12 +31,13 @@ UNHEARD = TERMS_BELIEVED - 30
 
 class RareFaults(msgspec.Struct, frozen=True):
     """Rates per simulated second; `losses`: how often the metastore is lost; `unheard`: masterships
-    that reach no agent."""
+    that reach no agent; `outages`: whether agents go down with the metastore."""
 
     refills: float = 0.0
     refusals: float = 0.0
     losses: int = 0
     unheard: float = 0.0
+    outages: bool = False
 
 
 NONE = RareFaults()
@@ -52,6 +53,7 @@ def draw_rare_faults(seed: int) -> RareFaults:
         refusals=r.choice((0.0, 0.1, 0.4)),
         losses=r.choice((0, 1, 1, 2)),
         unheard=r.choice((0.0, 0.0, 0.3, 1.0)),
+        outages=r.choice((False, True)),
     )
 
 
@@ -132,10 +134,11 @@ class RareEvents:
     def _refuse(self) -> None:
         """An agent starts anew and lacks what some of its zones need: descriptors, say."""
         living = self._cluster.living()
-        if not living:
-            return
+        if living:
+            self._restart_lacking(self._world.random.choice(living))
+
+    def _restart_lacking(self, agent: AgentProcess) -> None:
         r = self._world.random
-        agent = r.choice(living)
         self._crash(agent)
         if agent.alive:
             return  # its memory must not be lost now
@@ -171,10 +174,22 @@ class RareEvents:
         cluster.coverage.struck("metastore lost", [])
         self._world.trace("metastore", "is lost")
         self._end_masters()
+        if cluster.swarm.rare.outages:
+            self._go_down()
         # Nobody begins before an agent answers; one that is away may know a few masterships more.
         heard = [agent.disk for agent in cluster.living()] or list(cluster.disks.values())
         cluster.metastore.lose(max(disk.master_term for disk in heard) + RECOVERY_TERMS)
         self._world.after(self._world.random.randrange(50, 3000) * MS, self._one_more_master)
+
+    def _go_down(self) -> None:
+        """Agents were beside the metastore: they return one by one, some without their zones."""
+        r = self._world.random
+        living = self._cluster.living()
+        for agent in r.sample(living, r.randint(0, len(living))):
+            if r.random() < 0.5:
+                self._restart_lacking(agent)
+            else:
+                self._crash(agent)
 
     # --- masterships that reach no agent ---------------------------------------------------------
 

@@ -16,6 +16,7 @@ from quorate_sim.planted_masters import (
     rebuilt_whatever_the_mastership,
     rebuilt_without_a_quorum,
 )
+from quorate_sim.refused_story import rebuilding_waits_for_an_agent_that_refuses_its_zone
 from quorate_sim.scenario import Scenario
 
 pytestmark = pytest.mark.simulation
@@ -223,6 +224,10 @@ def test_without_a_quorum_nothing_serves_and_the_missing_are_named_until_one_ret
 def test_a_row_rebuilt_without_a_quorum_is_noticed() -> None:
     with rebuilt_without_a_quorum(), pytest.raises((AssertionError, InvariantError)):
         test_without_a_quorum_nothing_serves_and_the_missing_are_named_until_one_returns()
+
+
+def test_rebuilding_waits_for_an_agent_that_refuses_its_zone() -> None:
+    rebuilding_waits_for_an_agent_that_refuses_its_zone()
 
 
 def _a_change_of_voters_does_not_reach_two_of_three() -> None:

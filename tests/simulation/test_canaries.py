@@ -21,6 +21,12 @@ def test_a_defect_that_only_its_story_finds_is_told_so_and_counts_as_found(
     assert "has not adopted term" in line
 
 
+@pytest.mark.parametrize("name", sorted(STORIES))
+def test_each_story_finds_its_defect(name: str) -> None:
+    found = canaries.hunt(name)
+    assert found.by_story, found.broke
+
+
 def test_a_story_that_holds_with_the_defect_has_not_found_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
