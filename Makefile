@@ -1,7 +1,7 @@
 # What a person types.  Everything stays inside the project's folder, except programs that are built
 # for tests (control plane, judge of histories, client libraries): these are kept in $XDG_CACHE_HOME, or ~/.cache.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds control-plane history-judge client-libraries bench overload constraints clean
+.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds control-plane history-judge client-libraries images bench overload constraints clean
 
 VENV   := .venv
 PY     := $(VENV)/bin/python
@@ -69,6 +69,9 @@ control-plane: setup ## find or build etcd, kube-apiserver, kube-controller-mana
 history-judge: setup ## find or build the program that judges clients' histories (within a minute)
 	PYTHONPATH=core:tests $(PY) -m quorate_porcupine
 
+images: setup ## build the images of operator and agent, as root with buildah and debootstrap (minutes)
+	PYTHONPATH=core:tests $(PY) -m quorate_images
+
 client-libraries: setup ## install the stock client libraries that tests try, pinned, into the cache (minutes)
 	PYTHONPATH=core:tests $(PY) -m quorate_clients
 
@@ -85,6 +88,8 @@ constraints: setup ## bring the constraints files up to date with pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check --upgrade --target $(VENV)/uv uv
 	$(UV_COMPILE) --all-extras --group dev --output-file constraints.txt pyproject.toml
 	$(UV_COMPILE) --group build --constraint constraints.txt --output-file constraints-build.txt
+	$(UV_COMPILE) --extra operator --constraint constraints.txt --output-file constraints-operator.txt pyproject.toml
+	$(UV_COMPILE) --extra agent --constraint constraints.txt --output-file constraints-agent.txt pyproject.toml
 	$(UV_COMPILE) --group go --output-file constraints-go.txt
 	$(UV_COMPILE) --group node --output-file constraints-node.txt
 
