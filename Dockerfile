@@ -54,6 +54,8 @@ ARG PIP_CONFIG_FILE
 COPY constraints.txt ./
 RUN tools/bin/pip install --quiet --require-hashes --no-build-isolation \
     --requirement constraints.txt
+COPY --from=wheel /build/dist dist
+RUN tools/bin/pip install --quiet --no-deps --no-index dist/*.whl
 
 FROM ${BASE} AS runtime
 # A base may have pip, and programs that run as root whoever starts them.
