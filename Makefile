@@ -1,7 +1,7 @@
 # What a person types.  Everything stays inside the project's folder, except programs that are built
 # for tests (control plane, judge of histories, client libraries): these are kept in $XDG_CACHE_HOME, or ~/.cache.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds control-plane history-judge client-libraries images bench overload constraints clean
+.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds chart helm control-plane history-judge client-libraries images bench overload constraints clean
 
 VENV   := .venv
 PY     := $(VENV)/bin/python
@@ -59,9 +59,16 @@ check: setup ## style, types, architecture, generated files
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(PY) -m quorate_operator.kube.write_crds --check crds
+	$(PY) tools/write_chart.py --check
 
 crds: setup ## write crds/ from the models
 	$(PY) -m quorate_operator.kube.write_crds crds
+
+chart: setup ## write the kinds and the README of charts/quorate
+	$(PY) tools/write_chart.py
+
+helm: setup ## find or build helm 3 and helm 4 for the tests of the chart (minutes)
+	PYTHONPATH=core:tests $(PY) -m quorate_helm
 
 control-plane: setup ## find or build etcd, kube-apiserver, kube-controller-manager and kubectl for the tests
 	PYTHONPATH=tests $(PY) -m quorate_control_plane

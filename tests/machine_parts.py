@@ -20,6 +20,7 @@ import pytest
 from quorate_clients.installed import is_installed
 from quorate_clients.libraries import LIBRARIES
 from quorate_control_plane.binaries import BINARIES, find_binaries
+from quorate_helm.build import has_helm
 from quorate_images.storage import can_have_images
 from quorate_porcupine.build import can_have_judge
 
@@ -67,6 +68,7 @@ PARTS = {
     "strace": Part(_on_path("strace"), "apt-get install strace"),
     "openssl": Part(_on_path("openssl"), "apt-get install openssl"),
     "small-disk": Part(_may_mount_a_small_disk, "run as root, or allow user namespaces: unshare"),
+    "helm": Part(has_helm, "make helm, which builds it"),
     "images": Part(can_have_images, "as root: apt-get install buildah debootstrap runc"),
     "go": Part(
         can_have_judge,

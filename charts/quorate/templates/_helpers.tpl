@@ -1,0 +1,60 @@
+{{- define "quorate.name" -}}
+{{- $own := printf "%s-operator" .Release.Name -}}
+{{- if contains "quorate" .Release.Name -}}{{- $own | trunc 63 -}}
+{{- else -}}{{- printf "%s-quorate-operator" .Release.Name | trunc 63 -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "quorate.account" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- .Values.serviceAccount.name | default (include "quorate.name" .) -}}
+{{- else -}}
+{{- required "serviceAccount.name: name the ServiceAccount that is there, or write serviceAccount.create: true" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "quorate.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* What the operator's pods are known by: it never changes, for a Deployment's selector cannot. */}}
+{{- define "quorate.selector" -}}
+app.kubernetes.io/name: quorate
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end -}}
+
+{{- define "quorate.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/name: quorate
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: quorate
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* Metadata of an object: (dict "context" . "name" "…" "component" "…" "cluster" true for one without a namespace). */}}
+{{- define "quorate.metadata" -}}
+name: {{ .name }}
+{{- if not .cluster }}
+namespace: {{ .context.Release.Namespace }}
+{{- end }}
+labels:
+  {{- include "quorate.labels" .context | nindent 2 }}
+  app.kubernetes.io/component: {{ .component | default "operator" }}
+  {{- with .labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- $annotations := merge (dict) (.annotations | default dict) .context.Values.commonAnnotations }}
+{{- with $annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,52 @@
+"""The chart as tests have it: rendered, and read."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from quorate_control_plane.binaries import KUBERNETES_VERSION
+
+CHART = Path(__file__).parents[2] / "charts" / "quorate"
+KINDS = "quorate/templates/crds/"
+
+Objects = list[dict[str, Any]]
+
+
+def run_helm(
+    helm: Path, *arguments: str, kubeconfig: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """`helm ARGUMENTS` with settings of nobody's; on the cluster of `kubeconfig`, where given."""
+    home = dict.fromkeys(("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"), "/nonexistent")
+    environment = {**home, "PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+    environment["KUBECONFIG"] = str(kubeconfig or "/nonexistent")
+    return subprocess.run([str(helm), *arguments], env=environment, capture_output=True, text=True)
+
+
+def render(helm: Path, *options: str, release: str = "quorate", namespace: str = "storage") -> str:
+    """What the chart declares, as YAML; AssertionError with helm's words when it refuses."""
+    command = ["template", release, str(CHART), "--namespace", namespace]
+    done = run_helm(helm, *command, "--kube-version", KUBERNETES_VERSION, *options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def without_kinds(rendered: str) -> str:
+    """The same without the kinds and empty lines, which helm 3 and helm 4 write differently."""
+    parts = [part for part in rendered.split("---\n") if f"# Source: {KINDS}" not in part]
+    lines = "---\n".join(parts).splitlines()
+    return "".join(f"{line}\n" for line in lines if line.strip())
+
+
+def objects(rendered: str) -> Objects:
+    """The declared objects."""
+    return [each for each in yaml.safe_load_all(rendered) if each]
+
+
+def find(declared: Objects, kind: str, name: str = "") -> dict[str, Any]:
+    """The one object of this kind, and name where one is given."""
+    (found,) = (
+        each for each in declared if each["kind"] == kind and name in ("", each["metadata"]["name"])
+    )
+    return found

@@ -1,0 +1,140 @@
+"""What the chart declares under four sets of values, and what values it refuses.
+
+The folder `golden` has what it declared when somebody last looked at it, without the kinds:
+QUORATE_WRITE_GOLDEN=1 writes it anew.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from quorate_helm.build import VERSIONS, helm_path
+from quorate_helm.chart import CHART, find, objects, render, run_helm, without_kinds
+from quorate_operator.kube.write_crds import crd_files
+
+pytestmark = pytest.mark.needs("helm")
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+SETS = sorted(path.stem for path in (HERE / "values").glob("*.yaml"))
+EXAMPLE_ROLE = ROOT / "examples" / "operator-role.yaml"
+
+
+@pytest.fixture(params=VERSIONS)
+def helm(request: pytest.FixtureRequest) -> Path:
+    return helm_path(request.param)
+
+
+def _values(name: str) -> list[str]:
+    return ["--values", str(HERE / "values" / f"{name}.yaml")]
+
+
+@pytest.mark.parametrize("values", SETS)
+def test_the_chart_declares_what_it_did(helm: Path, values: str) -> None:
+    rendered = without_kinds(render(helm, *_values(values)))
+
+    golden = HERE / "golden" / f"{values}.yaml"
+    if os.environ.get("QUORATE_WRITE_GOLDEN"):
+        golden.write_text(rendered)
+    assert rendered == golden.read_text()
+
+
+@pytest.mark.parametrize("values", SETS)
+def test_helm_finds_nothing_to_complain_of(helm: Path, values: str) -> None:
+    done = run_helm(helm, "lint", "--strict", str(CHART), *_values(values))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stdout
+
+
+def test_the_kinds_are_those_of_the_project_and_are_kept(helm: Path) -> None:
+    declared = [
+        each for each in objects(render(helm)) if each["kind"] == "CustomResourceDefinition"
+    ]
+
+    for each in declared:
+        assert each["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+    by_name = {each["metadata"]["name"]: each for each in declared}
+    wanted = [yaml.safe_load(text) for text in crd_files().values()]
+    assert by_name == {each["metadata"]["name"]: each for each in wanted}
+
+
+def test_the_kinds_can_be_left_out(helm: Path) -> None:
+    declared = objects(render(helm, "--set", "crds.create=false"))
+
+    assert "CustomResourceDefinition" not in {each["kind"] for each in declared}
+
+
+def test_the_operator_has_the_rights_of_the_examples_role(helm: Path) -> None:
+    example = find(objects(EXAMPLE_ROLE.read_text()), "Role")
+
+    assert find(objects(render(helm)), "Role")["rules"] == example["rules"]
+
+
+def test_each_cluster_that_is_led_has_its_secret_in_the_role(helm: Path) -> None:
+    role = find(objects(render(helm, "--set", "rbac.clusters={main,archive}")), "Role")
+
+    named = [
+        rule.get("resourceNames") for rule in role["rules"] if rule["resources"] == ["secrets"]
+    ]
+    assert named == [None, ["main-quorate", "archive-quorate"]]
+
+
+def test_probes_and_port_are_those_of_the_manual(helm: Path) -> None:
+    manual = (ROOT / "docs" / "operator.md").read_text()
+    (text,) = re.findall(r"```yaml\n(args: \[kubernetes\].*?)```", manual, re.DOTALL)
+
+    deployment = find(objects(render(helm)), "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    wanted = yaml.safe_load(text)
+    assert {name: container[name] for name in wanted} == wanted
+
+
+def test_the_version_of_the_image_is_the_projects(helm: Path) -> None:
+    (line,) = re.findall(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+
+    deployment = find(objects(render(helm)), "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"quorate-operator:{line}"
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("image.digest=latest", "image"),
+        ("operator.replicas=two", "replicas"),
+        ("operator.replica=2", "replica"),
+        ("networkPolicy.agents.peerPort=70000", "peerPort"),
+        ("rbac.clusters={}", "clusters"),
+        ("serviceAccount.create=false", "serviceAccount.name: name the ServiceAccount"),
+    ],
+)
+def test_values_that_would_not_do_are_refused_by_name(helm: Path, setting: str, said: str) -> None:
+    done = run_helm(helm, "template", "quorate", str(CHART), "--set", setting)
+
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+def test_every_value_has_its_line_in_the_schema_and_in_the_readme() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())
+    readme = set(re.findall(r"^\| `([\w.]+)` \|", (CHART / "README.md").read_text(), re.MULTILINE))
+    described: set[str] = set()
+
+    def compare(found: dict[str, object], allowed: dict[str, dict[str, object]], path: str) -> None:
+        assert set(found) == set(allowed) - {"global"}, path
+        for name, value in found.items():
+            properties = allowed[name].get("properties")
+            whole = f"{path}{name}"
+            if isinstance(properties, dict) and whole != "operator.resources":
+                assert isinstance(value, dict)
+                compare(value, properties, f"{whole}.")
+            else:
+                described.add(whole)
+
+    compare(values, schema["properties"], "")
+    assert described == readme
