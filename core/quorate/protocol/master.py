@@ -9,7 +9,7 @@ Source: docs/protocol.md, section 7.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -18,6 +18,8 @@ from quorate.facts.partition_row import PartitionRow, check_row
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
+from quorate.planning.disruption import Disruption
+from quorate.protocol.cluster_disruption import cluster_disruption
 from quorate.protocol.events import Event, Reason
 from quorate.protocol.membership import Agent
 from quorate.protocol.messages import (
@@ -146,6 +148,10 @@ class Master:
 
         If it comes back, it is a new node: not draining, data node at once."""
         return self._nodes.forget(node, now)
+
+    def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:
+        """Which agents may restart or go now; see cluster_disruption."""
+        return cluster_disruption(self.agents, self.zones.values(), set(gone), restarted)
 
     def registration(self, node: str) -> NodeRecord | None:
         """What is meant to be registered of it, written or not yet; None: nothing, or no more."""

@@ -134,7 +134,7 @@ def zone_status(
         if short > 0:
             missing[short] = missing.get(short, 0) + 1
         handed_over += part.is_being_handed_over
-        if not _serves_clients(part, nodes):
+        if not serves_clients(part, nodes):
             unavailable.append(partition)
         elif short > 0:
             degraded += 1
@@ -198,7 +198,7 @@ def zone_status(
     )
 
 
-def _serves_clients(part: Part, nodes: ZoneNodes) -> bool:
+def serves_clients(part: Part, nodes: ZoneNodes) -> bool:
     """Whether clients of the partition are served, as far as the master knows; in a planned
     hand-over they wait for a moment.
 

@@ -1,0 +1,272 @@
+"""Which agents may restart now, which may go for good, and how many may be away at once.
+
+The rules, for every partition in which an agent votes with the store that is registered of it:
+
+1. without the agent, a majority of the voters is there and holds everything; while a migration is
+   under way this is asked of the voters before it and of those after it;
+2. the partition is served, and the agent is not the destination of a migration;
+3. the agent that was restarted before holds everything again, and no partition lacks voters.
+
+Whether a voter holds everything is read from the row: `replicas` names the voters that own, and one
+that was away is named again only when it has caught up.  A restart of an agent in a zone without
+persistent storage costs the copy, so rule 1 keeps the data there as well.  What is not known counts
+against a restart.
+"""
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from quorate.facts.partition_row import PartitionRow, majority
+from quorate.facts.topology import NodeRecord, Voter
+
+
+class AgentNow(msgspec.Struct, frozen=True):
+    """One agent.  `record` is its registration, None where there is none.
+
+    `gone`: no process of it runs, so a restart takes nothing away.
+    """
+
+    name: str
+    record: NodeRecord | None
+    online: bool
+    gone: bool = False
+
+
+class ZoneNow(msgspec.Struct, frozen=True):
+    """One zone with the rows that are known.  `replicas`: the copies of a partition that are asked
+    for.
+
+    `unserved`: partitions whose primary does not serve, or is not known to.  `lacks_rows`: a
+    partition that was placed has no row at present.
+    """
+
+    name: str
+    persistent: bool
+    replicas: int
+    rows: Sequence[PartitionRow]
+    unserved: Collection[int] = ()
+    lacks_rows: bool = False
+
+
+class AgentDisruption(msgspec.Struct, frozen=True):
+    """What one agent may do now: it may where the sentence about what is missing is empty."""
+
+    name: str
+    primaries: int
+    copies: int
+    restart_waits_for: str = ""
+    going_waits_for: str = ""
+
+    @property
+    def may_restart(self) -> bool:
+        """Whether a restart leaves every partition its majority."""
+        return not self.restart_waits_for
+
+    @property
+    def may_go(self) -> bool:
+        """Whether it may be removed with its store."""
+        return not self.going_waits_for
+
+
+class Disruption(msgspec.Struct, frozen=True):
+    """`agents` are in the order in which they are restarted: most primaries last.
+
+    For a PodDisruptionBudget: of `protected`, the agents that rows name, any `unavailable_max` may
+    be away at once; agents that no row names may be away at any time.
+    """
+
+    agents: tuple[AgentDisruption, ...]
+    protected: tuple[str, ...]
+    unavailable_max: int
+
+    def of(self, name: str) -> AgentDisruption:
+        """The agent of this name; KeyError where there is none."""
+        for agent in self.agents:
+            if agent.name == name:
+                return agent
+        raise KeyError(name)
+
+
+def disruption(
+    agents: Sequence[AgentNow], zones: Sequence[ZoneNow], restarted: Collection[str] = ()
+) -> Disruption:
+    """What may happen to each of `agents` now.
+
+    `restarted`: agents that were restarted before on account of the same change; the next one waits
+    until these hold everything again.
+    """
+    found = _Findings(agents)
+    for zone in zones:
+        if zone.lacks_rows:
+            found.lacks_rows(zone.name)
+        for row in zone.rows:
+            found.look(zone, row)
+    return found.result(restarted)
+
+
+class _Findings:
+    """What is found, partition by partition."""
+
+    def __init__(self, agents: Sequence[AgentNow]) -> None:
+        self._agents = {agent.name: agent for agent in agents}
+        self._primaries = dict.fromkeys(self._agents, 0)
+        self._copies = dict.fromkeys(self._agents, 0)
+        self._blocks: dict[str, list[str]] = {name: [] for name in self._agents}
+        """By agent: why a restart has to wait, the first sentence of each partition."""
+        self._named: dict[str, dict[str, int]] = {}
+        """By agent: zone -> number of its partitions that name the agent."""
+        self._behind: dict[str, str] = {}
+        """By agent: the first partition where it votes and does not hold everything."""
+        self._short = ""
+        """The first partition that has fewer voters than it could have."""
+        self._online = sum(self._is_online(name) for name in self._agents)
+        self._lacking: list[str] = []
+        self._spare: int | None = None
+        """How many voters every partition can do without."""
+
+    def lacks_rows(self, zone: str) -> None:
+        """Rows of a zone are being rebuilt from what agents have."""
+        self._lacking.append(zone)
+
+    def look(self, zone: ZoneNow, row: PartitionRow) -> None:
+        """Take one partition into account."""
+        where = f"partition {row.partition} of Zone {zone.name}"
+        sets = [row.voters] if row.active is None else [row.voters, row.active.voters]
+        voters = list(dict.fromkeys(voter for each in sets for voter in each))
+        voting = [voter for voter in voters if not self._is_dead(voter, zone.persistent)]
+        there = {voter for voter in voting if self._is_online(voter.node)}
+        whole = {voter for voter in there if voter.node in row.owners}
+        for voter in voters:
+            self._name(voter.node, zone.name)
+            if voter not in whole:
+                self._behind.setdefault(voter.node, where)
+        if not self._short and len(row.voters) < min(zone.replicas, self._online):
+            self._short = where
+        destination = row.destination
+        if destination is not None and destination.node not in {voter.node for voter in voters}:
+            self._name(destination.node, zone.name)
+        for at, owner in enumerate(row.replicas):
+            if owner in self._copies:
+                self._copies[owner] += 1
+                self._primaries[owner] += at == 0
+        is_served = row.partition not in zone.unserved
+        if voting:
+            spare = min(sum(v in whole for v in each) - majority(len(each)) for each in sets)
+            self._note_spare(spare if is_served else 0)
+        for name in dict.fromkeys(voter.node for voter in voting):
+            if not is_served:
+                self._block(name, f"{where} is not served")
+                continue
+            for each in sets:
+                left = sum(v in whole and v.node != name for v in each)
+                if left < majority(len(each)):
+                    self._block(name, _too_few(where, each, whole, there, name, left))
+                    break
+        if destination is not None:
+            self._block(destination.node, f"{where} is being moved to it")
+
+    def _is_dead(self, voter: Voter, persistent: bool) -> bool:
+        """Whether the voter's store is gone for good: its agent is registered with another."""
+        agent = self._agents.get(voter.node)
+        record = agent.record if agent is not None else None
+        return record is not None and record.zone_store(persistent) != voter.store
+
+    def _is_online(self, name: str) -> bool:
+        agent = self._agents.get(name)
+        return agent is not None and agent.record is not None and agent.online and not agent.gone
+
+    def _name(self, node: str, zone: str) -> None:
+        counts = self._named.setdefault(node, {})
+        counts[zone] = counts.get(zone, 0) + 1
+
+    def _block(self, node: str, why: str) -> None:
+        if node in self._blocks:
+            self._blocks[node].append(why)
+
+    def _note_spare(self, spare: int) -> None:
+        self._spare = spare if self._spare is None else min(self._spare, spare)
+
+    def result(self, restarted: Collection[str]) -> Disruption:
+        """Everything that was found."""
+        behind = [name for name in sorted(restarted) if self._is_behind(name)]
+        made = [
+            AgentDisruption(
+                name,
+                self._primaries[name],
+                self._copies[name],
+                self._restart_waits_for(
+                    name,
+                    [each for each in behind if each != name],
+                    self._short if any(each != name for each in restarted) else "",
+                ),
+                self._going_waits_for(name),
+            )
+            for name in self._agents
+        ]
+        protected = tuple(sorted(self._named.keys() & self._agents.keys()))
+        spare = len(self._agents) if self._spare is None else max(self._spare, 0)
+        return Disruption(
+            tuple(sorted(made, key=lambda agent: (agent.primaries, agent.copies, agent.name))),
+            protected,
+            0 if self._lacking else min(spare, len(self._agents)),
+        )
+
+    def _is_behind(self, name: str) -> bool:
+        return name in self._agents and (not self._is_online(name) or name in self._behind)
+
+    def _restart_waits_for(self, name: str, behind: Sequence[str], short: str) -> str:
+        if self._agents[name].gone:
+            return ""  # it takes nothing away, and may be what is missing
+        if self._lacking:
+            return f"agent {name}: {_rebuilt(self._lacking[0])}"
+        blocks = self._blocks[name]
+        if blocks:
+            more = f"; and {len(blocks) - 1} more" if len(blocks) > 1 else ""
+            return f"agent {name}: {blocks[0]}{more}"
+        if behind:
+            other = behind[0]
+            lagging = self._behind.get(other) if self._agents[other].online else None
+            until = f"has caught up in {lagging}" if lagging else "is back"
+            return f"agent {name}: waits until agent {other}, which was restarted before, {until}"
+        if short:
+            return f"agent {name}: waits until {short} has all its copies again"
+        return ""
+
+    def _going_waits_for(self, name: str) -> str:
+        if self._lacking:
+            return f"agent {name}: {_rebuilt(self._lacking[0])}"
+        zones = self._named.get(name, {})
+        if zones:
+            zone = min(zones)
+            more = f", and {len(zones) - 1} more zones" if len(zones) > 1 else ""
+            return f"agent {name}: {zones[zone]} partitions of Zone {zone}{more} name it; drain it"
+        record = self._agents[name].record
+        if record is not None and not record.draining:
+            return f"agent {name}: may be given copies at any time; drain it"
+        return ""
+
+
+def _too_few(
+    where: str,
+    voters: Sequence[Voter],
+    whole: Collection[Voter],
+    there: Collection[Voter],
+    name: str,
+    left: int,
+) -> str:
+    """Why the majority would be lost."""
+    missing = [
+        f"{voter.node} {'is catching up' if voter in there else 'is away'}"
+        for voter in voters
+        if voter not in whole and voter.node != name
+    ]
+    why = f": {', '.join(missing)}" if missing else ""
+    return (
+        f"{where} would keep {left} of {len(voters)} voters up to date, "
+        f"and needs {majority(len(voters))}{why}"
+    )
+
+
+def _rebuilt(zone: str) -> str:
+    return f"rows of Zone {zone} are rebuilt from what agents have"

@@ -1,0 +1,46 @@
+"""Which agents of a cluster may restart or go now: read from what the master knows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Set
+from typing import TYPE_CHECKING
+
+from quorate.planning.disruption import AgentNow, Disruption, ZoneNow, disruption
+from quorate.protocol.membership import Agent
+from quorate.protocol.zone_status import serves_clients
+
+if TYPE_CHECKING:
+    from quorate.protocol.zone_master import ZoneMaster
+
+
+def cluster_disruption(
+    agents: Mapping[str, Agent],
+    zones: Iterable[ZoneMaster],
+    gone: Set[str],
+    restarted: Collection[str],
+) -> Disruption:
+    """What may happen to each agent that is known, or named in `gone`.
+
+    `gone`: agents of which no process runs, as the caller knows from elsewhere.  `restarted`: those
+    that were restarted on account of the same change.  A row that a new master has read and not
+    yet heard of from its voters counts as one that is not served.
+    """
+    known = [
+        AgentNow(name, agent.record, agent.online, name in gone or agent.gone)
+        for name, agent in sorted(agents.items())
+    ]
+    strangers = [AgentNow(name, None, False, gone=True) for name in sorted(gone - agents.keys())]
+    present = [_zone_now(zone) for zone in zones if not zone.record.deleting]
+    return disruption([*known, *strangers], present, restarted)
+
+
+def _zone_now(zone: ZoneMaster) -> ZoneNow:
+    record, parts = zone.record, zone.parts
+    return ZoneNow(
+        record.name,
+        record.persistent,
+        record.replicas,
+        [parts[partition].row for partition in sorted(parts)],
+        {p for p, part in parts.items() if part.unheard or not serves_clients(part, zone.nodes)},
+        lacks_rows=(record.placed or record.recovering) and len(parts) < record.partitions,
+    )

@@ -1,0 +1,98 @@
+"""What the master says of restarts: true of its own rows, one agent after the other."""
+
+from quorate.facts.partition_row import PartitionRow, majority
+from quorate.facts.zone import StorageKind, ZoneRecord
+from quorate_lone_master.world import LoneMaster
+
+ON_DISK = ZoneRecord("uid-1", "books", 12, 3)
+IN_MEMORY = ZoneRecord("uid-2", "sessions", 12, 3, StorageKind.IN_MEMORY)
+NODES = ("a", "b", "c", "d")
+
+
+def voters_up_to_date(world: LoneMaster, zone: ZoneRecord, row: PartitionRow) -> int:
+    nodes = world.master.zones[zone.uid].nodes
+    holders = {voter: nodes.holder(voter.node) for voter in row.voters}
+    return sum(
+        holder is not None and holder.store == voter.store and voter.node in row.owners
+        for voter, holder in holders.items()
+    )
+
+
+def test_each_agent_is_restarted_once_and_no_partition_falls_below_its_majority() -> None:
+    world = LoneMaster(ON_DISK, IN_MEMORY, nodes=NODES)
+    restarted: list[str] = []
+    while len(restarted) < len(NODES):
+
+        def next_one() -> str | None:
+            now = world.master.disruption((), restarted)
+            waiting = [each for each in now.agents if each.name not in restarted]
+            return waiting[0].name if waiting[0].may_restart else None
+
+        world.wait(lambda: next_one() is not None)
+        name = next_one()
+        assert name is not None
+        world.kill(name)
+        for zone in (ON_DISK, IN_MEMORY):
+            for row in world.rows(zone).values():
+                enough = majority(len(row.voters))
+                assert voters_up_to_date(world, zone, row) >= enough, (name, row)
+        world.pass_time(500)
+        world.connect(name)
+        restarted.append(name)
+
+    assert sorted(restarted) == list(NODES)
+
+
+def test_while_one_is_away_nobody_may_follow_and_the_sentence_names_it() -> None:
+    world = LoneMaster(ON_DISK)
+    world.kill("c")
+    now = world.master.disruption()
+
+    assert [each.name for each in now.agents if each.may_restart] == ["c"]
+    assert "partition 0 of Zone books" in now.of("a").restart_waits_for
+    assert now.unavailable_max == 0
+
+
+def test_a_new_master_lets_nobody_restart_before_it_has_heard_of_the_rows() -> None:
+    world = LoneMaster(ON_DISK)
+    assert world.master.disruption().unavailable_max == 1
+    world.follow()
+    now = world.master.disruption()
+
+    assert not any(each.may_restart for each in now.agents)
+    assert now.unavailable_max == 0
+    world.connect("a", "b", "c")
+    world.wait(lambda: world.master.disruption().unavailable_max == 1)
+
+
+def test_who_is_drained_may_go_when_no_row_names_it() -> None:
+    world = LoneMaster(ON_DISK, nodes=NODES)
+    assert world.master.drain("d", True, world.now) == ""
+    world.write()
+    assert "partitions of Zone books name it" in world.master.disruption().of("d").going_waits_for
+    world.wait(lambda: world.master.disruption().of("d").may_go)
+
+    assert not any("d" in row.voter_nodes for row in world.rows(ON_DISK).values())
+    assert not world.master.disruption().of("a").may_go
+
+
+def test_a_partition_that_is_not_served_holds_its_voters() -> None:
+    world = LoneMaster(nodes=NODES)
+    world.serves = lambda node: False
+    world.master.set_zone(ON_DISK, world.now)
+    world.pass_time(500)
+    now = world.master.disruption()
+
+    assert "partition 0 of Zone books is not served" in " ".join(
+        each.restart_waits_for for each in now.agents
+    )
+    assert not any(each.may_restart for each in now.agents)
+    assert now.unavailable_max == 0
+
+
+def test_an_agent_that_never_came_may_be_started_anew() -> None:
+    world = LoneMaster(ON_DISK)
+    now = world.master.disruption(gone={"e"})
+
+    assert now.of("e").may_restart
+    assert now.of("e").may_go

@@ -1,0 +1,166 @@
+"""Who may restart, who may go, how many may be away: story by story, with the sentences told."""
+
+from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
+from quorate.facts.topology import Holder, NodeRecord, Voter
+from quorate.planning.disruption import AgentNow, ZoneNow, disruption
+
+
+def agent(name: str, *, online: bool = True, gone: bool = False, draining: bool = False,
+          store: str = "first") -> AgentNow:  # fmt: skip
+    record = NodeRecord(name, store, 1, "h", 1, "h", draining=draining)
+    return AgentNow(name, record, online, gone)
+
+
+def row(partition: int, voters: str, owners: str | None = None) -> PartitionRow:
+    """Voters and owners by letter; the first owner is primary."""
+    named = voters if owners is None else owners
+    return PartitionRow(
+        partition, 5, 3, Holder(named[0], "first", 1), tuple(named),
+        tuple(Voter(name, "first") for name in voters),
+    )  # fmt: skip
+
+
+def zone(*rows: PartitionRow, replicas: int = 3, unserved: tuple[int, ...] = ()) -> ZoneNow:
+    return ZoneNow("sessions", True, replicas, rows, unserved)
+
+
+THREE = [agent(name) for name in "abc"]
+
+
+def test_of_three_whole_copies_each_may_restart_and_one_may_be_away() -> None:
+    now = disruption(THREE, [zone(row(0, "abc"), row(1, "abc"), row(2, "cab"))])
+
+    assert [(each.name, each.primaries) for each in now.agents] == [("b", 0), ("c", 1), ("a", 2)]
+    assert all(each.may_restart for each in now.agents)
+    assert (now.protected, now.unavailable_max) == (("a", "b", "c"), 1)
+
+
+def test_beside_one_that_is_away_nobody_restarts() -> None:
+    members = [agent("a"), agent("b"), agent("c", online=False)]
+    now = disruption(members, [zone(row(0, "abc", "ab"), row(1, "abc", "ba"))])
+
+    assert now.unavailable_max == 0
+    assert now.of("a").restart_waits_for == (
+        "agent a: partition 0 of Zone sessions would keep 1 of 3 voters up to date, "
+        "and needs 2: c is away; and 1 more"
+    )
+
+
+def test_beside_one_that_catches_up_nobody_restarts_but_that_one() -> None:
+    now = disruption(THREE, [zone(row(0, "abc", "ab"))])
+
+    assert "c is catching up" in now.of("b").restart_waits_for
+    assert now.of("c").may_restart
+
+
+def test_one_whose_process_is_gone_may_be_started_anew_whatever_is_missing() -> None:
+    members = [agent("a"), agent("b", online=False, gone=True), agent("c", online=False)]
+    now = disruption(members, [zone(row(0, "abc", "a"))])
+
+    assert now.of("b").may_restart
+    assert not now.of("c").may_restart, "nobody knows that it does not run"
+
+
+def test_while_a_migration_is_under_way_both_sets_of_voters_count() -> None:
+    after = tuple(Voter(name, "first") for name in "abd")
+    newcomer = Holder("d", "first", 1)
+    moving = Migration("m", MigrationKind.MOVE, "c", newcomer, ("a", "b", "d"), after)
+    joint = PartitionRow(
+        0, 5, 3, Holder("a", "first", 1), ("a", "b", "c"),
+        tuple(Voter(name, "first") for name in "abc"), moving,
+    )  # fmt: skip
+    now = disruption([*THREE, agent("d")], [zone(joint)])
+
+    assert [each.name for each in now.agents if each.may_restart] == ["c"]
+    assert "needs 2: d is catching up" in now.of("b").restart_waits_for
+    assert "partition 0 of Zone sessions is being moved to it" in now.of("d").restart_waits_for
+    assert (now.protected, now.unavailable_max) == (("a", "b", "c", "d"), 0)
+
+
+def test_a_partition_that_is_not_served_holds_all_its_voters() -> None:
+    now = disruption([*THREE, agent("d")], [zone(row(0, "abc"), unserved=(0,))])
+
+    assert now.of("a").restart_waits_for == "agent a: partition 0 of Zone sessions is not served"
+    assert now.of("d").may_restart
+    assert now.unavailable_max == 0
+
+
+def test_the_partition_with_the_least_to_spare_sets_the_budget() -> None:
+    members = [agent(name) for name in "abcde"]
+
+    assert disruption(members, [zone(row(0, "abcde"))]).unavailable_max == 2
+    for rows in ((row(0, "abcde"), row(1, "abc")), (row(0, "abc"), row(1, "abcde"))):
+        assert disruption(members, [zone(*rows)]).unavailable_max == 1
+
+
+def test_a_restart_in_memory_costs_the_copy() -> None:
+    """The next one waits until the copy is made anew, though no store is missing on any disk."""
+    restarted = NodeRecord("c", "first", 2, "h", 1, "h")
+    voters = tuple(Voter(name, "first.1") for name in "abc")
+    rows = [PartitionRow(0, 5, 3, Holder("a", "first.1", 1), ("a", "b"), voters)]
+    members = [agent("a"), agent("b"), AgentNow("c", restarted, online=True)]
+    now = disruption(members, [ZoneNow("sessions", False, 3, rows)], ["c"])
+
+    assert "c is away" in now.of("a").restart_waits_for
+
+
+def test_the_next_waits_until_the_one_before_has_caught_up() -> None:
+    members = [agent(name) for name in "abcde"]
+    now = disruption(members, [zone(row(0, "abcde", "abcd"), replicas=5)], ["e"])
+
+    assert now.of("a").restart_waits_for == (
+        "agent a: waits until agent e, which was restarted before, "
+        "has caught up in partition 0 of Zone sessions"
+    )
+    assert now.of("e").may_restart, "it may be what its restart broke"
+    back = disruption(members, [zone(row(0, "abcde"), replicas=5)], ["e"])
+    assert back.of("a").may_restart
+
+
+def test_the_next_waits_for_copies_that_are_still_to_be_made() -> None:
+    members = [agent(name) for name in "abcd"]
+    rows = [row(0, "abc")]
+    now = disruption(members, [zone(*rows, replicas=4)], ["d"])
+
+    assert now.of("a").restart_waits_for == (
+        "agent a: waits until partition 0 of Zone sessions has all its copies again"
+    )
+    assert disruption(members, [zone(*rows, replicas=4)]).of("a").may_restart
+
+
+def test_the_only_copy_is_never_taken_away() -> None:
+    now = disruption([agent("a"), agent("b")], [zone(row(0, "a"), replicas=1)])
+
+    assert now.of("a").restart_waits_for == (
+        "agent a: partition 0 of Zone sessions would keep 0 of 1 voters up to date, and needs 1"
+    )
+    assert now.of("b").may_restart
+    assert (now.protected, now.unavailable_max) == (("a",), 0)
+
+
+def test_who_is_drained_and_named_nowhere_may_go() -> None:
+    members = [agent("a"), agent("b", draining=True), agent("c", draining=True), agent("d")]
+    now = disruption(members, [zone(row(0, "ab"), row(1, "a"))])
+
+    assert now.of("c").may_go
+    assert now.of("b").going_waits_for == (
+        "agent b: 1 partitions of Zone sessions name it; drain it"
+    )
+    assert now.of("d").going_waits_for == "agent d: may be given copies at any time; drain it"
+
+
+def test_while_rows_are_rebuilt_nobody_goes_and_nobody_restarts() -> None:
+    lost = ZoneNow("sessions", True, 3, (), lacks_rows=True)
+    now = disruption([agent("a"), agent("b", draining=True)], [lost])
+
+    assert now.unavailable_max == 0
+    for each in now.agents:
+        told = f"agent {each.name}: rows of Zone sessions are rebuilt from what agents have"
+        assert (each.restart_waits_for, each.going_waits_for) == (told, told)
+
+
+def test_without_zones_all_may_be_away() -> None:
+    now = disruption(THREE, [])
+
+    assert (now.protected, now.unavailable_max) == ((), 3)
+    assert all(each.may_restart for each in now.agents)
