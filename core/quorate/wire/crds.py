@@ -7,13 +7,20 @@ references resolved, no null types, no `additionalProperties: false`.
 from collections.abc import Callable
 from typing import Any
 
+from quorate.wire.master_term import MasterTerm
 from quorate.wire.partition_table import PartitionTable
 from quorate.wire.resource import GROUP, VERSION, Resource
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.storage_node import StorageNode
 from quorate.wire.zone import Zone
 
-KINDS: tuple[type[Resource], ...] = (StorageCluster, Zone, PartitionTable, StorageNode)
+KINDS: tuple[type[Resource], ...] = (
+    StorageCluster,
+    Zone,
+    PartitionTable,
+    StorageNode,
+    MasterTerm,
+)
 CATEGORY = "quorate"
 
 Json = Any

@@ -1,4 +1,5 @@
-"""The metastore in custom resources: PartitionTable and StorageNode objects of one namespace.
+"""The metastore in custom resources: PartitionTable, StorageNode and MasterTerm objects of one
+namespace.
 
 Compare-and-set is the API server's own, by resourceVersion.  Objects are named by the zone's id.
 None of them has an owner: what is declared may be deleted and declared again, and finds them.  The
@@ -26,6 +27,7 @@ from quorate.protocol.metastore import (
     WriteRefused,
     ZoneKey,
 )
+from quorate.wire.master_term import MasterTerm, MasterTermSpec
 from quorate.wire.partition_table import (
     PartitionTable,
     PartitionTableSpec,
@@ -72,9 +74,9 @@ class KubernetesMetastore:
         self._unreadable: dict[str, Revision] = {}
 
     async def acquire_master_term(self, above: int = 0) -> int:
-        """See Metastore.  One counter per namespace; it outlives clusters of the same name."""
-        collection = f"/api/v1/namespaces/{self._namespace}/configmaps"
-        path = f"{collection}/{names.MASTER_TERM}"
+        """See Metastore.  One MasterTerm per cluster; it outlives clusters of the same name."""
+        collection = path_of(self._namespace, MasterTerm.plural)
+        path = path_of(self._namespace, MasterTerm.plural, self._cluster)
         for _ in range(_TERM_ATTEMPTS):
             try:
                 try:
@@ -82,12 +84,12 @@ class KubernetesMetastore:
                 except ApiRefused as refused:
                     if refused.status != 404:
                         raise
-                    term = max(above, self._told_term) + 1
-                    await self._api.create(collection, _counter(term, ""))
+                    term = max(above, await self._known_term()) + 1
+                    await self._api.create(collection, self._counter(term, ""))
                     return term
-                term = max(int(found["data"]["term"]), above) + 1
+                term = max(int(found["spec"]["term"]), above) + 1
                 revision = found["metadata"]["resourceVersion"]
-                await self._api.replace(path, _counter(term, revision))
+                await self._api.replace(path, self._counter(term, revision))
             except ApiRefused as refused:
                 if refused.status != 409:
                     raise Unavailable(str(refused)) from refused
@@ -96,6 +98,20 @@ class KubernetesMetastore:
             else:
                 return term
         raise Unavailable(f"{path}: {_TERM_ATTEMPTS} others counted at the same time")
+
+    async def _known_term(self) -> int:
+        """A term that no mastership of a cluster without a counter is above.
+
+        Earlier versions counted all clusters of a namespace in one ConfigMap, which is read here
+        and never written."""
+        path = f"/api/v1/namespaces/{self._namespace}/configmaps/{names.MASTER_TERM_OF_BEFORE}"
+        try:
+            found = await self._api.get(path)
+        except ApiRefused as refused:
+            if refused.status != 404:
+                raise
+            return self._told_term
+        return int(found["data"]["term"])
 
     async def load(self) -> dict[Key, Stored]:
         """See Metastore."""
@@ -233,6 +249,19 @@ class KubernetesMetastore:
             "spec": body,
         }
 
+    def _counter(self, term: int, revision: Revision) -> Json:
+        labels = {names.LABEL_CLUSTER: self._cluster}
+        metadata: Json = {"name": self._cluster, "labels": labels}
+        if revision:
+            metadata["resourceVersion"] = revision
+        spec = MasterTermSpec(cluster_ref=ObjectName(name=self._cluster), term=term)
+        return {
+            "apiVersion": API_VERSION,
+            "kind": MasterTerm.kind_name(),
+            "metadata": metadata,
+            "spec": spec.model_dump(mode="json", by_alias=True),
+        }
+
     def _table_spec(self, uid: str, **fields: Any) -> PartitionTableSpec:
         return PartitionTableSpec(
             cluster_ref=ObjectName(name=self._cluster),
@@ -290,19 +319,6 @@ class KubernetesMetastore:
     def _shard_named(self, name: str) -> ShardKey | None:
         uid, _, last = name.rpartition("-")
         return ShardKey(uid, int(last)) if uid and last.isdecimal() else None
-
-
-def _counter(term: int, revision: Revision) -> Json:
-    """The counter's object, with the highest number."""
-    metadata = {"name": names.MASTER_TERM}
-    if revision:
-        metadata["resourceVersion"] = revision
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata,
-        "data": {"term": str(term)},
-    }
 
 
 def _not_written(refused: ApiRefused) -> Conflict | InvariantError | WriteRefused:

@@ -66,6 +66,15 @@ def node(**spec: Any) -> Manifest:
     }
 
 
+def master_term(term: int) -> Manifest:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "MasterTerm",
+        "metadata": {"name": "main"},
+        "spec": {"clusterRef": {"name": "main"}, "term": term},
+    }
+
+
 def without(manifest: Manifest, field: str) -> Manifest:
     kept = {key: value for key, value in manifest["spec"].items() if key != field}
     return {**manifest, "spec": kept}
@@ -129,6 +138,7 @@ CHANGES = {
     "shard to head": (table(), without(table(), "shard"), "either a shard's rows or"),
     "incarnation": (node(), node(incarnation=2), "never go back"),
     "node": (node(), node(node="agent-2"), "node cannot be changed"),
+    "mastership": (master_term(7), master_term(6), "masterships never go back"),
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from quorate_cluster.road import QUIET, Json, Road
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.control_plane import ControlPlane
-from quorate_operator.names import LEASE, MASTER_TERM
+from quorate_operator.names import LEASE
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -98,7 +98,7 @@ def test_when_all_objects_are_gone_rows_wait_for_a_quorum_that_is_named(road: Ro
     for name in ("agent-2", "agent-3"):
         road.agents[name].kill()
     road.kubectl("delete", "partitiontables,storagenodes", "--all")
-    road.kubectl("delete", "configmap", MASTER_TERM)
+    road.kubectl("delete", "masterterm", "main")
     road.kubectl("delete", "lease", LEASE)
 
     road.start_operator("operator-b")
@@ -122,7 +122,7 @@ def test_when_all_objects_are_gone_rows_wait_for_a_quorum_that_is_named(road: Ro
 
 def test_older_objects_put_back_while_no_operator_runs_are_rebuilt(road: Road) -> None:
     older = [*_shards(road), *road.items("storagenodes")]
-    counter = road.get("configmap", MASTER_TERM)
+    counter = road.get("masterterm", "main")
     assert counter is not None
     road.agents["agent-2"].kill()
     road.wait_zone(Available="True", FullyReplicated="False")
@@ -133,7 +133,7 @@ def test_older_objects_put_back_while_no_operator_runs_are_rebuilt(road: Road) -
     newest = _versions(road)
     _stop(road)
     _put_back(road, *older)
-    road.kubectl("delete", "configmap", MASTER_TERM)
+    road.kubectl("delete", "masterterm", "main")
     assert _versions(road) != newest
 
     road.start_operator("operator-b")

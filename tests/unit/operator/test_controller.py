@@ -9,6 +9,7 @@ from quorate_loopback.namespace import Namespace
 from quorate_loopback.runner_world import NAMES
 from quorate_loopback.waiting import until
 from quorate_operator import names
+from quorate_operator.kube.api import path_of
 
 Json = dict[str, Any]
 PAUSED = {names.ANNOTATION_PAUSED: "true"}
@@ -99,17 +100,24 @@ async def test_a_status_that_cannot_be_told_is_tried_again_and_holds_up_no_other
     await declared.until_available("first")
 
 
-@pytest.mark.parametrize(("counted", "told", "led_in"), [(5, 10**6, 6), (None, 41, 42)])
-async def test_the_term_that_a_status_tells_counts_only_where_the_counter_is_missing(
-    declared: Namespace, counted: int | None, told: int, led_in: int
+@pytest.mark.parametrize(
+    ("counted", "of_before", "told", "led_in"),
+    [(5, 70, 10**6, 6), (None, 41, 10**6, 42), (None, None, 41, 42)],
+)
+async def test_terms_go_on_above_the_counter_then_the_one_of_before_then_what_was_told(
+    declared: Namespace, counted: int | None, of_before: int | None, told: int, led_in: int
 ) -> None:
     """A term patched into the status must not lift terms beyond what agents believe."""
     cluster = declared.path("StorageCluster", "main")
+    counter = path_of("default", "masterterms", "main")
     status = {"master": {"identity": "before", "term": told}}
     declared.api.put(cluster, {**declared.api.objects[cluster], "status": status})
     if counted is not None:
-        counter = {"metadata": {"name": names.MASTER_TERM}, "data": {"term": str(counted)}}
-        declared.api.put(f"/api/v1/namespaces/default/configmaps/{names.MASTER_TERM}", counter)
+        declared.api.put(counter, {"metadata": {"name": "main"}, "spec": {"term": counted}})
+    if of_before is not None:
+        name = names.MASTER_TERM_OF_BEFORE
+        shared = {"metadata": {"name": name}, "data": {"term": str(of_before)}}
+        declared.api.put(f"/api/v1/namespaces/default/configmaps/{name}", shared)
 
     await declared.restart()
     declared.zone("first")
@@ -117,6 +125,22 @@ async def test_the_term_that_a_status_tells_counts_only_where_the_counter_is_mis
 
     assert declared.controller._led["main"].runner.status().master_term == led_in
     assert declared.api.objects[cluster]["status"]["master"]["term"] == led_in
+    assert declared.api.objects[counter]["spec"]["term"] == led_in
+    assert declared.api.writes("configmaps") == []
+
+    await declared.restart()
+    await until(lambda: declared.api.objects[counter]["spec"]["term"] == led_in + 1, "counted on")
+
+
+async def test_a_counter_of_before_that_cannot_be_read_is_not_passed_over(
+    declared: Namespace,
+) -> None:
+    """Below it agents would refuse the master."""
+    declared.api.refuse = lambda method, path: 403 if "/configmaps/" in path else 0
+    declared.start()
+
+    await until(lambda: "403" in "".join(declared.controller.problems()), "said")
+    assert declared.tables("masterterms") == []
 
 
 async def test_events_that_are_refused_are_not_tried_with_every_look(

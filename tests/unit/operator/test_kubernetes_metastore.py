@@ -16,6 +16,7 @@ from quorate_operator.kube.access import read_kubeconfig
 from quorate_operator.kube.api import KubeApi
 from quorate_operator.metastores.damaged_rows import UNREADABLE, sift
 from quorate_operator.metastores.kubernetes import KubernetesMetastore
+from quorate_operator.names import MASTER_TERM_OF_BEFORE
 
 pytestmark = pytest.mark.integration
 
@@ -206,3 +207,20 @@ async def test_each_row_is_judged_by_itself(
     ((row, raw),) = damaged
     assert why in row.why
     assert raw[field] == value
+
+
+async def test_masterships_are_counted_for_each_cluster_above_what_its_namespace_counted_before(
+    place: Place,
+) -> None:
+    """By version, then as compare-and-set: five at once have five numbers."""
+    name = MASTER_TERM_OF_BEFORE
+    place.kubectl("create", "configmap", name, "--from-literal=term=41")
+    other = KubernetesMetastore(place.api, place._namespace, "other", told_term=10**6)
+
+    terms = await asyncio.gather(*(place.metastore.acquire_master_term() for _ in range(5)))
+
+    assert sorted(terms) == [42, 43, 44, 45, 46]
+    assert await other.acquire_master_term() == 42
+    assert "41" in place.kubectl("get", "configmap", name, "--output=jsonpath={.data.term}")
+    place.kubectl("delete", "masterterm", "main")
+    assert await place.metastore.acquire_master_term(above=50) == 51
