@@ -87,8 +87,22 @@ def _parse() -> argparse.Namespace:
     recovery.add_argument(
         "--agents", required=True, type=lambda text: text.split(","), help="HOST:PORT,…"
     )
-    kubernetes = modes.add_parser("kubernetes", help="leads the clusters of one namespace")
-    kubernetes.add_argument("--namespace", help="default: the one of the kubeconfig or the pod")
+    kubernetes = modes.add_parser("kubernetes", help="leads the clusters of namespaces")
+    served = kubernetes.add_mutually_exclusive_group()
+    served.add_argument(
+        "--namespace",
+        action="append",
+        default=[],
+        help="one that is served, any number of times; default: that of the kubeconfig or the pod",
+    )
+    served.add_argument("--all-namespaces", action="store_true", help="serve the whole Kubernetes")
+    kubernetes.add_argument(
+        "--lease-namespace",
+        default="",
+        metavar="NAMESPACE",
+        help="of the Lease that elects; default: the one that is served; where several are, that "
+        "of the kubeconfig or the pod",
+    )
     kubernetes.add_argument("--kubeconfig", type=Path, help="default: $KUBECONFIG, else the pod's")
     kubernetes.add_argument(
         "--lease-seconds",
@@ -166,13 +180,24 @@ async def _run_embedded(folder: Path, secrets: Path, host: str, port: int) -> No
 async def _run_kubernetes(arguments: argparse.Namespace) -> int:
     # Here, because the embedded operator needs neither kopf nor its memory.
     from quorate_operator.kube.access import find_access
+    from quorate_operator.kube.scope import make_scope
     from quorate_operator.kubernetes import KubernetesOperator
 
     access = find_access(arguments.kubeconfig)
-    namespace = arguments.namespace or access.namespace
+    scope = make_scope(
+        arguments.namespace,
+        arguments.all_namespaces,
+        arguments.lease_namespace,
+        access.namespace,
+    )
     election = scaled(arguments.lease_seconds * 1000)
-    operator = KubernetesOperator(access, namespace, DEFAULTS, election)
-    _log.info("operator %s in namespace %s", operator.identity, namespace)
+    operator = KubernetesOperator(access, scope, DEFAULTS, election)
+    _log.info(
+        "operator %s of %s, Lease in namespace %s",
+        operator.identity,
+        scope,
+        scope.lease_namespace,
+    )
     stop = Stopping()
     stop.listen()
     return await operator.run(stop, arguments.health)

@@ -14,7 +14,6 @@ import os
 import socket
 import uuid
 
-import kopf
 from aiohttp import web
 
 from quorate.protocol.settings import ProtocolSettings
@@ -22,9 +21,11 @@ from quorate.protocol.status import ClusterStatus
 from quorate.wire.crds import KINDS
 from quorate.wire.resource import API_VERSION, GROUP
 from quorate_operator.declared.controller import Controller
-from quorate_operator.declared.handlers import WATCHED, make_registry, make_settings
+from quorate_operator.declared.served_namespaces import ServedNamespaces
+from quorate_operator.declared.watching import Watches
 from quorate_operator.kube.access import KubeAccess
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi
+from quorate_operator.kube.scope import Scope
 from quorate_operator.kube.token_bucket import OBJECTS, TokenBucket
 from quorate_operator.kube.traffic import Traffic
 from quorate_operator.mastership.election import ElectionSettings
@@ -38,7 +39,6 @@ from quorate_operator.process.stopping import Stopping
 _log = logging.getLogger("quorate.kubernetes")
 
 EXIT_LOST = 3
-STOP_BOUND_S = 10.0
 KINDS_S = 2.0
 LAG_MAX_S = 10.0
 WATCH_AGE_MAX_S = 180.0
@@ -46,27 +46,36 @@ WATCH_AGE_MAX_S = 180.0
 
 
 class KubernetesOperator:
-    """One operator process in a namespace."""
+    """One operator process, which leads the clusters of its scope while it holds the Lease."""
 
     def __init__(
         self,
         access: KubeAccess,
-        namespace: str,
+        scope: Scope,
         settings: ProtocolSettings,
         election: ElectionSettings,
     ) -> None:
         self.metrics = Metrics()
         self.identity = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
-        self._namespace = namespace
+        self._access = access
+        self._scope = scope
         self._settings = settings
         self._watch = LoopWatch()
         self._election = ElectionThread(
-            access, namespace, self.identity, election, self._watch, self.metrics.api_requests
+            access,
+            scope.lease_namespace,
+            self.identity,
+            election,
+            self._watch,
+            self.metrics.api_requests,
         )
         self._traffic = Traffic(self.metrics.api_requests)
         self._ownership_api = KubeApi(access, self._election, self._traffic, TokenBucket())
         self._objects_api = KubeApi(access, self._election, self._traffic, TokenBucket(*OBJECTS))
-        self._controller: Controller | None = None
+        self._served: ServedNamespaces | None = None
+        self._watches: Watches | None = None
+        self._failing = asyncio.Event()
+        self._failure = ""
         self._waits_for = ""
         self._is_leading = False
         self.metrics.is_master.set_function(lambda: self._is_leading and self._election.holds())
@@ -74,9 +83,9 @@ class KubernetesOperator:
             self._election.lease_age_s, self._watch.lag_s, self._traffic.watch_ages_s
         )
 
-    def clusters(self) -> list[tuple[str, ClusterStatus]]:
+    def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
         """See Observed."""
-        return self._controller.clusters() if self._controller is not None else []
+        return self._served.clusters() if self._served is not None else []
 
     def unhealthy(self) -> str:
         """See Observed.  A loop that stands still cannot answer at all, which fails the probe."""
@@ -89,15 +98,20 @@ class KubernetesOperator:
             return ""
         if not self._election.holds():
             return f"the lease was renewed {self._election.lease_age_s():.0f} s ago: it has lapsed"
-        for plural, age_s in self._traffic.watch_ages_s().items():
-            if age_s > WATCH_AGE_MAX_S:
-                return f"the watch of {plural} has shown no sign of life for {age_s:.0f} s"
+        for (place, plural), age_s in self._traffic.watch_ages_s().items():
+            # One that is refused is begun again by itself, and said by /readyz.
+            is_refused = self._watches is not None and self._watches.is_failing(place)
+            if age_s > WATCH_AGE_MAX_S and not is_refused:
+                which = f"{plural} in namespace {place}" if place else plural
+                return f"the watch of {which} has shown no sign of life for {age_s:.0f} s"
         return ""
 
     def not_ready(self) -> str:
         """See Observed.  A standby is ready: it does all it should."""
-        problems = self._controller.problems() if self._controller is not None else []
-        return "; ".join([self._waits_for, *problems] if self._waits_for else problems)
+        problems = [self._waits_for] if self._waits_for else []
+        for each in (self._watches, self._served):
+            problems += each.problems() if each is not None else []
+        return "; ".join(problems)
 
     async def run(self, stop: Stopping, health: tuple[str, int] | None) -> int:
         """Until `stop` or the loss of the lease; the exit code."""
@@ -108,7 +122,7 @@ class KubernetesOperator:
         try:
             await _first_of(waiting, stopping)
             if not stopping.done():
-                await self._stand(stop, stopping)
+                await self._stand(stopping)
         finally:
             await _cancel(waiting, stopping)
             await self._election.stop()
@@ -119,14 +133,14 @@ class KubernetesOperator:
                 await api.close()
         return EXIT_LOST if self._election.lost_reason else 0
 
-    async def _stand(self, stop: Stopping, stopping: asyncio.Task[bool]) -> None:
+    async def _stand(self, stopping: asyncio.Task[bool]) -> None:
         self._election.start()
         election = asyncio.create_task(self._election.ended.wait())
         acquired = asyncio.create_task(self._election.acquired.wait())
         try:
             await _first_of(election, stopping, acquired)
             if acquired.done() and not stopping.done():
-                await self._lead(election, stop, stopping)
+                await self._lead(election, stopping)
         finally:
             await _cancel(election, acquired)
 
@@ -148,59 +162,48 @@ class KubernetesOperator:
             await asyncio.sleep(KINDS_S)
         self._waits_for = ""
 
-    async def _lead(
-        self, election: asyncio.Task[bool], stop: Stopping, stopping: asyncio.Task[bool]
-    ) -> None:
-        controller = self._controller = Controller(
+    async def _lead(self, election: asyncio.Task[bool], stopping: asyncio.Task[bool]) -> None:
+        served = self._served = ServedNamespaces(
+            self._scope, self._make_controller, self._objects_api, self.metrics
+        )
+        watches = self._watches = Watches(
+            served,
+            lambda: KubeApi(self._access, self._election, self._traffic),
+            self._traffic,
+            self._fail,
+        )
+        served.start()
+        watches.start(self._scope.places)
+        self._is_leading = True
+        failing = asyncio.create_task(self._failing.wait())
+        try:
+            await _first_of(election, stopping, failing)
+        finally:
+            await _cancel(failing)
+            # Ownership first: from here on the runners write and send nothing.
+            await served.close()
+            self._is_leading = False
+            # The next master need not wait for the watches to end: they cannot write any more.
+            await self._election.stop()
+            await watches.stop()
+        if self._failure and not self._election.lost_reason:
+            raise CannotLead(f"{self._failure}; the log says where")
+
+    def _make_controller(self, namespace: str) -> Controller:
+        return Controller(
             self._ownership_api,
             self._objects_api,
-            self._namespace,
+            namespace,
             self.identity,
             self._election,
             self._settings,
             self.metrics,
+            self._fail,
         )
-        controller.start()
-        for plural in WATCHED:
-            self._traffic.watch_seen(plural)  # from here on they have to begin
-        self._is_leading = True
-        stop_kopf, started = asyncio.Event(), asyncio.Event()
-        watching = asyncio.create_task(
-            kopf.operator(
-                registry=make_registry(
-                    controller, self._objects_api, self._traffic, self._namespace
-                ),
-                settings=make_settings(),
-                namespaces=[self._namespace],
-                standalone=True,
-                stop_flag=stop_kopf,
-                ready_flag=started,
-            )
-        )
-        starting = asyncio.create_task(started.wait())
-        failing = asyncio.create_task(controller.failed.wait())
-        try:
-            await _first_of(election, stopping, watching, starting, failing)
-            stop.listen()  # kopf has taken the signals, and would stop before the runners do
-            await _first_of(election, stopping, watching, failing)
-        finally:
-            is_wanted = election.done() or stopping.done()
-            await _cancel(starting, failing)
-            # Ownership first: from here on the runners write and send nothing.
-            await controller.close()
-            self._is_leading = False
-            # The next master need not wait for the watches to end: they cannot write any more.
-            await self._election.stop()
-            stop_kopf.set()
-            done, _ = await asyncio.wait({watching}, timeout=STOP_BOUND_S)
-            if not done:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
-        if controller.failed.is_set() and not self._election.lost_reason:
-            raise CannotLead(f"{controller.failure}; the log says where")
-        failure = None if watching.cancelled() else watching.exception()
-        if failure is not None and not is_wanted:
-            raise CannotLead(f"kopf ended: {failure}") from failure
+
+    def _fail(self, why: str) -> None:
+        self._failure = self._failure or why
+        self._failing.set()
 
     async def _serve_health(self, host: str, port: int) -> web.AppRunner:
         app = web.Application()

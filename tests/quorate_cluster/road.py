@@ -5,7 +5,7 @@ import re
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,11 +86,13 @@ class Road:
         self,
         name: str = "operator-a",
         *,
+        serves: Sequence[str] = (),
         lease_s: int = LEASE_S,
         program: Callable[..., list[str]] = sound_operator,
     ) -> Component:
-        """`program`: the command line of an operator with these arguments."""
-        arguments = ["--namespace", self.namespace, "--lease-seconds", str(lease_s)]
+        """`serves`: arguments that say which namespaces, when it is not this one alone; `program`:
+        the command line of an operator with these arguments."""
+        arguments = [*(serves or ("--namespace", self.namespace)), "--lease-seconds", str(lease_s)]
         health = self.health[name] = next(self._ports)
         arguments += ["--kubeconfig", str(self.kubeconfig), "--health", f"{HOST}:{health}"]
         command = program("kubernetes", *arguments)

@@ -36,9 +36,15 @@ class MemoryApi:
     async def list(self, path: str, selector: str = "") -> AsyncIterator[Json]:
         self._asked("GET", path)
         label, _, wanted = selector.partition("=")
+        place, _, plural = path.rpartition("/")
         for at, item in list(self.objects.items()):
             labels = item["metadata"].get("labels", {})
-            if at.startswith(f"{path}/") and (not selector or labels.get(label) == wanted):
+            # A path without a namespace is of all namespaces.
+            if (
+                at.startswith(f"{place}/")
+                and at.split("/")[-2] == plural
+                and (not selector or labels.get(label) == wanted)
+            ):
                 yield item
 
     async def create(self, path: str, body: Json, timeout_s: float = 5.0) -> Json:

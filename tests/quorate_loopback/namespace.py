@@ -22,31 +22,35 @@ Json = dict[str, Any]
 class Namespace:
     """Declared objects, and the controllers that lead them one after the other."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, name: str = "default", api: MemoryApi | None = None) -> None:
+        self.name = name
         self.world = world
         for agent in world.agents.values():  # rows are kept elsewhere than in the world's metastore
             agent._check = lambda table: None
-        self.api = MemoryApi()
+        self.api = api or MemoryApi()
         texts = {k: b64encode(v.encode()).decode() for k, v in SECRET.texts().items()}
         secret = {"metadata": {"name": "main-quorate"}, "data": texts}
-        self.api.put("/api/v1/namespaces/default/secrets/main-quorate", secret)
+        self.api.put(f"/api/v1/namespaces/{name}/secrets/main-quorate", secret)
         self.metrics = Metrics()
+        self.failures: list[str] = []
         self.controller = self._make()
         self.declare("StorageCluster", "main", addresses=self.addresses())
 
     def _make(self) -> Controller:
         self.metrics = Metrics()
         api = self.api.as_api
-        return Controller(api, api, "default", "me", Always(), DEFAULTS, self.metrics)
+        return Controller(
+            api, api, self.name, "me", Always(), DEFAULTS, self.metrics, self.failures.append
+        )
 
     def addresses(self) -> list[str]:
         return [agent.address for agent in self.world.agents.values()]
 
     def start(self) -> None:
-        """Lead, and show it what there is, as the watches do."""
-        self.controller.start()
+        """Show it what there is, as the watches do, and lead."""
         for body in list(self.api.objects.values()):
             self.show(body)
+        self.controller.start()
 
     async def restart(self) -> None:
         await self.controller.close()
@@ -68,6 +72,7 @@ class Namespace:
         generation = before["metadata"]["generation"] + (before["spec"] != spec)
         metadata = {
             "name": name,
+            "namespace": self.name,
             "uid": uid or f"uid-of-{name}",
             "generation": generation,
             "annotations": annotations or {},
@@ -108,7 +113,7 @@ class Namespace:
         return list(status.get("retainedZones", []))
 
     def path(self, kind: str, name: str) -> str:
-        return path_of("default", f"{kind.lower()}s", name)
+        return path_of(self.name, f"{kind.lower()}s", name)
 
     def conditions(self, name: str, kind: str = "Zone") -> dict[str, str]:
         status = self.api.objects[self.path(kind, name)].get("status", {})

@@ -1,4 +1,4 @@
-"""The master's work on the declared objects of its namespace: clusters, zones, their status.
+"""The master's work on the declared objects of one namespace: clusters, zones, their status.
 
     watches (handlers.py) --objects--> bodies, keys --\\
     one look per led cluster and pass --what changed--> queue --> workers: make it so, tell it
@@ -14,14 +14,13 @@ import enum
 import logging
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 from quorate.facts.errors import WireError
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
-from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone, ZoneStatus
 from quorate_operator.declared.acceptance import accept
@@ -49,6 +48,9 @@ WORKERS = 8
 """Objects looked at at a time: most of that time they wait for the API server."""
 RELEASE_S = 0.5
 """How often an object that is being deleted is looked at."""
+OVERTAKEN_PAUSE_S = 0.5
+"""Before a cluster is led again whose agents know a later mastership; twice as long each time."""
+OVERTAKEN_PAUSE_MAX_S = 60.0
 ANEW_S = 300.0
 """How often what every object says is compared with what was told: somebody may have edited it."""
 
@@ -83,7 +85,10 @@ class Controller:
         mandate: Mandate,
         settings: ProtocolSettings,
         metrics: Metrics,
+        on_failed: Callable[[str], None],
     ) -> None:
+        """`on_failed`: a task, or a master, has ended by what nobody foresaw, with a sentence: this
+        process must end."""
         self._ownership_api = ownership_api
         self._api = objects_api
         self._namespace = namespace
@@ -98,18 +103,17 @@ class Controller:
         self._releasing: dict[str, asyncio.Event] = {}
         """By uid: StorageClusters that are being deleted; set when they may go."""
         self._release = Release(ownership_api, objects_api, namespace, self._led)
+        self._overtaken: dict[str, int] = {}
+        """How often agents of a cluster knew a later mastership."""
+        self._to_lead_again: set[str] = set()
         self._refused: dict[Key, str] = {}
         """Objects of which the API server refuses what is to be told, with its sentence."""
         self._queue = KeyedQueue[Key](lambda: random.uniform(0.8, 1.2))
         self._tasks: list[asyncio.Task[None]] = []
-        self.failed = asyncio.Event()
-        """A task, or a master, has ended by what nobody foresaw: this process must end."""
-        self.failure = ""
-        """Why, as a sentence."""
-        metrics.observe_queue(self._queue.__len__)
+        self._on_failed = on_failed
 
     def start(self) -> None:
-        """Begin to work."""
+        """Begin to work, once all clusters that there are were seen."""
         self._start_task(self._begin())
 
     async def close(self) -> None:
@@ -121,14 +125,26 @@ class Controller:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._led.close()
 
-    def clusters(self) -> list[tuple[str, ClusterStatus]]:
-        """Every led cluster with its status."""
-        return self._led.statuses()
+    @property
+    def queued(self) -> int:
+        """How many objects wait to be looked at."""
+        return len(self._queue)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the namespace has no objects, and nothing is left to do."""
+        return not (self._clusters or self._zones or self._led) and self._queue.is_idle
+
+    def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
+        """Namespace, name and status of every led cluster."""
+        return self._led.statuses(self._namespace)
 
     def problems(self) -> list[str]:
         """Why clusters are not led, or what is decided of them cannot be written."""
-        problems = self._led.problems()
-        return problems + [f"{kind} {name}: {why}" for (kind, name), why in self._refused.items()]
+        refused = self._refused.items()
+        return self._led.problems() + [
+            f"{kind} {self._namespace}/{name}: {why}" for (kind, name), why in refused
+        ]
 
     # --- what the watches see --------------------------------------------------------------------
 
@@ -144,6 +160,7 @@ class Controller:
         gone = self._clusters.pop(name, None)
         if gone is not None:
             self._releasing.pop(_uid(gone), None)
+        self._note_emptiness()
         self._queue.add(Key(Kind.CLUSTER, name))
 
     def zone_seen(self, body: Body) -> None:
@@ -164,9 +181,14 @@ class Controller:
             del self._zones[name]
             self._queue.forget(Key(Kind.ZONE, name))
             self._refused.pop(Key(Kind.ZONE, name), None)
+            self._note_emptiness()
         self._abouts = {each: about for each, about in self._abouts.items() if about.uid != uid}
         for cluster in self._led:
             self._queue.add(Key(Kind.CLUSTER, cluster))  # whose data it was may be kept
+
+    def _note_emptiness(self) -> None:
+        if not (self._clusters or self._zones):
+            self._release.all_gone()
 
     def _note_about(self, zone_id: str, declared_zone: DeclaredZone) -> None:
         """What is told of this zone concerns this object."""
@@ -193,17 +215,6 @@ class Controller:
 
     async def _begin(self) -> None:
         """Clusters first: a zone's status says whether its cluster is there."""
-        while True:
-            try:
-                async for item in self._api.list(path_of(self._namespace, StorageCluster.plural)):
-                    # Objects in a list come without their kind.
-                    self.cluster_seen(
-                        {**item, "apiVersion": API_VERSION, "kind": StorageCluster.kind_name()}
-                    )
-                break
-            except (ApiRefused, ApiUnclear) as error:
-                _log.warning("clusters cannot be listed: %s; again soon", error)
-                await asyncio.sleep(1)
         for key in [Key(Kind.CLUSTER, name) for name in self._clusters]:
             await self._work_at(key)  # led before any zone is judged
         for _ in range(WORKERS):
@@ -274,7 +285,8 @@ class Controller:
                 self._refused[key] = str(error)
                 self._release.note(error)
             again_s = self._queue.failed(key)
-            _log.warning("%s %s: %s; again in %.1f s", *key, error, again_s)
+            about = f"{key.kind} {self._namespace}/{key.name}"
+            _log.warning("%s: %s; again in %.1f s", about, error, again_s)
         else:
             self._refused.pop(key, None)
             self._queue.done(key)
@@ -290,19 +302,18 @@ class Controller:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             _log.error("a defect: %r", error, exc_info=error)
-            self._fail(f"stopped by a defect: {type(error).__name__}: {error}")
-
-    def _fail(self, why: str) -> None:
-        self.failure = self.failure or why
-        self.failed.set()
+            self._on_failed(f"stopped by a defect: {type(error).__name__}: {error}")
 
     # --- clusters --------------------------------------------------------------------------------
 
     async def _reconcile_cluster(self, name: str) -> None:
         body, led = self._clusters.get(name), self._led.get(name)
-        if led is not None and (body is None or led.cluster.metadata.uid != _uid(body)):
-            await self._led.end(name)  # its agents keep what they have, nobody leads them
-            self._add_zones_of(name)
+        is_other = led is not None and body is not None and led.cluster.metadata.uid != _uid(body)
+        if body is None or is_other or name in self._to_lead_again:
+            self._to_lead_again.discard(name)
+            if led is not None:
+                await self._led.end(name)  # its agents keep what they have, nobody leads them
+                self._add_zones_of(name)
             body = self._clusters.get(name)
         if body is None:
             return
@@ -343,10 +354,11 @@ class Controller:
             mandate=self._mandate,
             settings=self._settings,
             metrics=self._metrics,
+            namespace=self._namespace,
             secret=partial(cluster_secret, self._ownership_api, self._namespace, name),
             on_event=decisions.add,
-            on_failed=self._fail,
-            on_overtaken=self._fail,  # the process that leads next counts on
+            on_failed=self._on_failed,
+            on_overtaken=lambda why: self._overtaken_in(name),
             rebuilds=True,
             changes=metastore.changes,
         )
@@ -355,6 +367,17 @@ class Controller:
         runner.start()
         self._add_zones_of(name)
         return led
+
+    def _overtaken_in(self, name: str) -> None:
+        """Its masterships are counted above the agents' now: lead it again in a new one.  Rarer
+        each time: two operators that lead it would count above each other for ever."""
+        times = self._overtaken[name] = self._overtaken.get(name, 0) + 1
+        pause_s = min(OVERTAKEN_PAUSE_S * 2.0 ** min(times - 1, 20), OVERTAKEN_PAUSE_MAX_S)
+        asyncio.get_running_loop().call_later(pause_s, self._lead_again, name)
+
+    def _lead_again(self, name: str) -> None:
+        self._to_lead_again.add(name)
+        self._queue.add(Key(Kind.CLUSTER, name))
 
     async def _tell_cluster(self, led: WatchedCluster, body: Body) -> None:
         status = led.status(led.cluster, self._identity, led.retained(self._abouts))
@@ -383,9 +406,8 @@ class Controller:
             return
         led = self._led.get(declared_zone.cluster)
         pause = declared_zone.pause or (led.pause if led is not None else "")
-        waits = pause and not self._release.is_free(declared_zone.body)
-        if declared_zone.is_deleting and not waits:
-            if await self._release.may_zone_go(declared_zone):
+        if declared_zone.is_deleting:
+            if await self._release.may_zone_go(declared_zone, pause):
                 declared_zone.released.set()
                 return
             self._queue.add_later(Key(Kind.ZONE, name), RELEASE_S)

@@ -1,10 +1,11 @@
-"""How kopf shows the namespace to the controller: watches, and one finaliser.
+"""How kopf shows declared objects to the controllers: watches, and one finaliser.
 
 kopf runs only in the process that holds the lease.  It keeps nothing in our objects but the
 finaliser: progress and last-seen states stay in memory, since every loop looks at the whole state.
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import kopf
@@ -13,7 +14,7 @@ from quorate.wire.resource import GROUP, VERSION
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
 from quorate_operator import names
-from quorate_operator.declared.controller import Controller
+from quorate_operator.declared.served_namespaces import ServedNamespaces
 from quorate_operator.kube.api import KubeApi
 from quorate_operator.kube.traffic import Traffic
 
@@ -70,47 +71,61 @@ def make_settings() -> kopf.OperatorSettings:
 
 
 def make_registry(
-    controller: Controller, api: KubeApi, traffic: Traffic, namespace: str
+    served: ServedNamespaces,
+    leading: asyncio.AbstractEventLoop,
+    api: KubeApi,
+    traffic: Traffic,
+    place: str,
 ) -> kopf.OperatorRegistry:
-    """All handlers, bound to one controller; `traffic` is told of events."""
+    """All handlers of one place (a namespace; "": all of them).  `leading`: the loop to which
+    `served` belongs; `traffic` is told of events."""
     registry = kopf.OperatorRegistry()
     clusters = (GROUP, VERSION, StorageCluster.plural)
     zones = (GROUP, VERSION, Zone.plural)
+
+    def show(act: Callable[[dict[str, Any]], None], body: dict[str, Any]) -> None:
+        leading.call_soon_threadsafe(act, body)
+
+    async def wait(act: Callable[[Any], Coroutine[Any, Any, None]], body: kopf.Body) -> None:
+        waiting = act(without_managed_fields(body))
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(waiting, leading))
 
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:
         api.session.headers.update(api.access.headers())
         return kopf.AiohttpSession(
-            server=api.access.server, default_namespace=namespace, aiohttp_session=api.session
+            server=api.access.server,
+            default_namespace=place or None,
+            aiohttp_session=api.session,
         )
 
     @kopf.on.event(*clusters, registry=registry)
     async def cluster_changed(event: kopf.RawEvent, **_: Any) -> None:
-        traffic.watch_seen(StorageCluster.plural)
+        traffic.watch_seen(place, StorageCluster.plural)
         body = without_managed_fields(event["object"])
         if event["type"] == "DELETED":
-            controller.cluster_gone(body["metadata"]["name"])
+            show(served.cluster_gone, body)
         else:
-            controller.cluster_seen(body)
+            show(served.cluster_seen, body)
 
     @kopf.on.event(*zones, registry=registry)
     async def zone_changed(event: kopf.RawEvent, **_: Any) -> None:
-        traffic.watch_seen(Zone.plural)
+        traffic.watch_seen(place, Zone.plural)
         body = without_managed_fields(event["object"])
         if event["type"] == "DELETED":
-            controller.zone_gone(body["metadata"]["name"], body["metadata"]["uid"])
+            show(served.zone_gone, body)
         else:
-            controller.zone_seen(body)
+            show(served.zone_seen, body)
 
     @kopf.on.delete(*clusters, registry=registry, backoff=1)
     async def delete_cluster(body: kopf.Body, **_: Any) -> None:
         """kopf takes the finaliser away when this returns."""
-        await controller.cluster_released(without_managed_fields(body))
+        await wait(served.cluster_released, body)
 
     @kopf.on.delete(*zones, registry=registry, backoff=1)
     async def delete_zone(body: kopf.Body, **_: Any) -> None:
         """kopf takes the finaliser away when this returns."""
-        await controller.zone_released(without_managed_fields(body))
+        await wait(served.zone_released, body)
 
     return registry
 

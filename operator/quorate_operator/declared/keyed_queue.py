@@ -37,6 +37,11 @@ class KeyedQueue(Generic[K]):
         """How many keys wait to be taken; those that come later are not counted."""
         return len(self._waiting)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no key waits, comes later, or is in a worker's hand."""
+        return not (self._waiting or self._in_hand or self._later)
+
     def add(self, key: K) -> None:
         """Look at `key` as soon as a worker is free."""
         later = self._later.pop(key, None)

@@ -164,15 +164,15 @@ L = TypeVar("L", bound=LedCluster)
 class LedClusters(dict[str, L]):
     """The clusters that this process leads, by name."""
 
-    def statuses(self) -> list[tuple[str, ClusterStatus]]:
-        """Every led cluster with its status, by name."""
-        return [(name, led.runner.status()) for name, led in sorted(self.items())]
+    def statuses(self, namespace: str) -> list[tuple[str, str, ClusterStatus]]:
+        """`namespace`, name and status of every led cluster, by name."""
+        return [(namespace, name, led.runner.status()) for name, led in sorted(self.items())]
 
     def problems(self) -> list[str]:
         """Why clusters are not led, or what is decided of them cannot be written."""
         return [
-            f"cluster {name}: {led.runner.not_ready}"
-            for name, led in sorted(self.items())
+            f"cluster {led.runner.cluster}: {led.runner.not_ready}"
+            for _, led in sorted(self.items())
             if led.runner.not_ready
         ]
 

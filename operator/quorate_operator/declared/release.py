@@ -13,8 +13,9 @@ from quorate.wire.zone import Zone
 from quorate_operator.declared.declared_zone import DeclaredZone
 from quorate_operator.declared.deletion import erasable, erases, is_freed
 from quorate_operator.declared.led_cluster import LedClusters
+from quorate_operator.declared.termination import Termination
 from quorate_operator.declared.watched_cluster import WatchedCluster
-from quorate_operator.kube.api import NAMESPACE_TERMINATING, ApiRefused, KubeApi, path_of
+from quorate_operator.kube.api import ApiRefused, KubeApi, path_of
 from quorate_operator.metastores.kubernetes import KubernetesMetastore
 
 _log = logging.getLogger("quorate.controller")
@@ -36,23 +37,24 @@ class Release:
         self._api = objects_api
         self._namespace = namespace
         self._led = led
-        self._is_terminating = False
+        self._termination = Termination(objects_api, namespace)
 
     def note(self, refused: ApiRefused) -> None:
         """The API server has refused something: perhaps because the namespace, which waits for
         every object, is being deleted."""
-        self._is_terminating |= refused.word == NAMESPACE_TERMINATING
+        self._termination.note(refused)
 
-    def is_free(self, body: Body) -> bool:
-        """Whether the object's deletion waits for nothing, a pause included."""
-        return is_freed(body) or self._is_terminating
+    def all_gone(self) -> None:
+        """No object is left: what comes is of a namespace that was made anew."""
+        self._termination.is_over()
 
     async def may_cluster_go(self, body: Body, has_zones: bool) -> bool:
         """With Delete, all data of it goes first, once nobody declares a Zone in it any more.
         `has_zones`: whether the watch has shown one that is."""
         name = body["metadata"]["name"]
-        if not erases(body) or self.is_free(body):
-            _log.info("cluster %s: its object goes, its data is kept", name)
+        is_kept = is_freed(body) or not erases(body)
+        if is_kept or await self._termination.is_under_way():
+            _log.info("cluster %s/%s: its object goes, its data is kept", self._namespace, name)
             return True
         led = self._led.get(name)
         if led is None or not led.runner.is_leading or led.pause or has_zones:
@@ -68,17 +70,21 @@ class Release:
         await KubernetesMetastore(self._ownership_api, self._namespace, name).erase()
         return True
 
-    async def may_zone_go(self, zone: DeclaredZone) -> bool:
+    async def may_zone_go(self, zone: DeclaredZone, pause: str) -> bool:
         """With Delete, its data goes first; where its cluster's object is gone nothing reaches the
-        agents, and its data is kept with the cluster's."""
-        if not erases(zone.body) or self.is_free(zone.body):
-            _log.info("zone %s: its object goes, its data is kept", zone.name)
+        agents, and its data is kept with the cluster's.  While it is paused, it stays."""
+        where = f"{self._namespace}/{zone.name}"
+        is_kept = is_freed(zone.body) or not (erases(zone.body) or pause)
+        if is_kept or await self._termination.is_under_way():
+            _log.info("zone %s: its object goes, its data is kept", where)
             return True
+        if pause:
+            return False
         led = self._led.get(zone.cluster)
         if led is None:
             if await self._has_cluster(zone.cluster):
                 return False  # not led yet
-            _log.info("zone %s: StorageCluster %s is gone: released", zone.name, zone.cluster)
+            _log.info("zone %s: StorageCluster %s is gone: released", where, zone.cluster)
             return True
         known = led.runner.known_zones()
         return led.is_erased(erasable(zone.uid, zone.name, zone.zone, known))

@@ -139,9 +139,9 @@ class Embedded:
         led = self._led.get(cluster)
         return led.runner if led is not None else None
 
-    def clusters(self) -> list[tuple[str, ClusterStatus]]:
-        """Every led cluster with its status."""
-        return self._led.statuses()
+    def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
+        """See Observed."""
+        return self._led.statuses("")
 
     def unhealthy(self) -> str:
         """Nothing: what fails here ends the process (`wait_failed`)."""

@@ -269,7 +269,8 @@ def _seconds(retry_after: str) -> float:
 
 
 def path_of(namespace: str, plural: str, name: str = "", subresource: str = "") -> str:
-    """Where objects of our group stand."""
-    parts = [f"/apis/{API_VERSION}/namespaces/{namespace}/{plural}"]
+    """Where objects of our group stand; no `namespace`: those of all namespaces."""
+    place = f"namespaces/{namespace}/" if namespace else ""
+    parts = [f"/apis/{API_VERSION}/{place}{plural}"]
     parts += [part for part in (name, subresource) if part]
     return "/".join(parts)

@@ -18,7 +18,7 @@ class Traffic:
 
     def __init__(self, requests: Counter) -> None:
         self._requests = requests
-        self._seen_s: dict[str, float] = {}
+        self._seen_s: dict[tuple[str, str], float] = {}
 
     def trace(self) -> aiohttp.TraceConfig:
         """For a session."""
@@ -27,14 +27,14 @@ class Traffic:
         trace.on_request_exception.append(self._failed)
         return trace
 
-    def watch_seen(self, plural: str) -> None:
-        """The watch of this kind shows a sign of life."""
-        self._seen_s[plural] = time.monotonic()
+    def watch_seen(self, place: str, plural: str) -> None:
+        """The watch of this kind in a namespace ("": in all) shows a sign of life."""
+        self._seen_s[place, plural] = time.monotonic()
 
-    def watch_ages_s(self) -> dict[str, float]:
-        """How long ago the watch of each kind did, of those that have ever begun."""
+    def watch_ages_s(self) -> dict[tuple[str, str], float]:
+        """(namespace or "", kind) -> how long ago that watch did, of those that have ever begun."""
         now_s = time.monotonic()
-        return {plural: now_s - seen_s for plural, seen_s in sorted(self._seen_s.items())}
+        return {watch: now_s - seen_s for watch, seen_s in sorted(self._seen_s.items())}
 
     async def _ended(
         self,
@@ -45,7 +45,8 @@ class Traffic:
         status = parameters.response.status
         self._requests.labels(parameters.method, str(status)).inc()
         if status < 300 and parameters.url.query.get("watch") == "true":
-            self.watch_seen(parameters.url.path.rpartition("/")[2])
+            before, _, plural = parameters.url.path.rpartition("/")
+            self.watch_seen(before.partition("/namespaces/")[2], plural)
 
     async def _failed(
         self,

@@ -74,6 +74,7 @@ class Runner(BaseHandler):
         mandate: Mandate,
         settings: ProtocolSettings,
         metrics: Metrics,
+        namespace: str = "",
         secret: Callable[[], Awaitable[ClusterSecret]],
         on_event: Callable[[Event], None] = lambda event: None,
         on_failed: Callable[[str], None] = lambda why: None,
@@ -83,11 +84,14 @@ class Runner(BaseHandler):
         rebuilds: bool = False,
         changes: Callable[[], AsyncIterator[Seen]] | None = None,
     ) -> None:
-        """`secret`: or SecretRefused.  `way_out`: what a user can do when the metastore is older
-        than the agents.  `recovering`: it was lost, agents are to tell zones and rows.  `rebuilds`:
-        rows that are older than agents' are rebuilt.  `changes`: what is stored, as it changes,
-        whoever does it."""
-        self.cluster = cluster
+        """`namespace`: of the cluster's object, on Kubernetes.  `secret`: or SecretRefused.
+        `way_out`: what a user can do when the metastore is older than the agents.  `recovering`: it
+        was lost, agents are to tell zones and rows.  `rebuilds`: rows that are older than agents'
+        are rebuilt.  `changes`: what is stored, as it changes, whoever does it."""
+        self.cluster = f"{namespace}/{cluster}" if namespace else cluster
+        """How it is called towards people; to its agents it has its name alone."""
+        self._name = cluster
+        self._namespace = namespace
         self.problem = STARTING
         """Why the cluster is not led, as a sentence; empty while it is."""
         self.events = EventLog()
@@ -107,9 +111,9 @@ class Runner(BaseHandler):
         self._master: Master | None = None
         self._endpoint: Endpoint | None = None
         self._addresses: tuple[str, ...] = ()
-        self._refusals = AgentRefusals(cluster)
+        self._refusals = AgentRefusals(self.cluster)
         self._links = AgentLinks(self._refusals, 2 * settings.failure_detection_ms)
-        self._dialing = Dialing(cluster, self._links.by_node)
+        self._dialing = Dialing(self.cluster, self._links.by_node)
         self._dialing_looked_ms = 0
         self._zones: dict[str, ZoneRecord] = {}
         self._status: ClusterStatus | None = None  # as of the last step, once asked for
@@ -331,9 +335,7 @@ class Runner(BaseHandler):
 
     def _hello(self) -> Hello:
         term = self._master.master_term if self._master is not None else 0
-        return Hello(
-            FORMAT_VERSION, "master", self.cluster, master_term=term, master_word=self._word
-        )
+        return Hello(FORMAT_VERSION, "master", self._name, master_term=term, master_word=self._word)
 
     def _end(self, why: str) -> None:
         if self._stopped:
@@ -437,10 +439,15 @@ class Runner(BaseHandler):
         for alike in gather(events):
             first = alike[0]
             zone = names.get(first.zone, first.zone)
-            self._metrics.events.labels(zone, first.reason).inc(len(alike))
+            self._metrics.events.labels(self._namespace, zone, first.reason).inc(len(alike))
             level = logging.WARNING if first.kind == "Warning" else logging.INFO
             level = logging.DEBUG if first.reason in ROUTINE else level
-            about = {"cluster": self.cluster, "zone": zone, "partition": first.partition}
+            about = {
+                "namespace": self._namespace,
+                "cluster": self._name,
+                "zone": zone,
+                "partition": first.partition,
+            }
             _log.log(level, "%s: %s", first.reason, summary(alike), extra=about)
         for event in events:
             self._on_event(event)

@@ -15,8 +15,8 @@ class Observed(Protocol):
 
     metrics: Metrics
 
-    def clusters(self) -> list[tuple[str, ClusterStatus]]:
-        """Every led cluster with its status."""
+    def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
+        """Namespace (empty without Kubernetes), name and status of every led cluster."""
 
     def unhealthy(self) -> str:
         """Why this process is to be started again; empty while it need not be."""

@@ -5,7 +5,7 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-_ABOUT = ("cluster", "zone", "partition")
+_ABOUT = ("namespace", "cluster", "zone", "partition")
 
 
 class _JsonLines(logging.Formatter):

@@ -9,7 +9,8 @@ from prometheus_client.registry import Collector
 from quorate.protocol.status import ClusterStatus, ZoneStatus
 from quorate_operator import names
 
-Clusters = Callable[[], Iterable[tuple[str, ClusterStatus]]]
+Clusters = Callable[[], Iterable[tuple[str, str, ClusterStatus]]]
+"""Namespace (empty without Kubernetes), name and status of each led cluster."""
 
 
 class Metrics:
@@ -37,7 +38,7 @@ class Metrics:
         self.events = Counter(
             names.METRIC_EVENTS,
             "What was told by zone (none: of the cluster) and reason: docs/events.md",
-            ["zone", "reason"],
+            ["namespace", "zone", "reason"],
             registry=self.registry,
         )
         self.refused_requests = Counter(
@@ -84,7 +85,7 @@ class Metrics:
         self,
         lease_age_s: Callable[[], float],
         loop_lag_s: Callable[[], float],
-        watch_ages_s: Callable[[], Mapping[str, float]],
+        watch_ages_s: Callable[[], Mapping[tuple[str, str], float]],
     ) -> None:
         """From now on every scrape tells what /healthz judges by."""
         Gauge(
@@ -105,7 +106,7 @@ class Metrics:
 
 
 class _WatchAges(Collector):
-    def __init__(self, ages_s: Callable[[], Mapping[str, float]]) -> None:
+    def __init__(self, ages_s: Callable[[], Mapping[tuple[str, str], float]]) -> None:
         self._ages_s = ages_s
 
     def describe(self) -> Iterable[Metric]:
@@ -116,11 +117,12 @@ class _WatchAges(Collector):
         """One sample for each kind that is watched."""
         family = GaugeMetricFamily(
             names.METRIC_WATCH_AGE,
-            "Seconds since a watch of the API server last showed a sign of life",
-            labels=["kind"],
+            "Seconds since a watch of the API server last showed a sign of life; namespace: the one"
+            " that is watched, none: all",
+            labels=["namespace", "kind"],
         )
-        for kind, age_s in self._ages_s().items():
-            family.add_metric([kind], age_s)
+        for watch, age_s in self._ages_s().items():
+            family.add_metric(watch, age_s)
         return [family]
 
 
@@ -136,9 +138,10 @@ class _Observed(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """All families, with one sample per cluster, zone and state."""
-        in_zone = ["cluster", "zone"]
-        term = GaugeMetricFamily(names.METRIC_MASTER_TERM, "Term of the master", labels=["cluster"])
-        nodes = GaugeMetricFamily(names.METRIC_NODES, "Agents", labels=["cluster", "state"])
+        in_cluster = ["namespace", "cluster"]
+        in_zone = [*in_cluster, "zone"]
+        term = GaugeMetricFamily(names.METRIC_MASTER_TERM, "Term of the master", labels=in_cluster)
+        nodes = GaugeMetricFamily(names.METRIC_NODES, "Agents", labels=[*in_cluster, "state"])
         partitions = GaugeMetricFamily(
             names.METRIC_PARTITIONS, "Partitions", labels=[*in_zone, "state"]
         )
@@ -161,13 +164,13 @@ class _Observed(Collector):
         full = GaugeMetricFamily(
             names.METRIC_FULL_AGENTS, "Agents without room for more of the zone", labels=in_zone
         )
-        for cluster, status in self._clusters():
-            term.add_metric([cluster], status.master_term)
+        for namespace, cluster, status in self._clusters():
+            term.add_metric([namespace, cluster], status.master_term)
             states = [node.state for node in status.nodes]
             for state in sorted(set(states)):
-                nodes.add_metric([cluster, state], states.count(state))
+                nodes.add_metric([namespace, cluster, state], states.count(state))
             for zone in status.zones:
-                place = [cluster, zone.name]
+                place = [namespace, cluster, zone.name]
                 for state, count in _partition_states(zone):
                     partitions.add_metric([*place, state], count)
                 migrations.add_metric([*place, "running"], zone.migrations_running)

@@ -208,7 +208,8 @@ def test_health_and_metrics_tell_of_the_lease_and_the_watches(road: Road) -> Non
     assert told["quorate_operator_is_master"] == 1
     assert told["quorate_operator_lease_age_seconds"] < LEASE_S
     for kind in ("zones", "storageclusters"):
-        assert told[f'quorate_operator_watch_age_seconds{{kind="{kind}"}}'] < 100
+        labels = f'{{kind="{kind}",namespace="{road.namespace}"}}'
+        assert told[f"quorate_operator_watch_age_seconds{labels}"] < 100
     done = 'quorate_operator_reconciles_total{kind="zone",result="done"}'
     assert told[done] >= 1
     assert told['quorate_operator_api_requests_total{code="200",method="PATCH"}'] >= 1

@@ -183,9 +183,9 @@ def test_rights_that_are_taken_back_are_said_and_asked_for_rarely(road: Road) ->
     assert f'User "{account}" cannot' in blocked["message"]
     status, said = road.asked("operator-a", "readyz")
     assert status == 503
-    assert "cluster main: blocked: " in said
+    assert f"cluster {road.namespace}/main: blocked: " in said
     wait_until(lambda: "again in 3.2 s" in operator.log_tail(1000), "rarer attempts", 60)
-    attempts = operator.log_tail(1000).count("cluster main: refused: ")
+    attempts = operator.log_tail(1000).count(f"cluster {road.namespace}/main: refused: ")
     assert attempts <= 2 * 6  # a registration and a shard, each after 0, 0.2, 0.6, 1.4, 3, 6 s
     told = [each for each in road.items("events") if each["reason"] == "WritesRefused"]
     assert len(told) == 1
@@ -248,7 +248,10 @@ def test_an_operator_whose_master_meets_a_defect_gives_the_lease_up_and_ends(roa
     wait_until(lambda: not defective.is_alive(), "its end", 60, road.logs)
 
     assert defective.exit_status == 1
-    assert "cluster main: stopped by a defect: KeyError: 'planted'" in defective.log_tail(3)
+    assert (
+        f"cluster {road.namespace}/main: stopped by a defect: KeyError: 'planted'"
+        in defective.log_tail(3)
+    )
     lease = road.get("lease", LEASE)
     assert lease is not None
     assert lease["spec"].get("holderIdentity", "") == ""

@@ -214,7 +214,7 @@ async def test_health_and_metrics_are_there(client: Client) -> None:
     status, metrics = await client.text("/metrics")
     assert status == 200
     assert "quorate_operator_is_master 1.0" in metrics
-    assert 'quorate_operator_master_term{cluster="main"} 1.0' in metrics
+    assert 'quorate_operator_master_term{cluster="main",namespace=""} 1.0' in metrics
 
 
 async def test_a_plan_of_a_zone_that_cannot_be_planned_says_why(client: Client) -> None:
@@ -325,7 +325,7 @@ async def test_events_are_counted_by_zone_and_reason(client: Client) -> None:
     await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)
     await client.ask("GET", f"/events?after={page['next']}&wait=20")
     _, text = await client.text("/metrics")
-    assert 'quorate_events_total{reason="ZoneCreated",zone="sessions"} 1.0' in text
+    assert 'quorate_events_total{namespace="",reason="ZoneCreated",zone="sessions"} 1.0' in text
 
 
 async def test_a_zone_that_says_that_its_data_is_retained_is_not_deleted(client: Client) -> None:

@@ -94,7 +94,7 @@ async def test_a_status_that_cannot_be_told_is_tried_again_and_holds_up_no_other
     [family] = declared.metrics.reconciles.collect()
     failed = [e.value for e in family.samples if e.labels.get("result") == "failed"]
     assert failed[0] >= 1
-    assert not declared.controller.failed.is_set()
+    assert declared.failures == []
 
     declared.api.refuse = lambda method, path: 0
     await declared.until_available("first")
@@ -167,7 +167,7 @@ async def test_what_is_to_be_told_and_is_refused_makes_the_operator_not_ready(
     declared.zone("first")
 
     await until(lambda: declared.controller.problems() != [], "said")
-    assert declared.controller.problems()[0].startswith(f"zone first: PATCH {refused}: 403")
+    assert declared.controller.problems()[0].startswith(f"zone default/first: PATCH {refused}: 403")
     declared.api.refuse = lambda method, path: 0
     await declared.until_available("first")
 

@@ -9,7 +9,7 @@ from quorate.protocol.events import Event, Reason
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
 from quorate_operator import names
-from quorate_operator.declared import watched_cluster
+from quorate_operator.declared import termination, watched_cluster
 from quorate_operator.kube.api import ApiRefused, path_of
 
 Json = dict[str, Any]
@@ -253,3 +253,53 @@ async def test_a_cluster_with_delete_waits_also_for_zones_that_the_watch_has_not
     assert led is not None
     assert not led.deleting
     releasing.cancel()
+
+
+# --- a namespace that is deleted ---------------------------------------------------------------
+
+
+def _terminate(declared: Namespace) -> None:
+    metadata = {"name": "default", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    declared.api.put("/api/v1/namespaces/default", {"metadata": metadata})
+
+
+async def test_in_a_namespace_that_is_deleted_what_cannot_be_led_is_let_go(
+    declared: Namespace,
+) -> None:
+    """Its Secret is gone already, so a later operator leads nothing, and is refused nothing."""
+    addresses = declared.addresses()
+    declared.declare("StorageCluster", "main", addresses=addresses, deletionPolicy="Delete")
+    declared.zone("first", deletionPolicy="Delete")
+    declared.api.refuse = lambda method, path: 403 if "/secrets" in path else 0
+    declared.start()
+    _terminate(declared)
+
+    await declared.delete("first")
+    await declared.delete("main", "StorageCluster")
+
+
+async def test_a_paused_zone_goes_with_its_namespace_and_one_made_anew_waits_again(
+    declared: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(termination, "LOOK_S", 0.0)
+    paused = {names.ANNOTATION_PAUSED: "true"}
+    declared.start()
+    declared.zone("first", paused)
+    releasing = asyncio.create_task(declared.controller.zone_released(declared.deleting("first")))
+    namespace = ("GET", "/api/v1/namespaces/default")
+    await until(lambda: declared.api.requests.count(namespace) >= 2, "it waits")
+    assert not releasing.done()
+
+    _terminate(declared)
+
+    async with asyncio.timeout(10):
+        await releasing
+    declared.controller.zone_gone("first", "uid-of-first")
+    declared.controller.cluster_gone("main")
+    del declared.api.objects["/api/v1/namespaces/default"]
+    declared.zone("first", paused, uid="another")
+    declared.api.requests.clear()
+    again = asyncio.create_task(declared.controller.zone_released(declared.deleting("first")))
+    await until(lambda: declared.api.requests.count(namespace) >= 2, "it waits again")
+    assert not again.done()
+    again.cancel()

@@ -184,13 +184,13 @@ async def test_the_status_of_a_cluster_is_as_of_now_and_that_of_a_zone_as_of_the
 async def test_what_is_led_no_more_is_stopped_and_has_no_status(world: World) -> None:
     led = await leading(world)
     clusters = LedClusters({"main": led})
-    assert [name for name, _ in clusters.statuses()] == ["main"]
+    assert [name for _, name, _ in clusters.statuses("")] == ["main"]
     assert clusters.problems() == []
 
     await led.runner.stop()
     assert clusters.problems() == ["cluster main: stopped"]
     await clusters.end("main")
-    assert clusters.statuses() == []
+    assert clusters.statuses("") == []
 
     clusters["main"] = LedCluster(led.cluster, await world.lead())
     runner = clusters["main"].runner

@@ -11,6 +11,7 @@ from quorate.protocol.settings import DEFAULTS
 from quorate_operator import kubernetes
 from quorate_operator.kube.access import KubeAccess
 from quorate_operator.kube.api import ApiRefused, KubeApi
+from quorate_operator.kube.scope import Scope
 from quorate_operator.kube.traffic import Traffic
 from quorate_operator.kubernetes import KubernetesOperator
 from quorate_operator.mastership.election import ElectionSettings
@@ -19,16 +20,17 @@ from quorate_operator.process.loop_watch import LoopWatch
 from quorate_operator.process.metrics import Metrics
 
 NOWHERE = KubeAccess("http://127.0.0.1:9", None)
+SCOPE = Scope(("default",), "default")
 
 
 class Leading:
     """An operator that leads, as far as health can tell."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.operator = KubernetesOperator(NOWHERE, "default", DEFAULTS, ElectionSettings())
+        self.operator = KubernetesOperator(NOWHERE, SCOPE, DEFAULTS, ElectionSettings())
         self.operator._is_leading = True
         self.holds, self.lag_s = True, 0.0
-        self.ages_s = {"zones": 1.0, "storageclusters": 1.0}
+        self.ages_s = {("", "zones"): 1.0, ("second", "zones"): 1.0}
         monkeypatch.setattr(self.operator._election, "holds", lambda: self.holds)
         monkeypatch.setattr(self.operator._watch, "lag_s", lambda: self.lag_s)
         monkeypatch.setattr(self.operator._traffic, "watch_ages_s", lambda: self.ages_s)
@@ -63,11 +65,14 @@ async def test_one_whose_loop_is_late_is_not(leading: Leading) -> None:
 
 
 async def test_one_whose_watch_is_silent_is_not(leading: Leading) -> None:
-    leading.ages_s["zones"] = kubernetes.WATCH_AGE_MAX_S + 1
+    leading.ages_s["", "zones"] = kubernetes.WATCH_AGE_MAX_S + 1
 
     assert leading.operator.unhealthy() == (
         "the watch of zones has shown no sign of life for 181 s"
     )
+
+    leading.ages_s = {("", "zones"): 1.0, ("second", "zones"): kubernetes.WATCH_AGE_MAX_S + 1}
+    assert "watch of zones in namespace second" in leading.operator.unhealthy()
 
 
 async def test_the_probe_is_answered_with_the_sentence(leading: Leading) -> None:
@@ -106,10 +111,12 @@ async def test_requests_are_counted_by_answer_and_watches_noted() -> None:
         with pytest.raises(ApiRefused):
             await api.get("/apis/quorate.io/none")
         assert traffic.watch_ages_s() == {}
-        await (await api.session.get(f"{api.access.server}/apis/zones?watch=true")).release()
+        for place in ("", "namespaces/second/"):
+            path = f"{api.access.server}/apis/{place}zones?watch=true"
+            await (await api.session.get(path)).release()
         await api.close()
 
-    assert list(traffic.watch_ages_s()) == ["zones"]
+    assert list(traffic.watch_ages_s()) == [("", "zones"), ("second", "zones")]
     told = generate_latest(metrics.registry).decode()
-    assert 'quorate_operator_api_requests_total{code="200",method="GET"} 2.0' in told
+    assert 'quorate_operator_api_requests_total{code="200",method="GET"} 3.0' in told
     assert 'quorate_operator_api_requests_total{code="404",method="GET"} 1.0' in told

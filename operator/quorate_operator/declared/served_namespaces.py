@@ -1,0 +1,140 @@
+"""The namespaces that one operator serves: a controller for each, which shares nothing with others.
+
+What happens in one namespace, a refused right, a quota, its end, cannot reach the clusters of
+another.  A controller is made when the first object of its namespace is seen, and ends when the
+last one is gone.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from quorate.protocol.status import ClusterStatus
+from quorate.wire.resource import API_VERSION
+from quorate.wire.storage_cluster import StorageCluster
+from quorate_operator.declared.controller import Controller
+from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
+from quorate_operator.kube.scope import Scope
+from quorate_operator.process.metrics import Metrics
+
+_log = logging.getLogger("quorate.namespaces")
+
+RELIST_S = 1.0
+RELIST_MAX_S = 15.0
+"""Between attempts to list: so long a right that was given back may go unnoticed."""
+SWEEP_S = 5.0
+"""How often controllers of namespaces without objects are let go."""
+
+Body = Mapping[str, Any]
+
+
+class ServedNamespaces:
+    """Exists while this process is the master.  `make`: the controller of a namespace."""
+
+    def __init__(
+        self, scope: Scope, make: Callable[[str], Controller], api: KubeApi, metrics: Metrics
+    ) -> None:
+        self._scope = scope
+        self._make = make
+        self._api = api
+        self._controllers: dict[str, Controller] = {}
+        self._listed: set[str] = set()
+        self._unlisted: dict[str, str] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        metrics.observe_queue(lambda: sum(each.queued for each in self._controllers.values()))
+
+    def start(self) -> None:
+        """Begin to work."""
+        loop = asyncio.get_running_loop()
+        works = [self._list(place) for place in self._scope.places]
+        self._tasks = [loop.create_task(work) for work in (*works, self._keep_sweeping())]
+
+    async def close(self) -> None:
+        """Write and send nothing more, whatever the watches still see."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._listed.clear()
+        await asyncio.gather(*(each.close() for each in self._controllers.values()))
+
+    def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
+        """Namespace, name and status of every led cluster."""
+        return [each for _, known in sorted(self._controllers.items()) for each in known.clusters()]
+
+    def problems(self) -> list[str]:
+        """Why clusters are not led, or what is decided of them cannot be written."""
+        problems = list(self._unlisted.values())
+        for _, controller in sorted(self._controllers.items()):
+            problems += controller.problems()
+        return problems
+
+    def of(self, namespace: str) -> Controller:
+        """The controller of a namespace that is served."""
+        known = self._controllers.get(namespace)
+        if known is None:
+            known = self._controllers[namespace] = self._make(namespace)
+            if self._scope.place_of(namespace) in self._listed:
+                known.start()
+        return known
+
+    # --- what the watches see --------------------------------------------------------------------
+
+    def cluster_seen(self, body: Body) -> None:
+        """A StorageCluster is there, new or changed."""
+        self.of(body["metadata"]["namespace"]).cluster_seen(body)
+
+    def cluster_gone(self, body: Body) -> None:
+        """A StorageCluster was deleted."""
+        self.of(body["metadata"]["namespace"]).cluster_gone(body["metadata"]["name"])
+
+    def zone_seen(self, body: Body) -> None:
+        """A Zone is there, new or changed."""
+        self.of(body["metadata"]["namespace"]).zone_seen(body)
+
+    def zone_gone(self, body: Body) -> None:
+        """A Zone is no more."""
+        metadata = body["metadata"]
+        self.of(metadata["namespace"]).zone_gone(metadata["name"], metadata["uid"])
+
+    async def cluster_released(self, body: Body) -> None:
+        """Wait until a StorageCluster that is being deleted may go."""
+        await self.of(body["metadata"]["namespace"]).cluster_released(body)
+
+    async def zone_released(self, body: Body) -> None:
+        """Wait until a Zone that is being deleted may go."""
+        await self.of(body["metadata"]["namespace"]).zone_released(body)
+
+    # --- which controllers there are -------------------------------------------------------------
+
+    async def _list(self, place: str) -> None:
+        """Show the clusters of `place`, then let its controllers work: a zone's status says whether
+        its cluster is there."""
+        pause_s = RELIST_S
+        while True:
+            try:
+                async for item in self._api.list(path_of(place, StorageCluster.plural)):
+                    # Objects in a list come without their kind.
+                    kind = StorageCluster.kind_name()
+                    self.cluster_seen({**item, "apiVersion": API_VERSION, "kind": kind})
+                break
+            except (ApiRefused, ApiUnclear, MandateLost) as error:
+                where = f"namespace {place}" if place else "all namespaces"
+                self._unlisted[place] = f"{where}: clusters cannot be listed: {error}"
+                _log.warning("%s; again in %g s", self._unlisted[place], pause_s)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, RELIST_MAX_S)
+        self._unlisted.pop(place, None)
+        self._listed.add(place)
+        for namespace, controller in self._controllers.items():
+            if self._scope.place_of(namespace) == place:
+                controller.start()
+
+    async def _keep_sweeping(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            for namespace, controller in list(self._controllers.items()):
+                if controller.is_idle:
+                    del self._controllers[namespace]
+                    await controller.close()

@@ -1,0 +1,156 @@
+"""Keeps the watches of declared objects running: kopf once for each place, begun again if it ends.
+
+kopf ends as a whole when one of its watches is refused, and takes every task of its event loop with
+it.  So each place has a thread, an event loop and connections of its own: where a right is missing,
+all other namespaces are watched as before.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import kopf
+
+from quorate_operator.declared.handlers import WATCHED, make_registry, make_settings
+from quorate_operator.declared.served_namespaces import ServedNamespaces
+from quorate_operator.kube.api import KubeApi
+from quorate_operator.kube.traffic import Traffic
+
+_log = logging.getLogger("quorate.watches")
+# It says that signals are not its own in this thread, which is what we want.
+logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
+
+AGAIN_S = 1.0
+AGAIN_MAX_S = 15.0
+"""Between attempts: so long a right that was given back may go unnoticed."""
+STOP_BOUND_S = 10.0
+
+
+class Watches:
+    """The watches of a master.  All methods belong to its event loop's thread."""
+
+    def __init__(
+        self,
+        served: ServedNamespaces,
+        make_api: Callable[[], KubeApi],
+        traffic: Traffic,
+        on_failed: Callable[[str], None],
+    ) -> None:
+        """`make_api`: connections of one thread's own.  `on_failed`: a thread has met a defect."""
+        self._parts = (served, make_api, traffic, on_failed)
+        self._places: list[_Place] = []
+
+    def start(self, places: tuple[str, ...]) -> None:
+        """Watch each of these namespaces ("": all of them)."""
+        self._places = [_Place(place, *self._parts) for place in places]
+
+    async def stop(self) -> None:
+        """End all watches, bounded in time.  What they still see must be harmless by now."""
+        try:
+            async with asyncio.timeout(STOP_BOUND_S):
+                await asyncio.gather(*(each.stop() for each in self._places))
+        except TimeoutError:
+            _log.warning("the watches did not end in %g s", STOP_BOUND_S)
+
+    def problems(self) -> list[str]:
+        """What is not watched, and why."""
+        return [each.failure for each in self._places if each.is_failing]
+
+    def is_failing(self, place: str) -> bool:
+        """Whether the watches of this place could not go on, and have not begun anew since."""
+        return any(each.place == place and each.is_failing for each in self._places)
+
+
+class _Place:
+    """The thread that watches one place."""
+
+    def __init__(
+        self,
+        place: str,
+        served: ServedNamespaces,
+        make_api: Callable[[], KubeApi],
+        traffic: Traffic,
+        on_failed: Callable[[str], None],
+    ) -> None:
+        self.place = place
+        self.failure = ""
+        self._served = served
+        self._make_api = make_api
+        self._traffic = traffic
+        self._on_failed = on_failed
+        self._failed_s = 0.0
+        self._ended = asyncio.Event()
+        self._leading = asyncio.get_running_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()  # of the thread's own loop
+        for plural in WATCHED:
+            traffic.watch_seen(place, plural)  # from here on they have to begin
+        begun = threading.Event()
+        name = f"watches {place or 'everywhere'}"
+        threading.Thread(target=self._run, args=(begun,), name=name, daemon=True).start()
+        begun.wait()
+
+    @property
+    def is_failing(self) -> bool:
+        if not self.failure:
+            return False
+        ages_s, ago_s = self._traffic.watch_ages_s(), time.monotonic() - self._failed_s
+        return any(ages_s[self.place, plural] >= ago_s for plural in WATCHED)
+
+    async def stop(self) -> None:
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # its loop has just been closed
+                self._loop.call_soon_threadsafe(self._stop.set)
+        await self._ended.wait()
+
+    # --- in the thread ---------------------------------------------------------------------------
+
+    def _run(self, begun: threading.Event) -> None:
+        try:
+            asyncio.run(self._keep(begun))
+        except Exception as error:
+            _log.exception("a defect of the watches")
+            why = f"the watches met a defect: {type(error).__name__}: {error}"
+            self._leading.call_soon_threadsafe(self._on_failed, why)
+        finally:
+            begun.set()
+            with contextlib.suppress(RuntimeError):  # the process ends
+                self._leading.call_soon_threadsafe(self._ended.set)
+
+    async def _keep(self, begun: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        begun.set()
+        pause_s = AGAIN_S
+        while not self._stop.is_set():
+            why = await self._watch()
+            if self._stop.is_set():
+                break
+            pause_s = min(2 * pause_s, AGAIN_MAX_S) if self.is_failing else AGAIN_S
+            where = f"namespace {self.place}" if self.place else "all namespaces"
+            self.failure = f"{where}: declared objects are not watched: {why}"
+            self._failed_s = time.monotonic()
+            _log.warning("%s; again in %g s", self.failure, pause_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._stop.wait()
+
+    async def _watch(self) -> str:
+        """Run kopf until it ends; why."""
+        api = self._make_api()
+        try:
+            await kopf.operator(
+                registry=make_registry(self._served, self._leading, api, self._traffic, self.place),
+                settings=make_settings(),
+                clusterwide=not self.place,
+                namespaces=[self.place] if self.place else [],
+                standalone=True,
+                stop_flag=self._stop,
+            )
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        finally:
+            await api.close()
+        return "kopf has ended"
