@@ -206,7 +206,7 @@ class Road:
 
     def revisions(self) -> dict[str, str]:
         """The revision of everything that an operator may write."""
-        kinds = "zones,storageclusters,partitiontables,storagenodes,leases,configmaps,events"
+        kinds = "zones,storageclusters,partitiontables,storagenodes,leases,masterterms,events"
         return {
             f"{each['kind']} {each['metadata']['name']}": each["metadata"]["resourceVersion"]
             for each in self.items(kinds)
