@@ -19,6 +19,7 @@ import pytest
 
 from quorate_clients.installed import is_installed
 from quorate_clients.libraries import LIBRARIES
+from quorate_cluster.names import may_have_names, may_have_networks
 from quorate_control_plane.binaries import BINARIES, find_binaries
 from quorate_helm.build import has_helm
 from quorate_images.storage import can_have_images
@@ -70,6 +71,10 @@ PARTS = {
     "small-disk": Part(_may_mount_a_small_disk, "run as root, or allow user namespaces: unshare"),
     "helm": Part(has_helm, "make helm, which builds it"),
     "images": Part(can_have_images, "as root: apt-get install buildah debootstrap runc"),
+    "own-names": Part(may_have_names, "run as root, or allow user namespaces: unshare"),
+    "own-network": Part(
+        may_have_networks, "run as root, or allow user namespaces; apt-get install iproute2"
+    ),
     "go": Part(
         can_have_judge,
         "make history-judge, which builds it, with the Go on PATH or else the Python package of it",

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from quorate.facts.addresses import bare_host
 from quorate.wire.resource import API_VERSION
 from quorate_cli.cluster_folder import ClusterFolder
 from quorate_cli.problem import Problem, words
@@ -145,5 +146,4 @@ def parse_server(text: str, folder: ClusterFolder) -> OperatorApi:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise Problem(f"--server {text!r} is not an address: write host:port, 127.0.0.1:7600")
-    host = host.removeprefix("[").removesuffix("]")
-    return OperatorApi(host, int(port), token=read_token(folder.token_file))
+    return OperatorApi(bare_host(host), int(port), token=read_token(folder.token_file))

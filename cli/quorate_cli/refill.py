@@ -14,8 +14,8 @@ import msgspec
 import typer
 from rich.console import Console
 
+from quorate.facts.addresses import split_address
 from quorate.protocol.tool_messages import Refill, Refilling
-from quorate.wire.storage_cluster import split_address
 from quorate_cli import resources
 from quorate_cli.agent_question import Asked, Unreached, ask_agent
 from quorate_cli.cluster_folder import DEFAULT_FOLDER, ClusterFolder

@@ -4,7 +4,6 @@ import socket
 from collections.abc import Iterable
 
 from quorate.protocol.status import ZoneStatus
-from quorate.wire.storage_cluster import split_address
 from quorate_cli.cluster_state import ClusterState
 
 CONNECT_S = 1.0
@@ -34,7 +33,7 @@ def client_addresses(state: ClusterState, zone: ZoneStatus) -> list[tuple[str, i
     The port of an agent that is offline may belong to another program by now.
     """
     return [
-        (split_address(node.address)[0], zone.ports[node.name])
+        (node.client_host, zone.ports[node.name])
         for node in sorted(state.nodes, key=lambda node: node.name)
         if node.online and node.name in zone.ports
     ]

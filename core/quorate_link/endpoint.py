@@ -6,7 +6,9 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 
+from quorate.facts.addresses import join_address
 from quorate.protocol.messages import Hello, RefusalCode, Refused
+from quorate_link.dialed_hosts import DialedHosts
 from quorate_link.handler import Handler, LinkCounters, LinkSettings
 from quorate_link.link import Link
 from quorate_link.secret import RoleKeys
@@ -19,13 +21,15 @@ STRANGERS_SAID_S = 1.0
 
 
 class Peer:
-    """An address that is dialed for as long as the endpoint has it."""
+    """An address that is dialed for as long as the endpoint has it; a name is looked up for each
+    attempt.  `problem`: why the last attempt made no connection; empty: it made one."""
 
     def __init__(self, endpoint: "Endpoint", host: str, port: int, node: str | None) -> None:
         self.address = (host, port)
         self.node = node
         self.link: Link | None = None
         self.refused: Refused | None = None
+        self.problem = ""
         self._endpoint = endpoint
         self._lost: Link | None = None  # the link whose loss was not followed by another yet
         self._wake = asyncio.Event()
@@ -39,11 +43,19 @@ class Peer:
         if (host, port) == self.address:
             return
         self.address = (host, port)
-        self._attempts = 0
         self._lost = None  # a refusal at the new address says nothing of the process at the old
+        self._dial_anew("the peer has moved")
+
+    def redial(self, why: str) -> None:
+        """Give the present link up: what is at its other side is not the peer any more."""
+        self._lost = None
+        self._dial_anew(why)
+
+    def _dial_anew(self, why: str) -> None:
+        self._attempts = 0
         link, self.link = self.link, None
         if link is not None:
-            link.abort("the peer has moved")
+            link.abort(why)
         self._wake.set()
 
     def judge(self, hello: Hello) -> Refused | None:
@@ -51,7 +63,7 @@ class Peer:
         if self.node is None or hello.node == self.node:
             return None
         return Refused(
-            f"node {hello.node!r} answers at {self.address[0]}:{self.address[1]},"
+            f"node {hello.node!r} answers at {join_address(*self.address)},"
             f" {self.node!r} was expected there",
             RefusalCode.NODE,
         )
@@ -90,17 +102,20 @@ class Peer:
         """Try once; None when no connection was made."""
         endpoint = self._endpoint
         try:
-            async with asyncio.timeout(endpoint.settings.connect_timeout_ms / 1000):
-                connection = await self._connect()
+            bound_s = endpoint.settings.connect_timeout_ms / 1000
+            connection = await endpoint.hosts.connect(*self.address, bound_s)
         except ConnectionRefusedError:
+            self.problem = ""
             endpoint.counters.dials_refused += 1
             lost, self._lost = self._lost, None
             if lost is not None:
                 endpoint.handler.on_gone(lost)
             return None
-        except (OSError, TimeoutError) as error:
-            _log.debug("dialing %s:%d: %s", *self.address, error)
+        except OSError as error:  # a TimeoutError is one
+            self.problem = _words_of(error)
+            _log.debug("dialing %s: %s", join_address(*self.address), self.problem)
             return None
+        self.problem = ""
         # Cancelled in here, uvloop would drop the transport and never report it lost.
         self._taking = True
         try:
@@ -113,23 +128,6 @@ class Peer:
         finally:
             self._taking = False
         return link
-
-    async def _connect(self) -> socket.socket:
-        """A connected socket."""
-        loop = self._endpoint.loop
-        host, port = self.address
-        family, kind, protocol, _, address = (
-            await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        )[0]
-        connection = socket.socket(family, kind, protocol)
-        try:
-            connection.setblocking(False)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await loop.sock_connect(connection, address)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
 
     async def _pause(self, seconds: float) -> None:
         self._wake.clear()
@@ -167,6 +165,7 @@ class Endpoint:
         self.accept: Callable[[Hello], Refused | None] = accept or (lambda _: None)
         self.counters = LinkCounters()
         self.loop = asyncio.get_running_loop()
+        self.hosts = DialedHosts(self.loop)
         self._servers: list[asyncio.Server] = []
         self._peers: list[Peer] = []
         self._connections: dict[Link, None] = {}  # all, in order of their making
@@ -323,6 +322,15 @@ class Endpoint:
         del self._up[link]
         self.counters.links_lost += 1
         self.handler.on_down(link, refused)
+
+
+def _words_of(error: OSError) -> str:
+    """What an attempt met, as a sentence's part."""
+    if isinstance(error, TimeoutError):
+        return "nobody answers there in time"
+    if isinstance(error, socket.gaierror):
+        return f"the name cannot be looked up: {error.strerror}"
+    return error.strerror or str(error)
 
 
 def _same_agent(hello: Hello | None, other: Hello) -> bool:

@@ -12,6 +12,7 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
+from quorate.facts.addresses import join_address
 from quorate.facts.errors import WireError
 from quorate.protocol.messages import Hello, Message, RefusalCode, Refused
 from quorate.wire.frames import FrameReader, decoder_of, encode_frame
@@ -249,7 +250,7 @@ class Link(asyncio.Protocol):
         window = self._endpoint.settings.window_bytes
         transport.set_write_buffer_limits(high=window - 1, low=window // 4)
         name = transport.get_extra_info("peername")
-        self._address = f"{name[0]}:{name[1]}" if name else "unknown"
+        self._address = join_address(name[0], name[1]) if name else "unknown"
         _set_up(transport, self._endpoint.settings.kernel_bytes)
         endpoint = self._endpoint
         if not endpoint.admit(self):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
 if not __debug__:
@@ -14,14 +13,14 @@ import json
 import logging
 import os
 import signal
-from pathlib import Path
 from typing import NoReturn
 
 import uvloop
 
 from quorate.facts.errors import QuorateError
 from quorate.protocol.settings import ProtocolSettings
-from quorate_agent.client_memory import SETTING
+from quorate_agent.admin import start_admin
+from quorate_agent.arguments import read_arguments, settings_of
 from quorate_agent.data_folder import (
     DataFolder,
     FolderRefused,
@@ -29,8 +28,9 @@ from quorate_agent.data_folder import (
     set_folder_aside,
 )
 from quorate_agent.descriptors import Descriptors
+from quorate_agent.probes import Probes
 from quorate_agent.server import Agent
-from quorate_agent.settings import CLIENT_MEMORY_SHARE, AgentSettings
+from quorate_agent.settings import AgentSettings
 from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.rocks import RocksStorage
 from quorate_agent.stored_zones import last_start, open_stored_zones
@@ -58,109 +58,21 @@ class _JsonFormatter(logging.Formatter):
         return json.dumps(line)
 
 
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r}: write HOST:PORT (port 0: a free one)")
-    return host, int(port)
+class _Refused(Exception):
+    """What is stored cannot be used: a sentence."""
 
 
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = 0.0
-    if not 0.0 < share <= 1.0:
-        raise argparse.ArgumentTypeError(f"{text!r}: write a number above 0 and up to 1, as 0.2")
-    return share
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="quorate-agent", description=__doc__)
-    parser.add_argument("--name", required=True, help="unique among the cluster's agents")
-    parser.add_argument("--data", required=True, type=Path, help="the data folder")
-    parser.add_argument("--cluster", required=True, help="name of the cluster")
-    parser.add_argument(
-        "--secret-file",
-        required=True,
-        type=Path,
-        metavar="FILE",
-        help="the cluster's secret, the same for the operator and all agents: who does not know it"
-        " is told nothing",
-    )
-    parser.add_argument("--peer", type=_address, default=("127.0.0.1", 0), metavar="HOST:PORT")
-    parser.add_argument("--client-host", default="127.0.0.1")
-    parser.add_argument("--client-port-base", type=int, default=7000)
-    parser.add_argument("--admin", type=_address, default=("127.0.0.1", 0), metavar="HOST:PORT")
-    parser.add_argument("--failure-domain", default="")
-    parser.add_argument("--weight", type=int, default=1)
-    parser.add_argument(
-        "--debug-commands", action="store_true", help="allow damaging a copy on purpose"
-    )
-    parser.add_argument(
-        "--believe-term",
-        type=int,
-        default=0,
-        metavar="TERM",
-        help="once, when a master was refused because its term is too far above all that this agent"
-        " has heard of, and really so many masterships went by without it",
-    )
-    parser.add_argument(
-        SETTING,
-        type=_share,
-        default=CLIENT_MEMORY_SHARE,
-        metavar="SHARE",
-        help="share of the memory limit (cgroup, else the machine's) for commands that clients have"
-        " sent and replies that they have not read: above it large commands are refused with -OOM,"
-        " and where unread replies fill the rest, the connections that hold the most of them are"
-        " closed (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--set-aside",
-        default="",
-        metavar="REASON",
-        help="keep what the data folder holds under set-aside-N in it, and end: the next start is"
-        " over a new store, which the other owners fill",
-    )
-    parser.add_argument(
-        "--put-back",
-        type=int,
-        default=0,
-        metavar="N",
-        help="put set-aside-N of the data folder back, and end: for when every store of a"
-        " partition is gone for good; what was answered since, or was lost before, is missing",
-    )
-    return parser
-
-
-def _settings(given: argparse.Namespace) -> AgentSettings:
-    return AgentSettings(
-        name=given.name,
-        data=given.data,
-        cluster=given.cluster,
-        peer_host=given.peer[0],
-        peer_port=given.peer[1],
-        client_host=given.client_host,
-        admin_host=given.admin[0],
-        admin_port=given.admin[1],
-        client_port_base=given.client_port_base,
-        failure_domain=given.failure_domain,
-        weight=given.weight,
-        client_memory_share=given.client_memory_share,
-        debug_commands=given.debug_commands,
-        believe_term=given.believe_term,
-    )
-
-
-async def _run(
-    settings: AgentSettings,
-    folder: DataFolder,
-    stored: dict[str, RocksStorage],
-    descriptors: Descriptors,
-    secret: ClusterSecret,
-) -> Agent:
-    agent = Agent(settings, folder, stored, ProtocolSettings(), descriptors, secret.keys())
+async def _run(settings: AgentSettings, secret: ClusterSecret, descriptors: Descriptors) -> Agent:
+    """One agent, from its first moment to its end.  _Refused: it cannot start."""
     loop = asyncio.get_running_loop()
+    probes = Probes()
+    # From here on whoever watches this process is answered, also while logs are read.
+    admin = await start_admin(settings.admin_host, settings.admin_port, probes)
+    loop.add_signal_handler(signal.SIGTERM, _end_at_once)
+    loop.add_signal_handler(signal.SIGINT, _end_at_once)
+    folder, stored = await asyncio.to_thread(_open, settings, secret, descriptors, probes)
+    agent = Agent(settings, folder, stored, ProtocolSettings(), descriptors, secret.keys())
+    probes.starts(agent.metrics.registry)
     leaving: list[asyncio.Task[None]] = []
 
     def leave() -> None:
@@ -169,20 +81,36 @@ async def _run(
         else:
             leaving.append(loop.create_task(agent.leave()))
 
-    await agent.start()
+    await agent.start(probes, admin.port)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, leave)
     gc.collect()
     gc.freeze()
     await agent.stopped.wait()
     await agent.close()
+    await admin.close()
     return agent
+
+
+def _end_at_once() -> None:
+    """Nothing was promised to anybody yet, and what is stored can be opened again."""
+    os._exit(0)
+
+
+def _open(
+    settings: AgentSettings, secret: ClusterSecret, descriptors: Descriptors, probes: Probes
+) -> tuple[DataFolder, dict[str, RocksStorage]]:
+    try:
+        folder = _open_folder(settings, secret)
+        return folder, open_stored_zones(folder, descriptors, probes.opening)
+    except (FolderRefused, DatabaseRefused, StorageBroken) as refused:
+        raise _Refused(str(refused)) from refused
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run until told to stop."""
-    given = _parser().parse_args(arguments)
-    settings = _settings(given)
+    given = read_arguments(arguments)
+    settings = settings_of(given)
     handler = logging.StreamHandler()
     handler.setFormatter(_JsonFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
@@ -192,15 +120,11 @@ def main(arguments: list[str] | None = None) -> None:
     if given.put_back:
         _put_back(settings, given.put_back)
         return
-    descriptors = Descriptors(raise_limit())
     try:
         secret = read_secret(given.secret_file)
-        folder = _open_folder(settings, secret)
-        stored = open_stored_zones(folder, descriptors)
-    except (SecretRefused, FolderRefused, DatabaseRefused, StorageBroken) as refused:
+        agent = uvloop.run(_run(settings, secret, Descriptors(raise_limit())))
+    except (SecretRefused, _Refused) as refused:
         _end(EXIT_REFUSED, str(refused))
-    try:
-        agent = uvloop.run(_run(settings, folder, stored, descriptors, secret))
     except (OSError, QuorateError) as error:
         _end(EXIT_FAILED, str(error))
     if agent.restart:

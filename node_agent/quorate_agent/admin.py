@@ -1,18 +1,19 @@
-"""What an agent answers on its admin port: metrics, whether it lives, whether it takes part.
+"""What an agent answers on its admin port: metrics, whether it lives, has started, takes part.
 
-GET /metrics, /healthz and /readyz over HTTP/1.1, one answer per connection: a handler of a page
-instead of a web framework, because an empty agent is to stay small.  Anybody may ask: what watches
-a process has no secret, and names, counts and sentences are all there is.  What has to know the
-cluster's secret (protocol.md, section 3) must not be added here.
+GET /metrics, /healthz, /startupz and /readyz over HTTP/1.1, one answer per connection: a handler of
+a page instead of a web framework, because an empty agent is to stay small.  Anybody may ask: what
+watches a process has no secret, and names, counts and sentences are all there is.  What has to know
+the cluster's secret (protocol.md, section 3) must not be added here.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+
+from quorate_agent.probes import Probes
 
 _log = logging.getLogger("quorate.admin")
 
@@ -21,9 +22,7 @@ REQUEST_SECONDS_MAX: Final = 10.0
 CONNECTIONS_MAX: Final = 32
 """At a time; more are closed at once, for each may hold a descriptor for that long."""
 _TEXT: Final = "text/plain; charset=utf-8"
-
-Ready = Callable[[], tuple[bool, str]]
-"""Whether the agent takes part, and a sentence saying so or why not."""
+_PATHS: Final = (b"/metrics", b"/healthz", b"/startupz", b"/readyz")
 
 
 class AdminServer:
@@ -38,9 +37,7 @@ class AdminServer:
         self._server.close()
 
 
-async def start_admin(
-    host: str, port: int, registry: CollectorRegistry, ready: Ready
-) -> AdminServer:
+async def start_admin(host: str, port: int, probes: Probes) -> AdminServer:
     """Listen at host:port (0: a free port)."""
 
     open_ones: set[asyncio.StreamWriter] = set()
@@ -53,7 +50,7 @@ async def start_admin(
         try:
             async with asyncio.timeout(REQUEST_SECONDS_MAX):
                 request = await reader.readuntil(b"\r\n\r\n")
-                status, content_type, body = _respond(request, registry, ready)
+                status, content_type, body = _respond(request, probes)
                 writer.write(_head(status, content_type, len(body)) + body)
                 await writer.drain()
         except asyncio.LimitOverrunError:
@@ -67,23 +64,22 @@ async def start_admin(
     return AdminServer(await asyncio.start_server(answer, host, port, limit=REQUEST_BYTES_MAX))
 
 
-def _respond(
-    request: bytes, registry: CollectorRegistry, ready: Ready
-) -> tuple[HTTPStatus, str, bytes]:
+def _respond(request: bytes, probes: Probes) -> tuple[HTTPStatus, str, bytes]:
     line = request.split(b"\r\n", 1)[0].split(b" ")
     if len(line) != 3 or not line[2].startswith(b"HTTP/1."):
         return HTTPStatus.BAD_REQUEST, _TEXT, b"not an HTTP/1 request\n"
     method, path = line[0], line[1].split(b"?", 1)[0]
-    if path not in (b"/metrics", b"/healthz", b"/readyz"):
-        return HTTPStatus.NOT_FOUND, _TEXT, b"here are /metrics, /healthz and /readyz\n"
+    if path not in _PATHS:
+        here = b"here are %b\n" % b", ".join(_PATHS)
+        return HTTPStatus.NOT_FOUND, _TEXT, here
     if method != b"GET":
         return HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"GET only\n"
-    if path == b"/metrics":
-        return HTTPStatus.OK, CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry)
-    if path == b"/healthz":
+    if path == b"/metrics" and (metrics := probes.metrics()) is not None:
+        return HTTPStatus.OK, CONTENT_TYPE_PLAIN_0_0_4, metrics
+    if path == b"/healthz":  # whoever answers lives, also while it reads logs
         return HTTPStatus.OK, _TEXT, b"ok\n"
-    is_ready, sentence = ready()
-    status = HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE
+    is_so, sentence = probes.ready() if path == b"/readyz" else probes.started()
+    status = HTTPStatus.OK if is_so else HTTPStatus.SERVICE_UNAVAILABLE
     return status, _TEXT, sentence.encode() + b"\n"
 
 

@@ -1,6 +1,8 @@
 """How an agent ends so that its clients notice little: who takes over, and what they are told."""
 
+import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from quorate.protocol.replicas import Replicas
 from quorate_agent.lasting import lasts
@@ -17,6 +19,25 @@ meanwhile."""
 FAREWELL_S = NEWS_S + 1.0
 """A client that says something in the second behind that is told MOVED, and need not find out from
 a connection that ends."""
+
+CLOSING_S = 4.0
+"""What closing takes at most behind that: writes are made durable, connections are ended."""
+
+
+async def leave_in_time(
+    zones: Mapping[str, Replicas],
+    runtimes: Mapping[str, ZoneRuntime],
+    grace_s: float,
+    has_master: Callable[[], bool],
+) -> None:
+    """Hand over, tell clients, see transactions end: all so that the process has ended after
+    `grace_s`.  Where others are slow to take over, that is given up first."""
+    whole_s = max(grace_s - CLOSING_S, 0.0)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(whole_s):
+            await hand_over(zones, max(whole_s - 2 * FAREWELL_S, 0.0), has_master)
+            await say_farewell(zones, runtimes)
+            await see_transactions_end(zones)
 
 
 async def hand_over(

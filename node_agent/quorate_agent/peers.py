@@ -3,6 +3,10 @@
 An agent's greeting says which mastership it obeys.  A master that an agent does not believe has the
 others greet that one anew, member or not.  Source: docs/protocol.md, section 7, "A number that was
 never counted is not believed".
+
+A member may be elsewhere after each restart.  A new address in the registry moves the link.  Under
+a DNS name the address looks the same, and a host that vanished closes no connection: so a link to
+an earlier process than the registered one is dropped, and the name is looked up again.
 """
 
 import asyncio
@@ -29,6 +33,10 @@ class Peers:
         peer = self._members.get(node)
         return peer.link if peer is not None else None
 
+    def is_up(self, node: str) -> bool:
+        """Whether there is a link to a member."""
+        return self.link(node) is not None
+
     def dial(self, members: Mapping[str, NodeRecord]) -> None:
         """These are the members now, and where they are."""
         for name, record in members.items():
@@ -39,6 +47,8 @@ class Peers:
                 self._members[name] = self._links.dial(record.host, record.peer_port, name)
             else:
                 peer.move(record.host, record.peer_port)
+                if peer.link is not None and _is_followed(peer.link, record):
+                    peer.redial("its node has a later process")
         for name in [name for name in self._members if name not in members]:
             self._links.undial(self._members.pop(name))
 
@@ -63,3 +73,11 @@ class Peers:
         if self._greeted.get(peer.address) is peer:
             del self._greeted[peer.address]
             self._links.undial(peer)
+
+
+def _is_followed(link: Link, record: NodeRecord) -> bool:
+    """Whether the process at the other side is not the registered one, nor a later one of it."""
+    hello = link.peer_hello
+    if hello is None or hello.store != record.store:
+        return hello is not None
+    return hello.incarnation < record.incarnation

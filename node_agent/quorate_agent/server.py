@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from quorate.facts.addresses import join_address
 from quorate.facts.errors import QuorateError
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
@@ -44,14 +45,13 @@ from quorate.protocol.storage import Storage, ZoneRefused
 from quorate.protocol.transfer_messages import is_bulk
 from quorate.wire.frames import encode_frame
 from quorate.wire.long_frames import split_frame
-from quorate_agent.admin import AdminServer, start_admin
 from quorate_agent.client import boot_ms
 from quorate_agent.client_memory import budget, give_back
 from quorate_agent.client_ports import ClientPorts
 from quorate_agent.data_folder import DataFolder
 from quorate_agent.descriptors import Descriptors
 from quorate_agent.endpoint import ZoneEndpoint
-from quorate_agent.farewell import hand_over, say_farewell, see_transactions_end
+from quorate_agent.farewell import leave_in_time
 from quorate_agent.folder_writes import FolderWrites
 from quorate_agent.garbage import Garbage
 from quorate_agent.held_appends import HeldAppends
@@ -59,6 +59,7 @@ from quorate_agent.large_commands import LargeCommands, is_clear
 from quorate_agent.memory_limit import memory_limit
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.peers import Peers
+from quorate_agent.probes import Probes
 from quorate_agent.settings import AgentSettings
 from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.rocks import RocksStorage
@@ -136,7 +137,6 @@ class Agent(BaseHandler):
         """Deleted zones whose storage is being closed."""
         self._loop = asyncio.get_running_loop()
         self._turn = TurnEnd(self._loop.call_soon, self._end_turn).ask
-        self._admin: AdminServer | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._protocol = protocol
         self._memory = budget(settings.client_memory_share, *memory_limit())
@@ -148,30 +148,28 @@ class Agent(BaseHandler):
 
     # --- life ------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Listen; take part when a master has registered us."""
+    async def start(self, probes: Probes, admin_port: int) -> None:
+        """Listen; take part when a master has registered us.  `admin_port`: where `probes` are
+        answered."""
         settings = self.settings
         self._loop.set_exception_handler(self._unhandled)
         believed = settings.believe_term
         self.core = AgentCore(self._hello(), self, self._protocol, now(), believed)
         self.peer_port = await self.links.listen(settings.peer_host, settings.peer_port)
-        self._admin = await start_admin(
-            settings.admin_host, settings.admin_port, self.metrics.registry, self._ready
-        )
-        self.folder.write_address(settings.peer_host, self.peer_port, self._admin.port)
+        self.folder.write_address(settings.peer_host, self.peer_port, admin_port)
         if not await self._ports.look_up():
             self._spawn(self._look_up_again())
         self._spawn(self._keep_ticking())
-        _log.info("agent %s listens on %s:%d", settings.name, settings.peer_host, self.peer_port)
+        probes.listens(lambda: self.core)
+        where = join_address(settings.peer_host, self.peer_port)
+        _log.info("agent %s listens on %s", settings.name, where)
 
     async def leave(self) -> None:
         """Hand primaries over (bounded), tell clients where they are now, then stop."""
         self.core.leave(now())
         self._turn()
-        zones = self.core.zones
-        await hand_over(zones, self.settings.stop_bound_s, lambda: self._master is not None)
-        await say_farewell(zones, self._runtimes)
-        await see_transactions_end(zones)
+        zones, has_master = self.core.zones, lambda: self._master is not None
+        await leave_in_time(zones, self._runtimes, self.settings.grace_s, has_master)
         self.stopped.set()
 
     async def close(self) -> None:
@@ -191,8 +189,6 @@ class Agent(BaseHandler):
         for engine in self._engines.values():
             engine.close()  # those of zones that no master has told of
         self._sync_record.save_last()
-        if self._admin is not None:
-            await self._admin.close()
         self.folder.close()
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
@@ -220,11 +216,6 @@ class Agent(BaseHandler):
             loop.default_exception_handler(context)
         if isinstance(error, QuorateError):
             self._fail(str(error))
-
-    def _ready(self) -> tuple[bool, str]:
-        if not self.core.registered:
-            return False, "no master has registered this agent yet"
-        return True, f"takes part in {len(self.core.zones)} zones"
 
     # --- the core's durable state (AgentStore) ---------------------------------------------------
 
@@ -301,9 +292,9 @@ class Agent(BaseHandler):
             store=self.folder.store,
             incarnation=self.folder.incarnation,
             master_term=self.folder.master_term,
-            host=settings.peer_host,
-            peer_port=self.peer_port,
-            client_host=settings.client_host,
+            host=settings.told_peer_host,
+            peer_port=settings.told_peer_port or self.peer_port,
+            client_host=settings.told_client_host,
             failure_domain=settings.failure_domain,
             weight=settings.weight,
             process=self._process,
@@ -545,7 +536,7 @@ class Agent(BaseHandler):
             node=self.settings.name,
             turn=self._turn,
             nodes=lambda: self._client_addresses(record.uid),
-            is_up=self._is_up,
+            is_up=self._peers.is_up,
             metrics=self.metrics,
             why_full=lambda: engine.full_reason,
             process=self._process,
@@ -559,15 +550,12 @@ class Agent(BaseHandler):
         self._spawn(self._listen(record, endpoint))
 
     async def _listen(self, record: ZoneRecord, endpoint: ZoneEndpoint) -> None:
-        host, sockets = self.settings.client_host, self._opening.take_sockets(record.uid)
+        host, sockets = self.settings.told_client_host, self._opening.take_sockets(record.uid)
         port = await endpoint.listen(host, sockets, self._descriptors)
-        _log.info("zone %s: clients on %s:%d", record.name, host, port)
+        _log.info("zone %s: clients on %s", record.name, join_address(host, port))
         self.core.zone_ready(record.uid, port)
         endpoint.table_changed()
         self._turn()
-
-    def _is_up(self, node: str) -> bool:
-        return self._peers.link(node) is not None
 
     def _table_changed(self) -> None:
         for runtime in self._runtimes.values():

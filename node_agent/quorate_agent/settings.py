@@ -6,6 +6,9 @@ from pathlib import Path
 CLIENT_MEMORY_SHARE = 0.2
 """Leaves most to data, the engine, and what large values take besides on their way to disk."""
 
+GRACE_S = 17.0
+"""Ten for others to take primaries over, as long as that takes under load; the rest of it ends."""
+
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
@@ -15,7 +18,9 @@ class AgentSettings:
     `client_memory_share`: of the memory limit, for what clients sent and were not answered and for
     replies that they have not read; more lets more clients send large values at once.
     `believe_term`: a mastership's number that a person vouches for, 0 for none.
-    `stop_bound_s`: how long a SIGTERM waits for primaries to be taken over.
+    `peer_host`, `client_host`: where the agent listens; `told_…`: what others are told instead, a
+    name that they look up each time or an address; a port of 0 is the one that is listened on.
+    `grace_s`: how long the process takes at most to end after a SIGTERM.
     """
 
     name: str
@@ -23,7 +28,10 @@ class AgentSettings:
     cluster: str
     peer_host: str
     peer_port: int
+    told_peer_host: str
+    told_peer_port: int
     client_host: str
+    told_client_host: str
     admin_host: str
     admin_port: int
     client_port_base: int = 7000
@@ -32,4 +40,4 @@ class AgentSettings:
     client_memory_share: float = CLIENT_MEMORY_SHARE
     debug_commands: bool = False
     believe_term: int = 0
-    stop_bound_s: float = 10.0
+    grace_s: float = GRACE_S

@@ -13,7 +13,7 @@ Source: docs/protocol.md, section 7.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -32,15 +32,22 @@ class LessThanSynced(QuorateError):
     """A zone's database is not the one that was synced: the folder must be set aside."""
 
 
-def open_stored_zones(folder: DataFolder, descriptors: Descriptors) -> dict[str, RocksStorage]:
+def open_stored_zones(
+    folder: DataFolder,
+    descriptors: Descriptors,
+    opening: Callable[[str, int, int], None] = lambda uid, number, count: None,
+) -> dict[str, RocksStorage]:
     """The storage of every zone of the folder for which there are descriptors, by uid.
+    `opening(uid, number, count)` is called before each.
 
     When one holds less than was synced, the folder is set aside, the reason is logged, and there is
     none.  DatabaseRefused, StorageBroken: one cannot be read; none stays open.
     """
     opened: dict[str, RocksStorage] = {}
     try:
-        for uid in folder.zone_uids():
+        uids = folder.zone_uids()
+        for number, uid in enumerate(uids, 1):
+            opening(uid, number, len(uids))
             try:
                 descriptors.take_zone(uid, persistent=True)
             except ZoneRefused as refused:

@@ -17,6 +17,7 @@ from pathlib import Path
 import uvloop
 from aiohttp import web
 
+from quorate.facts.addresses import bare_host
 from quorate.facts.errors import QuorateError
 from quorate.protocol.settings import DEFAULTS
 from quorate_link.descriptors import raise_limit
@@ -129,7 +130,7 @@ def _secrets(arguments: argparse.Namespace) -> Path:
 
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
+    host = bare_host(host)
     if not host or not port.isdecimal() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text}: write HOST:PORT, for example 0.0.0.0:8080")
     return host, int(port)

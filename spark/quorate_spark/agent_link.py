@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+from quorate.facts.addresses import bare_host
 from quorate.facts.errors import QuorateError, WireError
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
 from quorate.wire.frames import FrameReader, decoder_of, encode_frame
@@ -50,7 +51,7 @@ def parse_address(text: str) -> tuple[str, int]:
         raise Unreadable(
             f"agents: {text!r} is not an address: write host:port, as in 127.0.0.1:7400"
         )
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    return bare_host(host), int(port)
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from redis.cluster import ClusterNode, RedisCluster
 
+from quorate.facts.addresses import split_address
 from quorate_cluster.operator_api import ApiError, Json, OperatorApi
 from quorate_cluster.processes import HOST, Agent, Listening, Operator, secret_file
 from quorate_cluster.waiting import wait_until
@@ -28,7 +29,8 @@ class Cluster:
     StorageCluster and ends everything afterwards, whatever happened.
 
     `options` go to every agent's command line; `prefix` stands before it (a tracer, a namespace)
-    and must exec, so that the pid stays the agent's own.
+    and must exec, so that the pid stays the agent's own; `operator_prefix` likewise.  `host`: where
+    all of them listen.
     """
 
     def __init__(
@@ -38,13 +40,17 @@ class Cluster:
         name: str = "main",
         options: Sequence[str] = (),
         prefix: Sequence[str] = (),
+        operator_prefix: Sequence[str] = (),
+        host: str = HOST,
     ) -> None:
         self.name = name
+        self.host = host
         self.agents: dict[str, Agent] = {}
         self._agent_count = agents
         self._options = options
         self._prefix = prefix
-        self._ports = free_ports()
+        self._operator_prefix = operator_prefix
+        self._ports = free_ports(host)
         self._clients: list[RedisCluster] = []
         self._kept: KeptFolder | None = None
 
@@ -69,8 +75,10 @@ class Cluster:
         open_clusters.append(self)
         try:
             api_port = next(self._ports)
-            self.operator = Operator(self.folder, api_port)
-            self.api = OperatorApi(HOST, api_port, self.folder / "operator" / "api-token")
+            self.operator = Operator(
+                self.folder, api_port, host=self.host, prefix=self._operator_prefix
+            )
+            self.api = OperatorApi(self.host, api_port, self.folder / "operator" / "api-token")
             self.operator.start(wait=False)
             for _ in range(self._agent_count):
                 self.define_agent().start(wait=False)
@@ -126,6 +134,7 @@ class Cluster:
             self.name,
             next(self._ports),
             next(self._ports),
+            host=self.host,
             options=self._options if options is None else options,
             prefix=self._prefix if prefix is None else prefix,
         )
@@ -220,8 +229,7 @@ class Cluster:
 
     def endpoints(self, zone: str) -> list[tuple[str, int]]:
         """host and port of every agent's client port of the zone."""
-        found = [address.rpartition(":") for address in self.zone(zone)["status"]["endpoints"]]
-        return [(host, int(port)) for host, _, port in found]
+        return [split_address(address) for address in self.zone(zone)["status"]["endpoints"]]
 
     def port(self, zone: str, agent: str) -> int:
         """Client port of the zone on one agent."""
@@ -234,7 +242,7 @@ class Cluster:
         `options` are its own: protocol=2|3, socket_timeout, retry …
         """
         make: Any = ClusterNode  # its constructor ships without types
-        endpoints = [(HOST, self.port(zone, name)) for name in first] or self.endpoints(zone)
+        endpoints = [(self.host, self.port(zone, name)) for name in first] or self.endpoints(zone)
         nodes = [make(host, port) for host, port in endpoints]
         settings: dict[str, Any] = {"socket_timeout": 20, "socket_connect_timeout": 5}
         client = RedisCluster(startup_nodes=nodes, **{**settings, **options})

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from quorate.facts.addresses import join_address
+
 _ROOT = "/apis/quorate.io/v1alpha1"
 _TIMEOUT_S = 10
 # Loopback, whatever the environment says of proxies.
@@ -28,7 +30,7 @@ class OperatorApi:
     """One operator, by its port; OSError while it does not answer."""
 
     def __init__(self, host: str, port: int, token_file: Path) -> None:
-        self._base = f"http://{host}:{port}"
+        self._base = f"http://{join_address(host, port)}"
         self.token_file = token_file
 
     def get(self, plural: str, name: str) -> Json:

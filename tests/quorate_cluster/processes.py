@@ -9,7 +9,9 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
+from quorate.facts.addresses import join_address
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.components import Component
 from quorate_link.secret import make_secret
@@ -50,6 +52,15 @@ def secret_manifest(folder: Path, cluster: str) -> dict[str, Any]:
         "metadata": {"name": f"{cluster}-quorate"},
         "stringData": json.loads(secret_file(folder, cluster).read_text()),
     }
+
+
+def asked(host: str, port: int, path: str) -> tuple[int, str]:
+    """The answer to a GET over HTTP: status and text; URLError where nobody listens."""
+    try:
+        with _web.open(f"http://{join_address(host, port)}{path}", timeout=10) as said:
+            return said.status, said.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
 
 
 class Listening(Component):
@@ -109,7 +120,8 @@ class Listening(Component):
 
 
 class Agent(Listening):
-    """One agent.  `peer_port` stays the same over restarts; `admin_port` is the present one's."""
+    """One agent.  It listens at the same ports after a restart, unless it was moved; `admin_port`
+    is the present process's."""
 
     def __init__(
         self,
@@ -119,16 +131,26 @@ class Agent(Listening):
         peer_port: int,
         client_port_base: int,
         *,
+        host: str = HOST,
         options: Sequence[str] = (),
         prefix: Sequence[str] = (),
     ) -> None:
-        self.peer_port = peer_port
         command = python("quorate_agent", "--name", name, "--data", str(folder / name))
-        command += ["--cluster", cluster, "--peer", f"{HOST}:{peer_port}"]
-        command += ["--secret-file", str(secret_file(folder, cluster))]
-        command += ["--client-host", HOST, "--client-port-base", str(client_port_base)]
-        command += ["--admin", f"{HOST}:0", *options]
+        command += ["--cluster", cluster, "--secret-file", str(secret_file(folder, cluster))]
+        self._whole = [*prefix, *command]
+        self._options = options
         super().__init__(name, folder, "agent.json", command, prefix)
+        self.move(host, peer_port, client_port_base)
+
+    def move(self, host: str, peer_port: int, client_port_base: int, name: str = "") -> None:
+        """From its next start on it listens on this host and these ports.  `name`: what others are
+        told instead of the host."""
+        self.host, self.peer_port, self._told = host, peer_port, name or host
+        at = ["--peer", join_address(host, peer_port), "--client-host", host]
+        at += ["--client-port-base", str(client_port_base), "--admin", join_address(host, 0)]
+        if name:
+            at += ["--announce-peer", name, "--announce-client-host", name]
+        self._command = [*self._whole, *at, *self._options]
 
     @property
     def admin_port(self) -> int:
@@ -138,12 +160,15 @@ class Agent(Listening):
 
     @property
     def peer_address(self) -> str:
-        return f"{HOST}:{self.peer_port}"
+        return join_address(self._told, self.peer_port)
+
+    def asked(self, path: str) -> tuple[int, str]:
+        """What it answers on its admin port: status and text."""
+        return asked(self.host, self.admin_port, path)
 
     def metrics(self, name: str, **labels: str) -> list[float]:
         """What /metrics says now of every series of this name that has these labels."""
-        with _web.open(f"http://{HOST}:{self.admin_port}/metrics", timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
+        lines = self.asked("/metrics")[1].splitlines()
         wanted = [f'{label}="{value}"' for label, value in labels.items()]
         return [
             float(line.rpartition(" ")[2])
@@ -165,8 +190,10 @@ class Agent(Listening):
 class Operator(Listening):
     """The embedded operator; its API keeps its port over restarts."""
 
-    def __init__(self, folder: Path, api_port: int) -> None:
+    def __init__(
+        self, folder: Path, api_port: int, *, host: str = HOST, prefix: Sequence[str] = ()
+    ) -> None:
         self.api_port = api_port
         command = python("quorate_operator", "embedded", "--data", str(folder / "operator"))
-        command += ["--api", f"{HOST}:{api_port}", "--secrets", str(folder / SECRETS)]
-        super().__init__("operator", folder, "operator.json", command, ())
+        command += ["--api", join_address(host, api_port), "--secrets", str(folder / SECRETS)]
+        super().__init__("operator", folder, "operator.json", command, prefix)

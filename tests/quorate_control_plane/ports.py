@@ -18,15 +18,15 @@ def listen_within(ports: range) -> None:
     _ports = ports
 
 
-def free_ports() -> Iterator[int]:
+def free_ports(host: str = "127.0.0.1") -> Iterator[int]:
     """Loopback ports nobody listens on; runs that start together look from different places."""
     offset = (time.monotonic_ns() // 1000 + os.getpid() * 101 + next(_looks) * 331) % len(_ports)
     for step in range(len(_ports)):
         port = _ports[(offset + step) % len(_ports)]
-        with socket.socket() as probe:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind(("127.0.0.1", port))
+                probe.bind((host, port))
             except OSError:
                 continue
         yield port

@@ -129,6 +129,8 @@ class AgentCore:
         self.zones: dict[str, Replicas] = {}
         self.members: dict[str, NodeRecord] = {}
         self.registered = False
+        self.informed = False
+        """Whether a master has told this process all zones that it knows."""
         self.leaving = False
         self._members_told = 0
         self._store = store
@@ -203,6 +205,12 @@ class AgentCore:
         """Whether any partition has its primary here."""
         return any(zone.roles for zone in self.zones.values())
 
+    @property
+    def opening(self) -> list[str]:
+        """Zones that wait for their turn to be opened, or for a socket that listens for clients.
+        Those that were refused are not among them."""
+        return [*self._openings.untried(), *(uid for uid in self.zones if uid not in self._ports)]
+
     # --- messages --------------------------------------------------------------------------------
 
     def receive_from_master(self, message: FromMaster, now: Now) -> bool:
@@ -228,7 +236,8 @@ class AgentCore:
             case AskInventory(rows=rows, zone=uid):
                 if uid:
                     self._report_rows(uid)
-                else:
+                else:  # asked behind the tables of all zones
+                    self.informed = True
                     self._report_inventory(rows, now)
             case EventsTold() | Greet():
                 self._events.append(message)

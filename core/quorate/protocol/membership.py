@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from quorate.facts.addresses import join_address
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
@@ -158,8 +159,8 @@ def _still_there(known: NodeRecord, hello: Hello) -> Refused:
     """To a newer process elsewhere, while the older one may live: it may be over a copy."""
     return Refused(
         f"node {hello.node}: incarnation {known.incarnation} of store {hello.store} is still there "
-        f"at {known.host}:{known.peer_port}; this one is taken in when that one has left, if its "
-        "data folder is no copy: two processes must not have one name and store",
+        f"at {join_address(known.host, known.peer_port)}; this one is taken in when that one has "
+        "left, if its data folder is no copy: two processes must not have one name and store",
         RefusalCode.NAME_IN_USE,
     )
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from quorate.facts.addresses import join_address
 from quorate.facts.partition_row import majority, quorum
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord, Voter
@@ -333,11 +334,12 @@ class NodeRegistry:
                 agent.record.incarnation,
                 agent.online,
                 _agent_state(agent),
-                f"{agent.record.host}:{agent.record.peer_port}",
+                join_address(agent.record.host, agent.record.peer_port),
                 agent.record.failure_domain,
                 primaries.get(name, 0),
                 owners.get(name, 0),
                 agent.record.left_since_ms,
+                agent.record.client_host,
             )
             for name, agent in sorted(self._agents.items())
             if agent.record is not None

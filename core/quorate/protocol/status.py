@@ -4,7 +4,7 @@ import msgspec
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """One agent."""
+    """One agent.  `address`: where others dial it, HOST:PORT."""
 
     name: str
     store: str
@@ -16,6 +16,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     primaries: int
     owners: int
     left_since_ms: int | None = None
+    client_host: str = ""
+    """What clients are told: an address or a DNS name."""
 
 
 class MigrationStatus(msgspec.Struct, frozen=True):

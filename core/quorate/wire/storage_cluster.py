@@ -29,12 +29,6 @@ class AgentsKind(enum.StrEnum):
     EXTERNAL = "external"
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of HOST:PORT; an IPv6 host stands in brackets."""
-    host, _, port = address.rpartition(":")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
 def _check_unique(addresses: list[str]) -> list[str]:
     twice = sorted({each for each in addresses if addresses.count(each) > 1})
     if twice:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha1
 
+from quorate.facts.addresses import is_ip
 from quorate.facts.keyspace import SLOT_COUNT, slot_shift
 from quorate_agent.resp.replies import array, bulk, integer, map_, moved, verbatim
 
 
 @dataclass(frozen=True)
 class ClusterNode:
-    """A node's client port for one zone."""
+    """A node's client port for one zone.  `host`: an address or a DNS name."""
 
     name: str
     host: str
@@ -143,6 +144,7 @@ class ClusterView:
                 (bulk(b"port"), integer(node.port)),
                 (bulk(b"ip"), host),
                 (bulk(b"endpoint"), host),
+                *(() if is_ip(node.host) else ((bulk(b"hostname"), host),)),
                 (bulk(b"role"), bulk(b"master")),
                 (bulk(b"replication-offset"), integer(0)),
                 (bulk(b"health"), bulk(b"online")),

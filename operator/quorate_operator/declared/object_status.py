@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from quorate.facts.addresses import join_address
 from quorate.facts.zone import StorageKind
 from quorate.protocol.status import ClusterStatus, NodeStatus
 from quorate.protocol.status import ZoneStatus as Observed
@@ -16,7 +17,6 @@ from quorate.wire.storage_cluster import (
     ClusterMember,
     StorageCluster,
     StorageClusterStatus,
-    split_address,
 )
 from quorate.wire.zone import Zone, ZoneMigrations, ZonePartitions, ZoneStatus
 from quorate_operator import names
@@ -78,9 +78,11 @@ def zone_status(
             conditions=conditions(unknown),
             placed_uid=zone.status.placed_uid,
         )
-    hosts = {node.name: _host(node) for node in seen.status.nodes}
+    hosts = {node.name: node.client_host for node in seen.status.nodes}
     endpoints = [
-        f"{hosts[node]}:{port}" for node, port in sorted(observed.ports.items()) if node in hosts
+        join_address(hosts[node], port)
+        for node, port in sorted(observed.ports.items())
+        if node in hosts
     ]
     return ZoneStatus(
         observed_generation=generation,
@@ -280,8 +282,3 @@ def _conditions(
             )
         )
     return made
-
-
-def _host(node: NodeStatus) -> str:
-    host, _ = split_address(node.address)
-    return f"[{host}]" if ":" in host else host

@@ -11,11 +11,12 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
+from quorate.facts.addresses import join_address, split_address
 from quorate.facts.errors import QuorateError
 from quorate.protocol.masterships import RECOVERY_TERMS
 from quorate.protocol.messages import FORMAT_VERSION, Hello
 from quorate.wire.resource import API_VERSION
-from quorate.wire.storage_cluster import StorageCluster, split_address
+from quorate.wire.storage_cluster import StorageCluster
 from quorate_link import BaseHandler, Endpoint, Link, RoleKeys
 from quorate_operator.embedded.objects import ObjectStore
 from quorate_operator.metastores.backups import put_in_place, set_aside
@@ -87,8 +88,7 @@ class _Asking(BaseHandler):
 
     def on_up(self, link: Link, hello: Hello) -> None:
         if link.peer is not None and hello.role == "agent":
-            host, port = link.peer.address
-            self.known[f"[{host}]:{port}" if ":" in host else f"{host}:{port}"] = hello.master_term
+            self.known[join_address(*link.peer.address)] = hello.master_term
             self.changed.set()
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+from quorate.facts.addresses import join_address, split_address
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.protocol.master import Master
-from quorate.wire.storage_cluster import split_address
 from quorate_link import Endpoint, Link, Peer
 
 _log = logging.getLogger("quorate.dialing")
@@ -75,8 +75,9 @@ class Dialing:
                     self._drained.add(node)
 
     def _drain(self, master: Master, node: str, at: str | None, now: Now) -> None:
-        if at is None or master.agents[node].drain_wanted:
-            return
+        agent = master.agents[node]
+        if at is None or agent.drain_wanted or not agent.online:
+            return  # one that is silent may be elsewhere by now: then that is its declared address
         refused = master.drain(node, True, now)
         if not refused:
             self._drained.add(node)
@@ -94,12 +95,8 @@ class Dialing:
 
 def address_of(peer: Peer) -> str:
     """HOST:PORT as users write it."""
-    return _words(*peer.address)
+    return join_address(*peer.address)
 
 
 def _registered_at(record: NodeRecord) -> str:
-    return _words(record.host, record.peer_port)
-
-
-def _words(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return join_address(record.host, record.peer_port)

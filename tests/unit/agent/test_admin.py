@@ -1,12 +1,14 @@
-"""The admin port answers three questions and survives everything else."""
+"""The admin port answers four questions and survives everything else."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar, cast
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from quorate_agent.admin import CONNECTIONS_MAX, start_admin
+from quorate_agent.probes import Probes
 
 HOST = "127.0.0.1"
 Ask = Callable[[bytes], Awaitable[tuple[str, str]]]
@@ -24,10 +26,32 @@ async def ask(port: int, request: bytes) -> tuple[str, str]:
     return head.partition("\r\n")[0], body
 
 
+class _Core:
+    """An agent's core, as far as probes look at it."""
+
+    registered = informed = True
+    leaving = False
+    opening: tuple[str, ...] = ()
+    zones: ClassVar[dict[str, None]] = {"uid-1": None, "uid-2": None}
+
+
+def probes_of(**changes: Any) -> Probes:
+    """Those of an agent that takes part, but for what changes."""
+    core = _Core()
+    for name, value in changes.items():
+        setattr(core, name, value)
+    probes = Probes()
+    probes.starts(CollectorRegistry())
+    probes.listens(lambda: cast(Any, core))
+    return probes
+
+
 async def test_metrics_are_served_as_text() -> None:
     registry = CollectorRegistry()
     Counter("quorate_commands", "Commands", registry=registry).inc(3)
-    server = await start_admin(HOST, 0, registry, lambda: (True, "takes part"))
+    probes = Probes()
+    probes.starts(registry)
+    server = await start_admin(HOST, 0, probes)
 
     status, body = await ask(server.port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
 
@@ -36,14 +60,43 @@ async def test_metrics_are_served_as_text() -> None:
     await server.close()
 
 
-@pytest.mark.parametrize("ready", [(True, "takes part"), (False, "waits for the master")])
-async def test_readiness_comes_with_its_sentence(ready: tuple[bool, str]) -> None:
-    server = await start_admin(HOST, 0, CollectorRegistry(), lambda: ready)
+@pytest.mark.parametrize(
+    ("changes", "is_ready", "sentence"),
+    [
+        ({}, True, "takes part in 2 zones"),
+        ({"registered": False}, False, "no master has registered this agent yet"),
+        ({"informed": False}, False, "the master has not told all zones yet"),
+        ({"opening": ("uid-3",)}, False, "1 of 3 zones are not open yet"),
+        ({"leaving": True}, False, "hands its primaries over and ends"),
+    ],
+)
+async def test_readiness_comes_with_its_sentence(
+    changes: dict[str, Any], is_ready: bool, sentence: str
+) -> None:
+    server = await start_admin(HOST, 0, probes_of(**changes))
 
     status, body = await ask(server.port, b"GET /readyz HTTP/1.1\r\n\r\n")
+    started, _ = await ask(server.port, b"GET /startupz HTTP/1.1\r\n\r\n")
 
-    assert status == ("HTTP/1.1 200 OK" if ready[0] else "HTTP/1.1 503 Service Unavailable")
-    assert body == ready[1] + "\n"
+    assert status == ("HTTP/1.1 200 OK" if is_ready else "HTTP/1.1 503 Service Unavailable")
+    assert body == sentence + "\n"
+    assert started == "HTTP/1.1 200 OK"
+    await server.close()
+
+
+async def test_an_agent_that_reads_logs_lives_and_has_not_started() -> None:
+    probes = Probes()
+    server = await start_admin(HOST, 0, probes)
+    probes.opening("uid-7", 3, 12)
+
+    said = {
+        path: await ask(server.port, f"GET {path} HTTP/1.1\r\n\r\n".encode())
+        for path in ("/healthz", "/startupz", "/readyz", "/metrics")
+    }
+
+    waits = ("HTTP/1.1 503 Service Unavailable", "opens zone uid-7, 3 of 12: its log is read\n")
+    assert said.pop("/healthz")[0] == "HTTP/1.1 200 OK"
+    assert said == {"/startupz": waits, "/readyz": waits, "/metrics": waits}
     await server.close()
 
 
@@ -60,7 +113,7 @@ async def test_readiness_comes_with_its_sentence(ready: tuple[bool, str]) -> Non
     ],
 )
 async def test_any_request_has_its_answer(request_line: bytes, status: str) -> None:
-    server = await start_admin(HOST, 0, CollectorRegistry(), lambda: (True, "takes part"))
+    server = await start_admin(HOST, 0, probes_of())
 
     found, _ = await ask(server.port, request_line + b"\r\n\r\n")
 
@@ -80,7 +133,7 @@ async def test_who_opens_many_connections_and_asks_nothing_holds_only_some() -> 
         finally:
             writer.close()
 
-    server = await start_admin(HOST, 0, CollectorRegistry(), lambda: (True, "takes part"))
+    server = await start_admin(HOST, 0, probes_of())
     held = [await asyncio.open_connection(HOST, server.port) for _ in range(CONNECTIONS_MAX)]
     async with asyncio.timeout(10):
         while await asked():

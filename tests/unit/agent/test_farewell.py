@@ -35,3 +35,18 @@ def test_a_hand_over_is_bounded_also_while_turns_are_long() -> None:
 
     # Each of its own pauses lasts for a turn: fifty, were they counted instead of the time.
     assert asyncio.run(leave()) <= BOUND_S / TURN_S + 2
+
+
+def test_an_agent_has_ended_within_its_grace_also_where_nobody_takes_over(monkeypatch: Any) -> None:
+    role = SimpleNamespace(row=SimpleNamespace(owners=("a", "b")))
+    transactions = SimpleNamespace(coordinates=True)
+    zone = SimpleNamespace(roles={0: role}, transactions=transactions)
+    zones, runtimes = cast(Any, {"uid": zone}), cast(Any, {})
+    monkeypatch.setattr(farewell, "CLOSING_S", 0.1)
+
+    for grace_s in (0.0, 0.5, 1.0):
+        began = time.monotonic()
+        asyncio.run(farewell.leave_in_time(zones, runtimes, grace_s, lambda: True))
+        took_s = time.monotonic() - began
+
+        assert max(grace_s - 0.1, 0.0) <= took_s < grace_s + 0.3

@@ -26,7 +26,7 @@ def _with_agent(path: Path, story: Callable[[Agent], None]) -> None:
         folder = DataFolder.open(path, cluster="demo", node="agent-1", cluster_id="id")
         folder.zone_path(RECORD.uid)
         here = "127.0.0.1"
-        settings = AgentSettings("agent-1", path, "demo", here, 0, here, here, 0)
+        settings = AgentSettings("agent-1", path, "demo", here, 0, here, 0, here, here, here, 0)
         agent = Agent(settings, folder, {}, DEFAULTS, Descriptors(4096), SECRET.keys())
         try:
             story(agent)

@@ -12,7 +12,8 @@ from quorate_lone_master.zone_status import status_of_zone
 
 
 def _node(name: str, online: bool = True) -> NodeStatus:
-    return NodeStatus(name, "a" * 32, 1, online, "", f"10.0.0.{name[-1]}:9000", "", 0, 0)
+    host = f"10.0.0.{name[-1]}"
+    return NodeStatus(name, "a" * 32, 1, online, "", "10.9.9.9:9000", "", 0, 0, None, host)
 
 
 def _state(**changes: Any) -> ClusterState:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from quorate.facts.addresses import split_address
 from quorate.facts.errors import WireError
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
@@ -19,7 +20,7 @@ from quorate.wire.partition_table import (
     zone_record,
 )
 from quorate.wire.resource import API_VERSION, Resource, Rule, is_short_name
-from quorate.wire.storage_cluster import StorageCluster, split_address
+from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.storage_node import node_record, node_spec
 from quorate.wire.zone import Zone, memory_bytes, to_record, unsupported
 

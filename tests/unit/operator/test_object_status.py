@@ -26,7 +26,7 @@ from quorate_operator.mastership.decisions import MESSAGE_MAX, About, Decisions,
 from quorate_operator.mastership.refused_writes import Refusal
 
 EARLIER, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
-NODE = NodeStatus("agent-1", "s", 1, True, "Online", "127.0.0.1:7100", "", 16, 16)
+NODE = NodeStatus("agent-1", "s", 1, True, "Online", "10.0.0.7:7100", "", 16, 16, None, "127.0.0.1")
 SERVING = {"phase": "Available", "sentence": "all well", "available": 16}
 
 
@@ -283,7 +283,7 @@ def test_a_cluster_is_ready_when_every_address_has_its_agent() -> None:
         "False",
     ]
     assert ready.master.term == 4
-    assert ready.members[0].address == "127.0.0.1:7100"
+    assert ready.members[0].address == "10.0.0.7:7100"
 
 
 def test_many_decisions_of_one_reason_become_one_event() -> None:

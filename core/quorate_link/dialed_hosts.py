@@ -1,0 +1,80 @@
+"""Where a host that is dialed is now: its name is looked up anew for each attempt."""
+
+import asyncio
+import errno
+import socket
+from typing import Any, NamedTuple
+
+from quorate.facts.addresses import is_ip
+
+
+class Address(NamedTuple):
+    """Where a socket can be connected to."""
+
+    family: socket.AddressFamily
+    sockaddr: tuple[object, ...]
+
+
+class DialedHosts:
+    """Looks names up and connects.  One look-up of a name is under way at a time: each keeps a
+    thread for as long as a name server is silent."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._looking: dict[tuple[str, int], asyncio.Task[list[Address]]] = {}
+
+    async def connect(self, host: str, port: int, bound_s: float) -> socket.socket:
+        """A socket connected to one of the host's addresses, tried in the order of the name server
+        for the same part of `bound_s` each.
+
+        ConnectionRefusedError: all refuse.  OSError, TimeoutError: else the last problem."""
+        problem: OSError = OSError(errno.EADDRNOTAVAIL, "the name has no address")
+        are_refused = True
+        deadline = self._loop.time() + bound_s
+        async with asyncio.timeout_at(deadline):
+            addresses = await self._look_up(host, port)
+        for at, address in enumerate(addresses):
+            share_s = (deadline - self._loop.time()) / (len(addresses) - at)
+            try:
+                async with asyncio.timeout(share_s):
+                    return await self._connect(address)
+            except OSError as error:  # a TimeoutError is one
+                are_refused &= isinstance(error, ConnectionRefusedError)
+                if are_refused or not isinstance(error, ConnectionRefusedError):
+                    problem = error
+        raise problem
+
+    async def _look_up(self, host: str, port: int) -> list[Address]:
+        looking = self._looking.get((host, port))
+        if looking is None:
+            looking = self._loop.create_task(self._addresses(host, port))
+            self._looking[host, port] = looking
+            looking.add_done_callback(lambda ended: self._looked_up(host, port, ended))
+        return await asyncio.shield(looking)  # who gives up does not end it for the others
+
+    def _looked_up(self, host: str, port: int, ended: asyncio.Task[list[Address]]) -> None:
+        self._looking.pop((host, port), None)
+        if not ended.cancelled():
+            ended.exception()  # told to those that wait, if any still do
+
+    async def _addresses(self, host: str, port: int) -> list[Address]:
+        if is_ip(host):
+            found = self._system(host, port)
+        else:
+            found = await self._loop.run_in_executor(None, self._system, host, port)
+        return list(dict.fromkeys(Address(family, at) for family, _, _, _, at in found))
+
+    @staticmethod
+    def _system(host: str, port: int) -> list[tuple[Any, ...]]:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+    async def _connect(self, address: Address) -> socket.socket:
+        connection = socket.socket(address.family, socket.SOCK_STREAM)
+        try:
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._loop.sock_connect(connection, address.sockaddr)
+        except BaseException:
+            connection.close()
+            raise
+        return connection

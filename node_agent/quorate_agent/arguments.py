@@ -1,0 +1,206 @@
+"""What an agent is told on its command line."""
+
+import argparse
+from pathlib import Path
+
+from quorate.facts.addresses import bare_host, bracketed, is_any, is_dialable
+from quorate_agent.client_memory import SETTING
+from quorate_agent.settings import CLIENT_MEMORY_SHARE, GRACE_S, AgentSettings
+
+WHAT_IT_DOES = "`quorate-agent`: one agent process."
+
+
+def read_arguments(words: list[str] | None) -> argparse.Namespace:
+    """The command line, judged; ends the process with a sentence where it cannot be followed.
+
+    `told_peer` and `told_client_host` are what others are told, whether given or taken from where
+    the agent listens."""
+    parser = _parser()
+    given = parser.parse_args(words)
+    host, port = given.announce_peer or (given.peer[0], 0)
+    given.told_peer = (host, port)
+    given.told_client_host = given.announce_client_host or given.client_host
+    for listens, told, way_out in (
+        ("--peer", host, "--announce-peer"),
+        ("--client-host", given.told_client_host, "--announce-client-host"),
+    ):
+        if is_any(told):
+            parser.error(
+                f"{listens} {bracketed(told)} means every address of this machine, and others have"
+                f" to be told one: add {way_out} with an address or a DNS name"
+            )
+    return given
+
+
+def settings_of(given: argparse.Namespace) -> AgentSettings:
+    """The settings that `read_arguments` found."""
+    return AgentSettings(
+        name=given.name,
+        data=given.data,
+        cluster=given.cluster,
+        peer_host=given.peer[0],
+        peer_port=given.peer[1],
+        told_peer_host=given.told_peer[0],
+        told_peer_port=given.told_peer[1],
+        client_host=given.client_host,
+        told_client_host=given.told_client_host,
+        admin_host=given.admin[0],
+        admin_port=given.admin[1],
+        client_port_base=given.client_port_base,
+        failure_domain=given.failure_domain,
+        weight=given.weight,
+        client_memory_share=given.client_memory_share,
+        debug_commands=given.debug_commands,
+        believe_term=given.believe_term,
+        grace_s=given.grace_seconds,
+    )
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    host = bare_host(host)
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: write HOST:PORT, for example 10.0.0.7:7100 or [fd00::7]:7100 (port 0: a"
+            " free one)"
+        )
+    return host, int(port)
+
+
+def _told_address(text: str) -> tuple[str, int]:
+    """Host and port; port 0: the one that is listened on."""
+    has_port = text.rpartition(":")[2].isdecimal() and (text.count(":") == 1 or "]:" in text)
+    host, port = _address(text) if has_port else (bare_host(text), 0)
+    return _told_host(host), port
+
+
+def _told_host(text: str) -> str:
+    host = bare_host(text)
+    if not is_dialable(host):
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: write an address that others can dial or a DNS name, for example 10.0.0.7,"
+            " fd00::7 or agent-1.main.svc"
+        )
+    return host
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0.0 < share <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r}: write a number above 0 and up to 1, as 0.2")
+    return share
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0.0 <= seconds <= 86_400.0:
+        raise argparse.ArgumentTypeError(f"{text!r}: write seconds, from 0 to 86400")
+    return seconds
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="quorate-agent", description=WHAT_IT_DOES)
+    parser.add_argument("--name", required=True, help="unique among the cluster's agents")
+    parser.add_argument("--data", required=True, type=Path, help="the data folder")
+    parser.add_argument("--cluster", required=True, help="name of the cluster")
+    parser.add_argument(
+        "--secret-file",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="the cluster's secret, the same for the operator and all agents: who does not know it"
+        " is told nothing",
+    )
+    _add_addresses(parser)
+    parser.add_argument("--failure-domain", default="")
+    parser.add_argument("--weight", type=int, default=1)
+    parser.add_argument(
+        "--grace-seconds",
+        type=_seconds,
+        default=GRACE_S,
+        metavar="SECONDS",
+        help="how long the agent takes at most to end after SIGTERM; until a few seconds before it"
+        " waits for others to take its primaries over (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--debug-commands", action="store_true", help="allow damaging a copy on purpose"
+    )
+    parser.add_argument(
+        "--believe-term",
+        type=int,
+        default=0,
+        metavar="TERM",
+        help="once, when a master was refused because its term is too far above all that this agent"
+        " has heard of, and really so many masterships went by without it",
+    )
+    parser.add_argument(
+        SETTING,
+        type=_share,
+        default=CLIENT_MEMORY_SHARE,
+        metavar="SHARE",
+        help="share of the memory limit (cgroup, else the machine's) for commands that clients have"
+        " sent and replies that they have not read: above it large commands are refused with -OOM,"
+        " and where unread replies fill the rest, the connections that hold the most of them are"
+        " closed (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--set-aside",
+        default="",
+        metavar="REASON",
+        help="keep what the data folder holds under set-aside-N in it, and end: the next start is"
+        " over a new store, which the other owners fill",
+    )
+    parser.add_argument(
+        "--put-back",
+        type=int,
+        default=0,
+        metavar="N",
+        help="put set-aside-N of the data folder back, and end: for when every store of a"
+        " partition is gone for good; what was answered since, or was lost before, is missing",
+    )
+    return parser
+
+
+def _add_addresses(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--peer",
+        type=_address,
+        default=("127.0.0.1", 0),
+        metavar="HOST:PORT",
+        help="where to listen for the operator and other agents (default: 127.0.0.1, a free port)",
+    )
+    parser.add_argument(
+        "--announce-peer",
+        type=_told_address,
+        metavar="HOST[:PORT]",
+        help="what other agents are told to dial: an address or a DNS name, which they look up each"
+        " time (default: the host and port of --peer)",
+    )
+    parser.add_argument(
+        "--client-host",
+        type=bare_host,
+        default="127.0.0.1",
+        metavar="HOST",
+        help="where to listen for clients (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--announce-client-host",
+        type=_told_host,
+        metavar="HOST",
+        help="what clients are told to dial: an address or a DNS name (default: --client-host)",
+    )
+    parser.add_argument("--client-port-base", type=int, default=7000)
+    parser.add_argument(
+        "--admin",
+        type=_address,
+        default=("127.0.0.1", 0),
+        metavar="HOST:PORT",
+        help="where to answer /metrics, /startupz, /healthz and /readyz (default: 127.0.0.1, a free"
+        " port)",
+    )

@@ -1,0 +1,145 @@
+"""What an agent tells probes from its start to its end, and how it ends when it is told to."""
+
+import time
+from collections.abc import Iterator
+from urllib.error import URLError
+
+import pytest
+
+from quorate_cluster.cluster import Cluster
+from quorate_cluster.fixtures import StartCluster
+from quorate_cluster.outage import Pulses
+from quorate_cluster.processes import Agent, asked
+from quorate_cluster.waiting import wait_until
+from quorate_control_plane.ports import free_ports
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+
+GRACE_S = 8.0
+SLACK_S = 2.0
+"""Of a machine that others use; ending takes at most GRACE_S less what it did not have to wait."""
+
+
+def _statuses(agent: Agent) -> dict[str, int]:
+    return {path: agent.asked(path)[0] for path in ("/startupz", "/healthz", "/readyz")}
+
+
+def _is_ready(agent: Agent) -> bool:
+    return agent.asked("/readyz")[0] == 200
+
+
+@pytest.fixture
+def admin_ports() -> Iterator[int]:
+    return free_ports()
+
+
+def test_an_agent_is_ready_from_when_it_takes_part_until_it_is_told_to_end(
+    start_cluster: StartCluster,
+) -> None:
+    cluster = start_cluster(agents=0)
+    agents = [cluster.define_agent() for _ in range(3)]
+    for agent in agents:
+        agent.start()
+    first = agents[0]
+    assert _statuses(first) == {"/startupz": 200, "/healthz": 200, "/readyz": 503}
+    assert first.asked("/readyz")[1] == "no master has registered this agent yet\n"
+
+    cluster.declare()
+    wait_until(lambda: all(map(_is_ready, agents)), "readiness")
+    cluster.apply_zone("z", partitions=16)
+    wait_until(lambda: all(map(_is_ready, agents)), "readiness")
+    assert first.asked("/readyz")[1] == "takes part in 1 zones\n"
+    cluster.operator.kill()
+    assert _is_ready(first), "zones go on while the operator is away"
+    cluster.operator.start()
+    cluster.wait_online()
+
+    leaves = cluster.agent_with_most_primaries()
+    with Pulses(cluster, "z") as pulses:
+        leaves.interrupt()
+        wait_until(lambda: leaves.asked("/readyz")[0] == 503, "end of readiness")
+        assert leaves.asked("/readyz")[1] == "hands its primaries over and ends\n"
+        wait_until(lambda: not leaves.is_alive(), "end of the agent")
+        pulses.wait_all_written_since(time.monotonic())
+
+    assert leaves.exit_status == 0
+    assert pulses.lost() == []
+    assert pulses.undocumented() == []
+
+
+def test_an_agent_has_ended_within_its_grace_also_while_nobody_takes_over(
+    start_cluster: StartCluster,
+) -> None:
+    cluster = start_cluster(agents=3, options=["--grace-seconds", f"{GRACE_S:g}"])
+    cluster.apply_zone("z", partitions=16)
+    agent = cluster.agent_with_most_primaries()
+    cluster.operator.pause()
+
+    began = time.monotonic()
+    agent.interrupt()
+    wait_until(lambda: not agent.is_alive(), "end of the agent", GRACE_S + SLACK_S)
+    took = time.monotonic() - began
+
+    cluster.operator.resume()
+    assert agent.exit_status == 0
+    assert took > 1, "it did not wait for anybody"
+
+
+def _with_many_zones(start_cluster: StartCluster, admin_port: int) -> tuple[Cluster, Agent]:
+    """One agent that has much to open when it starts, down."""
+    cluster = start_cluster(agents=1, options=["--admin", f"127.0.0.1:{admin_port}"])
+    for number in range(30):
+        cluster.apply_zone(f"zone-{number}", partitions=4)
+    agent = cluster.agents["agent-1"]
+    agent.terminate()
+    return cluster, agent
+
+
+def test_an_agent_that_reads_its_logs_lives_and_has_not_started(
+    start_cluster: StartCluster, admin_ports: Iterator[int]
+) -> None:
+    port = next(admin_ports)
+    _, agent = _with_many_zones(start_cluster, port)
+    seen: list[tuple[str, int, str]] = []
+
+    def has_started() -> bool:
+        try:
+            paths = ("/startupz", "/healthz", "/readyz")
+            seen.extend([(path, *asked("127.0.0.1", port, path)) for path in paths])
+        except URLError:
+            return False  # nobody listens yet
+        return seen[-3][1] == 200
+
+    agent.start(wait=False)
+    deadline = time.monotonic() + 60
+    while not has_started():
+        assert time.monotonic() < deadline, agent.log_tail()
+
+    waits = [text for path, status, text in seen if path == "/startupz" and status == 503]
+    assert any(text.startswith("opens zone ") for text in waits), seen
+    assert {status for path, status, _ in seen if path == "/healthz"} == {200}
+    assert {status for path, status, _ in seen[:-3] if path == "/readyz"} == {503}
+    wait_until(lambda: _is_ready(agent), "readiness", 60)
+
+
+def test_an_agent_that_is_told_to_end_while_it_reads_its_logs_ends_at_once(
+    start_cluster: StartCluster, admin_ports: Iterator[int]
+) -> None:
+    port = next(admin_ports)
+    cluster, agent = _with_many_zones(start_cluster, port)
+
+    def reads() -> bool:
+        try:
+            return asked("127.0.0.1", port, "/startupz")[0] == 503
+        except URLError:
+            return False
+
+    agent.start(wait=False)
+    deadline = time.monotonic() + 60
+    while not reads():
+        assert time.monotonic() < deadline, agent.log_tail()
+    agent.terminate()
+    assert agent.exit_status == 0
+
+    agent.start()
+    cluster.wait_available("zone-7")
