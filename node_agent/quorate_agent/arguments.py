@@ -47,6 +47,7 @@ def settings_of(given: argparse.Namespace) -> AgentSettings:
         admin_host=given.admin[0],
         admin_port=given.admin[1],
         client_port_base=given.client_port_base,
+        client_ports=given.client_ports_from_master,
         failure_domain=given.failure_domain,
         weight=given.weight,
         client_memory_share=given.client_memory_share,
@@ -82,6 +83,13 @@ def _told_host(text: str) -> str:
             " fd00::7 or agent-1.main.svc"
         )
     return host
+
+
+def _range(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    if first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 65536:
+        return int(first), int(last)
+    raise argparse.ArgumentTypeError(f"{text!r}: write FIRST-LAST, for example 7000-7999")
 
 
 def _share(text: str) -> float:
@@ -195,7 +203,20 @@ def _add_addresses(parser: argparse.ArgumentParser) -> None:
         metavar="HOST",
         help="what clients are told to dial: an address or a DNS name (default: --client-host)",
     )
-    parser.add_argument("--client-port-base", type=int, default=7000)
+    parser.add_argument(
+        "--client-port-base",
+        type=int,
+        default=7000,
+        metavar="PORT",
+        help="zones listen for clients on the first free port from here up (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--client-ports-from-master",
+        type=_range,
+        metavar="FIRST-LAST",
+        help="instead, each zone listens on the port of this range that the operator gave it, the"
+        " same on all agents",
+    )
     parser.add_argument(
         "--admin",
         type=_address,

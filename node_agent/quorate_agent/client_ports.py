@@ -1,5 +1,7 @@
 """Which ports zones listen on for their clients, and the sockets that are bound to them.
 
+The agent chooses each, or the master has given it to the zone.
+
 A zone is opened only when it has a port: an agent that could be made primary where no client
 reaches it would be of no use.
 """
@@ -45,33 +47,61 @@ class ClientPorts:
     def bind(self, uid: str, wanted: int) -> list[socket.socket]:
         """Sockets that listen for a zone on one port: `wanted` if it is free (0: any), else the
         first that is.  ZoneRefused when none is."""
-        if not self._addresses:
-            raise ZoneRefused(
-                f"the client host {self._host} has no address: {self._problem}. Way out: start the"
-                " agent with another --client-host"
-            )
         last = min(self._base + PORTS_TRIED, 65536)
         used = set(self._taken.values())
         tried = [port for port in (wanted, *range(self._base, last)) if port and port not in used]
         problem = "every port is another zone's"
         for port in tried:
-            sockets: list[socket.socket] = []
             try:
-                for family, host in self._addresses:
-                    sockets.append(_listening(family, host, port))
+                return self._listen(uid, port)
             except OSError as error:
-                for each in sockets:
-                    each.close()
                 problem = f"port {port}: {error.strerror or error}"
                 if error.errno in (errno.EMFILE, errno.ENFILE):
                     break
-                continue
-            self._taken[uid] = port
-            return sockets
         raise ZoneRefused(
             f"no port to listen on for its clients from {self._base} to {last - 1}, the last tried:"
             f" {problem}. Way out: free some, or start the agent with another --client-port-base"
         )
+
+    def bind_given(self, uid: str, port: int) -> list[socket.socket]:
+        """Sockets that listen for a zone on the port that the master gave it.  ZoneRefused when it
+        gave none, or the port cannot be had."""
+        if not port:
+            raise ZoneRefused(
+                "the master has given it no client port, and this agent takes none else: it is"
+                " opened when there is one. Way out: look at the zone's conditions, or start the"
+                " agent without --client-ports-from-master"
+            )
+        if port in self._taken.values():
+            raise ZoneRefused(
+                f"client port {port}, which the master gave it, is still another zone's here: it is"
+                " opened when that one has closed"
+            )
+        try:
+            return self._listen(uid, port)
+        except OSError as error:
+            raise ZoneRefused(
+                f"client port {port}, which the master gave it, cannot be listened on:"
+                f" {error.strerror or error}. Way out: end what has the port at {self._host}"
+            ) from error
+
+    def _listen(self, uid: str, port: int) -> list[socket.socket]:
+        """OSError: not all addresses have the port, and none is kept."""
+        if not self._addresses:
+            raise ZoneRefused(
+                f"the client host {self._host} has no address: {self._problem}. Way out: start the"
+                " agent with another --client-host"
+            )
+        sockets: list[socket.socket] = []
+        try:
+            for family, host in self._addresses:
+                sockets.append(_listening(family, host, port))
+        except OSError:
+            for each in sockets:
+                each.close()
+            raise
+        self._taken[uid] = port
+        return sockets
 
     def give_back(self, uid: str) -> None:
         """The zone listens no more."""

@@ -114,7 +114,8 @@ class Agent(BaseHandler):
         self.folder = folder
         self._descriptors = descriptors
         self._ports = ClientPorts(settings.client_host, settings.client_port_base)
-        self._opening = ZoneOpening(settings.name, folder, descriptors, self._ports)
+        own = settings.client_ports is None
+        self._opening = ZoneOpening(settings.name, folder, descriptors, self._ports, chooses=own)
         self._threads = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="storage")
         self.metrics = AgentMetrics()
         self.peer_port = 0
@@ -299,6 +300,7 @@ class Agent(BaseHandler):
             weight=settings.weight,
             process=self._process,
             master_word=self.folder.master_word,
+            client_ports=settings.client_ports,
         )
 
     def _accept(self, hello: Hello) -> Refused | None:

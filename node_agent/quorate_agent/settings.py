@@ -15,6 +15,7 @@ class AgentSettings:
     """Read from the command line in `__main__` and handed down; there is no global.
 
     `client_port_base`: zones take the first free port from here up, unless they had one before.
+    `client_ports`: the first and the last of those of which the master gives each zone one instead.
     `client_memory_share`: of the memory limit, for what clients sent and were not answered and for
     replies that they have not read; more lets more clients send large values at once.
     `believe_term`: a mastership's number that a person vouches for, 0 for none.
@@ -35,6 +36,7 @@ class AgentSettings:
     admin_host: str
     admin_port: int
     client_port_base: int = 7000
+    client_ports: tuple[int, int] | None = None
     failure_domain: str = ""
     weight: int = 1
     client_memory_share: float = CLIENT_MEMORY_SHARE

@@ -25,12 +25,20 @@ class ZoneOpening:
     """Opens the zones of agent `node`, and takes back what closed ones had."""
 
     def __init__(
-        self, node: str, folder: DataFolder, descriptors: Descriptors, ports: ClientPorts
+        self,
+        node: str,
+        folder: DataFolder,
+        descriptors: Descriptors,
+        ports: ClientPorts,
+        *,
+        chooses: bool,
     ) -> None:
+        """`chooses`: the agent chooses client ports itself; else the master has given them."""
         self._node = node
         self._folder = folder
         self._descriptors = descriptors
         self._ports = ports
+        self._chooses = chooses
         self._sockets: dict[str, list[socket.socket]] = {}
         self._refused: dict[str, str] = {}
 
@@ -42,7 +50,7 @@ class ZoneOpening:
         try:
             if stored is None:
                 self._descriptors.take_zone(uid, record.persistent)
-            self._sockets[uid] = self._ports.bind(uid, record.ports.get(self._node, 0))
+            self._sockets[uid] = self._listening(record)
             engine = stored or self._engine(record)
         except BaseException as error:
             self._listens_no_more(uid)
@@ -54,6 +62,11 @@ class ZoneOpening:
             raise
         self._refused.pop(uid, None)
         return engine
+
+    def _listening(self, record: ZoneRecord) -> list[socket.socket]:
+        if self._chooses:
+            return self._ports.bind(record.uid, record.ports.get(self._node, 0))
+        return self._ports.bind_given(record.uid, record.port)
 
     def take_sockets(self, uid: str) -> list[socket.socket]:
         """The sockets that listen for an open zone's clients; whoever takes them closes them."""

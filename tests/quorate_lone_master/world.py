@@ -4,7 +4,7 @@ Time passes in steps of 100 ms.  Every agent that is connected serves what it is
 with every migration to it unless that is held back, and stores what it is sent.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
@@ -42,7 +42,8 @@ class LoneMaster:
     a node refuses the prepared row; `mute`: whether it leaves that unanswered; `serves`: whether a
     primary says that it serves; `knows`: whether it tells the rows of a zone that it is asked for.
     `rebuilds`: see Master; its agents then tell the rows that they were told.  `same_processes`:
-    agents that connect are those of before, after a break of their links."""
+    agents that connect are those of before, after a break of their links.  `client_ports`: the
+    ranges of agents that take their zones' client ports from the master."""
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class LoneMaster:
         settings: ProtocolSettings = DEFAULTS,
         kind: type[Master] = Master,
         rebuilds: bool = False,
+        client_ports: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
         self.ms = 0
         self.stored: dict[Key, Value] = {}
@@ -63,6 +65,7 @@ class LoneMaster:
         self.sizes: dict[str, int] = {}  # zone uid -> bytes of each copy, told when asked
         self.unreached: dict[str, tuple[str, ...]] = {}  # node -> members that it does not reach
         self.settings = settings
+        self.client_ports = dict(client_ports or {})
         self.rebuilds = rebuilds
         self.same_processes = False
         self.knows: Callable[[str, str], bool] = lambda node, uid: True
@@ -107,7 +110,7 @@ class LoneMaster:
         """How the agent greets."""
         return Hello(
             FORMAT_VERSION, "agent", "main", node, store or f"store-{node}", incarnation,
-            process=f"{node}-{incarnation}",
+            process=f"{node}-{incarnation}", client_ports=self.client_ports.get(node),
         )  # fmt: skip
 
     def follow(self) -> None:

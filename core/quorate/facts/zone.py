@@ -29,8 +29,9 @@ class Planner(enum.StrEnum):
 class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     """One declared zone.  `uid` tells a zone from a later one of the same name.
 
-    `port` is the client port every agent listens on for this zone (0: agent's own choice, one
-    port per agent: `ports` maps node name to port).  `max_memory_bytes` 0 means no limit.
+    `port` is the client port that the master gave the zone, for agents that take theirs from it
+    (0: none yet); `ports` maps each node to the port on which it listens, whoever chose it.
+    `max_memory_bytes` 0 means no limit.
     `recovering`: rows were lost; partitions without a row have one at the agents.  `placed`: every
     partition has had a row: one that is missing was lost, and is never placed afresh.
     """
@@ -47,6 +48,7 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     planner: Planner = Planner.MINIMAL
     recovering: bool = False
     placed: bool = False
+    port: int = 0
 
     @property
     def persistent(self) -> bool:

@@ -37,6 +37,8 @@ class FirstPlacement:
 
         Rows become parts only when written; until then nobody may decide on them."""
         zone = self._zone
+        if why := self._master.ports.why_none(zone):
+            return why
         data_nodes = self._rebalance.data_nodes(now)
         # One that is waited for counts as online to a zone that has rows; here it cannot be named.
         online = [n for n in data_nodes if n.online and zone.nodes.holder(n.name) is not None]

@@ -49,6 +49,7 @@ from quorate.protocol.node_registry import NodeRegistry
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
 from quorate.protocol.zone_master import ZoneMaster
+from quorate.protocol.zone_ports import ZonePorts
 
 PING_MS = 500
 ASK_SIZES_MS = 10_000
@@ -90,6 +91,7 @@ class Master:
         self.agents: dict[str, Agent] = {}
         self.zones: dict[str, ZoneMaster] = {}
         self.queue = MigrationQueue(self.zones, settings)
+        self.ports = ZonePorts(self)
         self._nodes = NodeRegistry(self, now)
         self.next_deadline_ms = now.boot_ms
         self._sends: list[tuple[str, Message]] = []
@@ -117,6 +119,7 @@ class Master:
                     self._headless.setdefault(key.uid, []).append(value)
         for zone in self.zones.values():
             zone.keep_ports_of(self.agents)
+        self.ports.give()
 
     # --- agents ----------------------------------------------------------------------------------
 
@@ -256,9 +259,10 @@ class Master:
     def _recover_zone(self, told: ZoneRecord) -> None:
         zone = self.zones.get(told.uid)
         if zone is not None:
-            zone.take_ports(told.ports)
+            zone.take_ports(told.ports, told.port)
             return
-        record = msgspec.structs.replace(told, recovering=True, deleting=False)
+        port = self.ports.unless_taken(told.uid, told.port)
+        record = msgspec.structs.replace(told, recovering=True, deleting=False, port=port)
         self.zones[record.uid] = ZoneMaster(self, record)
         self._zone_writes[record.uid] = record
         for agent in self.agents.values():
@@ -266,6 +270,7 @@ class Master:
                 agent.reported.add(record.uid)
         about = f"zone {record.name} is rebuilt from what agents have"
         self.event(record.uid, None, Reason.ZONE_CREATED, about)
+        self.ports.give()
 
     # --- is the metastore the newest one? --------------------------------------------------------
 
@@ -323,6 +328,8 @@ class Master:
         if zone is None:
             if record.deleting or self.recovering:
                 return  # agents may have data of it: they are heard first, and it is declared again
+            port = self.ports.unless_taken(record.uid, record.port)
+            record = msgspec.structs.replace(record, port=port)
             zone = self.zones[record.uid] = ZoneMaster(self, record)
             for rows in self._headless.pop(record.uid, ()):
                 zone.take_rows(rows, now)
@@ -336,11 +343,16 @@ class Master:
                 Reason.ZONE_CREATED,
                 f"{record.partitions} partitions of {record.replicas} copies",
             )
+            self.ports.give()
         else:
             known = zone.record
             is_placed = known.placed or record.placed
             wanted = msgspec.structs.replace(
-                record, ports=known.ports, recovering=known.recovering, placed=is_placed
+                record,
+                ports=known.ports,
+                recovering=known.recovering,
+                placed=is_placed,
+                port=known.port or self.ports.unless_taken(record.uid, record.port),
             )
             if wanted == zone.record:
                 return

@@ -91,6 +91,7 @@ def record_of(hello: Hello) -> NodeRecord:
         hello.failure_domain,
         hello.weight,
         process=hello.process,
+        client_ports=hello.client_ports,
     )
 
 

@@ -61,7 +61,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     store.
 
     `process` is an agent process's own random word (facts/topology.py); `master_word` the random
-    word of the mastership `master_term`: a master's own, an agent's of the one it last obeyed."""
+    word of the mastership `master_term`: a master's own, an agent's of the one it last obeyed.
+    `client_ports`: the range of an agent that takes its zones' client ports from the master."""
 
     format_version: int
     role: str
@@ -77,6 +78,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     weight: int = 1
     process: str = ""
     master_word: str = ""
+    client_ports: tuple[int, int] | None = None
 
 
 class RefusalCode(enum.StrEnum):

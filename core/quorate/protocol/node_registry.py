@@ -268,6 +268,8 @@ class NodeRegistry:
     def _take_record(self, agent: Agent, record: NodeRecord | None) -> None:
         before, was_draining, agent.record = agent.record, agent.draining, record
         self.members_changed |= record != before
+        if record is not None and record.client_ports:
+            self._master.ports.give()
         if agent.draining != was_draining:
             for zone in self._master.zones.values():
                 zone.topology_changed()

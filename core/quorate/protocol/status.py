@@ -73,6 +73,8 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     """Rows were lost and are rebuilt from what agents have."""
     ownership: str = ""
     """What rows that are not rebuilt wait for, and which are set aside; empty: none."""
+    port: int = 0
+    """The client port that the master gave the zone, for agents that take it from it; 0: none."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):

@@ -63,6 +63,7 @@ class ZoneMaster:
         self.parts = Parts()
         self.nodes = ZoneNodes(master.agents, record.uid, record.persistent)
         self._stored = False
+        self._port_written = 0
         self._decided: dict[int, tuple[PartitionRow, str]] = {}
         self._writing: dict[int, dict[int, tuple[PartitionRow, str]]] = {}
         self._dirty: set[int] = set()
@@ -100,7 +101,14 @@ class ZoneMaster:
     def table_message(self) -> ZoneTable:
         """The zone with all its rows."""
         rows = tuple(self.parts[p].row for p in sorted(self.parts))
-        return self._master.zone_table(self.record, rows)
+        return self._master.zone_table(self.told, rows)
+
+    @property
+    def told(self) -> ZoneRecord:
+        """The record as agents are told it: a client port once it is written."""
+        if self.record.port == self._port_written:
+            return self.record
+        return msgspec.structs.replace(self.record, port=self._port_written)
 
     def names(self, node: str) -> bool:
         """Whether any row names `node`."""
@@ -194,6 +202,11 @@ class ZoneMaster:
             self.record = msgspec.structs.replace(self.record, ports=ports)
             self._master.write_zone(self.record)
 
+    def take_port(self, port: int) -> None:
+        """The zone's client port is this, where agents take theirs from the master."""
+        self.record = msgspec.structs.replace(self.record, port=port)
+        self._master.write_zone(self.record)
+
     def keep_ports_of(self, agents: Collection[str]) -> None:
         """Nobody else is there: ports of removed agents are forgotten."""
         ports = {node: port for node, port in self.record.ports.items() if node in agents}
@@ -214,7 +227,7 @@ class ZoneMaster:
             self._look_for_missing(now)
         if not self.parts and not self.record.recovering:
             return
-        self._publisher.resend(self.record, self.parts, now)
+        self._publisher.resend(self.told, self.parts, now)
         is_quiet = self._is_quiet and not self._dirty and not self._rebalance.off_target
         whole = now.boot_ms - self._pass_ms >= (QUIET_PASS_MS if is_quiet else FULL_PASS_MS)
         if whole:
@@ -345,11 +358,12 @@ class ZoneMaster:
 
     # --- the metastore was lost ------------------------------------------------------------------
 
-    def take_ports(self, ports: Mapping[str, int]) -> None:
-        """An agent says where it listened for the zone's clients."""
-        merged = {**ports, **self.record.ports}
-        if merged != self.record.ports:
-            self.record = msgspec.structs.replace(self.record, ports=merged)
+    def take_ports(self, ports: Mapping[str, int], port: int) -> None:
+        """An agent says where it listened for the zone's clients, and which port it was given."""
+        known = self.record
+        port = known.port or self._master.ports.unless_taken(known.uid, port)
+        self.record = msgspec.structs.replace(known, ports={**ports, **known.ports}, port=port)
+        if self.record != known:
             self._master.write_zone(self.record)
 
     def withdraw(self, versions: Mapping[int, int], why: str) -> None:
@@ -458,7 +472,7 @@ class ZoneMaster:
             if row.active is not None and self._decided.pop(row.partition, None) is not None:
                 self._dirty.add(row.partition)  # it waited: whom it relied on may be gone by now
         if news:
-            self._publisher.publish(self.record, news)
+            self._publisher.publish(self.told, news)
         for reason, partitions in reasons.items():
             if not reason.endswith(("started", "committed", "owns again")):
                 which = f"{len(partitions)} partitions from {partitions[0]} on"
@@ -498,8 +512,9 @@ class ZoneMaster:
             return
         self._stored = True
         self._placement.stored = record.placed
+        self._port_written = record.port
         if self.parts and not record.deleting:
-            message = self._master.zone_table(self.record, ())
+            message = self._master.zone_table(self.told, ())
             self._master.publish(sorted(self._master.agents), message)
 
     def record_reloaded(self, record: ZoneRecord | None, now: Now) -> None:
@@ -510,11 +525,13 @@ class ZoneMaster:
             self._master.write_zone(self.record)
         else:
             self._stored = True
+            self._port_written = self.record.port
 
     def _is_gone(self) -> None:
         self._master.zones.pop(self.record.uid, None)
         self._master.event(self.record.uid, None, Reason.ZONE_DELETED, f"zone {self.record.name}")
         self._master.queue.retries.forget_zone(self.record.uid)
+        self._master.ports.give()  # another zone may have waited for its port
 
     # --- deletion --------------------------------------------------------------------------------
 

@@ -40,6 +40,8 @@ class ZoneOpenings:
         opening = self._openings.get(record.uid)
         if opening is None:
             opening = self._openings[record.uid] = Opening(record)
+        if opening.record.port != record.port:  # it may have been refused for the one it had
+            opening.again_ms = -(1 << 40)
         opening.record = record
         for row in rows:
             known = opening.rows.get(row.partition)

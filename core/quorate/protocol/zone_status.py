@@ -187,6 +187,7 @@ def zone_status(
         migrations_cancelled=moved.migrations_cancelled,
         bytes_wasted=moved.bytes_wasted,
         ports=dict(record.ports),
+        port=record.port,
         data_nodes=tuple(load.name for load in target.report.loads) if target else (),
         spread_violations=target.report.shared_domains if target else (),
         migrations=migrations,

@@ -121,6 +121,8 @@ class AcceptedZone(Part):
     planner: Planner = Planner.MINIMAL
     placed: bool = False
     """Every partition has had a row: one that is missing was lost, and is never placed afresh."""
+    port: Annotated[Integer, Field(ge=0, le=65535)] = 0
+    """The client port that the zone was given, for agents that take theirs from the master."""
 
 
 class ZoneRef(Part):
@@ -223,6 +225,7 @@ def accepted_zone(record: ZoneRecord) -> AcceptedZone:
         deleting=record.deleting,
         planner=record.planner,
         placed=record.placed,
+        port=record.port,
     )
 
 
@@ -240,6 +243,7 @@ def zone_record(zone: ZoneRef, accepted: AcceptedZone) -> ZoneRecord:
         accepted.deleting,
         accepted.planner,
         placed=accepted.placed,
+        port=accepted.port,
     )
 
 

@@ -12,6 +12,13 @@ Name = Annotated[Text, Field(min_length=1, max_length=253)]
 Port = Annotated[Integer, Field(ge=0, le=65535)]
 
 
+class PortRange(Part):
+    """Ports from the first to the last."""
+
+    first: Annotated[Integer, Field(ge=1, le=65535)]
+    last: Annotated[Integer, Field(ge=1, le=65535)]
+
+
 class StorageNodeSpec(Part):
     """Written by the operator only."""
 
@@ -34,6 +41,8 @@ class StorageNodeSpec(Part):
     data folder."""
     draining: bool = False
     """It is to hold nothing: its copies go to other agents."""
+    client_ports: PortRange | None = None
+    """Of these each zone is given its client port; absent: the agent chooses."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         immutable("node", "a registration belongs to one agent; create another StorageNode"),
@@ -90,6 +99,7 @@ def node_spec(cluster: str, record: NodeRecord) -> StorageNodeSpec:
         left_since_ms=record.left_since_ms,
         process=record.process,
         draining=record.draining,
+        client_ports=_stored_range(record.client_ports),
     )
 
 
@@ -107,4 +117,9 @@ def node_record(spec: StorageNodeSpec) -> NodeRecord:
         spec.left_since_ms,
         spec.process,
         spec.draining,
+        (spec.client_ports.first, spec.client_ports.last) if spec.client_ports else None,
     )
+
+
+def _stored_range(ports: tuple[int, int] | None) -> PortRange | None:
+    return PortRange(first=ports[0], last=ports[1]) if ports else None

@@ -216,6 +216,9 @@ class ZoneStatus(Part):
     data_nodes: list[Text] = Field(default_factory=list)
     ports: dict[str, Integer] = Field(default_factory=dict)
     """Client port of the zone per agent."""
+    port: Integer = 0
+    """The client port that the zone was given, the same on all agents that take theirs from the
+    operator; 0 where none does."""
     endpoints: list[Text] = Field(default_factory=list)
     """host:port of every agent's client port: any of them will do for a Redis Cluster client."""
     partitions: ZonePartitions = ZonePartitions()
@@ -265,6 +268,7 @@ def to_record(zone: Zone, ports: dict[str, int] | None = None) -> ZoneRecord:
         deleting=zone.metadata.deletion_timestamp is not None,
         planner=spec.planner,
         placed=bool(zone.metadata.uid) and zone.status.placed_uid == zone.metadata.uid,
+        port=zone.status.port,
     )
 
 

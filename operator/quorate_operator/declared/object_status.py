@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from quorate.facts.addresses import join_address
 from quorate.facts.zone import StorageKind
-from quorate.protocol.status import ClusterStatus, NodeStatus
+from quorate.protocol.status import ClusterStatus
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.resource import Condition
 from quorate.wire.storage_cluster import (
@@ -77,6 +77,7 @@ def zone_status(
             phase="Deleting" if deleting else "Pending",
             conditions=conditions(unknown),
             placed_uid=zone.status.placed_uid,
+            port=zone.status.port,
         )
     hosts = {node.name: node.client_host for node in seen.status.nodes}
     endpoints = [
@@ -90,6 +91,7 @@ def zone_status(
         phase=observed.phase,
         data_nodes=list(observed.data_nodes),
         ports=dict(sorted(observed.ports.items())),
+        port=observed.port,
         endpoints=endpoints,
         partitions=ZonePartitions(
             total=observed.partitions,

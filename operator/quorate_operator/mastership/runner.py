@@ -157,7 +157,11 @@ class Runner(BaseHandler):
         self._zones[record.uid] = record
         known = self.known_zone(record.uid)
         if known is not None and record == msgspec.structs.replace(
-            known, ports=record.ports, recovering=False, placed=record.placed and known.placed
+            known,
+            ports=record.ports,
+            recovering=False,
+            placed=record.placed and known.placed,
+            port=record.port,
         ):
             return
         if self._master is not None:

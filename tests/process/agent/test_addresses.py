@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -158,6 +159,80 @@ def test_all_agents_come_back_at_addresses_and_ports_that_nobody_knew(
     assert took <= BACK_S_MAX
     assert not any(node["state"] == "Draining" for node in cluster.api.status()["nodes"])
     assert {n["name"]: n["store"] for n in cluster.api.status()["nodes"]} == stores
+
+
+def test_zones_have_the_ports_that_the_master_gave_them_on_all_agents_wherever_these_are(
+    start_cluster: StartCluster, peer_ports: Iterator[int]
+) -> None:
+    before = [next(peer_ports) for _ in range(3)]
+    after = [next(peer_ports) for _ in range(3)]
+    first = max(*before, *after) + 1
+    options = ["--client-ports-from-master", f"{first}-{first + 40}"]
+    cluster = start_cluster(agents=0, options=options)
+    for at, peer_port in enumerate(before, 1):
+        cluster.define_agent().move(f"127.0.3.{at}", peer_port, 1)
+    for agent in cluster.agents.values():
+        agent.start()
+    cluster.declare()
+    processes = {agent.name: agent.pid for agent in cluster.agents.values()}
+
+    cluster.apply_zone("z", partitions=16)
+    cluster.apply_zone("y", partitions=4)
+    port, other = _ports(cluster, "z"), _ports(cluster, "y")
+    assert first <= port < other <= first + 40
+    assert {agent.name: agent.pid for agent in cluster.agents.values()} == processes
+    with Writes(cluster) as writes:
+        writes.wait_all_written_since(time.monotonic())
+        _kill_all(cluster)
+        cluster.operator.kill()
+    for at, agent in enumerate(cluster.agents.values(), 1):
+        agent.move(f"127.0.4.{at}", after[at - 1], 1)
+        agent.start(wait=False)
+    cluster.operator.start()
+    cluster.declare()
+    cluster.wait_quiet("z")
+    cluster.wait_quiet("y")
+
+    assert (_ports(cluster, "z"), _ports(cluster, "y")) == (port, other)
+    assert {*cluster.endpoints("z")} == {(f"127.0.4.{at}", port) for at in (1, 2, 3)}
+    again = Writes(cluster)
+    again.acknowledged = writes.acknowledged
+    assert again.lost() == {}
+    cluster.delete_zone("z")
+    with _listening("127.0.4.2", port) as occupied:
+        cluster.apply_zone("x", partitions=4)
+        refused = wait_until(lambda: _refusal(cluster, "x"), "a refusal")
+        assert refused == (
+            f"agent agent-2: client port {port}, which the master gave it, cannot be listened on:"
+            " Address already in use. Way out: end what has the port at 127.0.4.2"
+        )
+        occupied.close()
+        wait_until(lambda: not _refusal(cluster, "x"), "end of the refusal", 90)
+    assert _ports(cluster, "x") == port, "a port is free again when its zone is gone"
+
+
+def _ports(cluster: Cluster, zone: str) -> int:
+    """The port of the zone, which is the same on all agents."""
+    status = cluster.zone(zone)["status"]
+    assert {*status["ports"].values()} == {status["port"]}
+    assert len(status["ports"]) == len(cluster.agents)
+    return int(status["port"])
+
+
+def _refusal(cluster: Cluster, zone: str) -> str:
+    """What the condition RefusedByAgents says while it is true."""
+    conditions = cluster.zone(zone)["status"]["conditions"]
+    (found,) = [each for each in conditions if each["type"] == "RefusedByAgents"]
+    return str(found["message"]) if found["status"] == "True" else ""
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Another program that has the port."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind((host, port))
+    made.listen()
+    return made
 
 
 @pytest.mark.needs("own-network")

@@ -185,9 +185,9 @@ def test_rows_survive_storage(row: PartitionRow) -> None:
 
 
 def test_registrations_and_zones_survive_storage() -> None:
-    node = NodeRecord("a", "s", 3, "h", 1, "ch", "rack", 2, 17, "p", True)
+    node = NodeRecord("a", "s", 3, "h", 1, "ch", "rack", 2, 17, "p", True, (7000, 7009))
     record = ZoneRecord("u", "z", 8, 2, StorageKind.IN_MEMORY, SyncWrites.ALWAYS, 5, {"a": 7}, True)
-    record = msgspec.structs.replace(record, planner=Planner.STAGED)
+    record = msgspec.structs.replace(record, planner=Planner.STAGED, port=7003)
 
     assert node_record(node_spec("main", node)) == node
     assert zone_record(ZoneRef(name="z", uid="u"), accepted_zone(record)) == record
