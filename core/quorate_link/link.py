@@ -10,13 +10,14 @@ import asyncio
 import logging
 import socket
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from quorate.facts.addresses import join_address
 from quorate.facts.errors import WireError
 from quorate.protocol.messages import Hello, Message, RefusalCode, Refused
-from quorate.wire.frames import FrameReader, decoder_of, encode_frame
-from quorate.wire.long_frames import split_frame
+from quorate.wire.frames import FrameReader, decoder_of, encode_frame, encode_to_send
+from quorate.wire.long_frames import LongFrame
 from quorate_link.handshake import Handshake, Unproven
 
 if TYPE_CHECKING:
@@ -47,10 +48,11 @@ class Link(asyncio.Protocol):
         )
         self._reader: FrameReader | None = None
         self._urgent: list[bytes] = []
-        self._buffer: deque[bytes] = deque()
+        self._buffer: deque[bytes | Iterator[bytes]] = deque()  # the pieces of long messages
+        self._long_count = 0  # of these
         self._buffer_bytes = 0  # of both
         self._dirty = False  # the endpoint will flush it
-        self._bulk: deque[bytes] = deque()
+        self._bulk: deque[Iterator[bytes]] = deque()
         self._hello_timer: asyncio.TimerHandle | None = None
         self._refused: Refused | None = None
         self._closing = False
@@ -88,14 +90,17 @@ class Link(asyncio.Protocol):
     def send(self, message: Message) -> bool:
         """Send with this turn's write, or when the peer has taken what is before it.  False: the
         link is down and the message is dropped."""
-        pieces = split_frame(encode_frame(message))
-        return all(self.send_frame(piece) for piece in pieces)
+        return self.send_frame(encode_to_send(message))
 
-    def send_frame(self, frame: bytes) -> bool:
-        """`send` of a message encoded before (once, for several peers), or of the next piece."""
+    def send_frame(self, frame: bytes | LongFrame) -> bool:
+        """`send` of a message encoded before: once, for several peers."""
         if not self.up:
             return False
-        self._buffer.append(frame)
+        if isinstance(frame, LongFrame):
+            self._buffer.append(frame.pieces())
+            self._long_count += 1
+        else:
+            self._buffer.append(frame)
         self._buffer_bytes += len(frame)
         self._flush_later()
         return True
@@ -114,9 +119,12 @@ class Link(asyncio.Protocol):
         """Send when nothing ordinary waits, paced.  May be overtaken by `send`."""
         if not self.up:
             return False
-        for piece in split_frame(encode_frame(message), bulk=True):
-            self._bulk.append(piece)
-            self.bulk_bytes += len(piece)
+        frame = encode_to_send(message)
+        if isinstance(frame, LongFrame):
+            self._bulk.append(frame.pieces(bulk=True))
+        else:
+            self._bulk.append(iter([frame]))
+        self.bulk_bytes += len(frame)
         self._flush_later()
         return True
 
@@ -146,25 +154,44 @@ class Link(asyncio.Protocol):
         window = self._endpoint.settings.window_bytes
         buffer = self._buffer
         while buffer and (room := window - transport.get_write_buffer_size()) > 0:
-            if self._buffer_bytes <= room:
-                pieces = list(buffer)
+            if self._buffer_bytes <= room and not self._long_count:
+                frames = cast(list[bytes], list(buffer))
                 buffer.clear()
             else:
-                pieces = []
-                while room > 0 and buffer:
-                    pieces.append(buffer.popleft())
-                    room -= len(pieces[-1])
-            self._write_pieces(transport, pieces)
+                frames = self._take_frames(room)
+            if frames:
+                self._write_pieces(transport, frames)
         while self._bulk and transport.get_write_buffer_size() < window:
-            frame = self._bulk.popleft()
+            frame = next(self._bulk[0], None)
+            if frame is None:
+                self._bulk.popleft()
+                continue
             self.bulk_bytes -= len(frame)
             self._write(transport, frame, 1)
 
+    def _take_frames(self, room: int) -> list[bytes]:
+        """Frames and pieces from the front of the buffer, until they take so many bytes."""
+        buffer = self._buffer
+        frames: list[bytes] = []
+        while room > 0 and buffer:
+            frame = buffer[0]
+            if not isinstance(frame, bytes):
+                piece = next(frame, None)
+                if piece is None:
+                    buffer.popleft()
+                    self._long_count -= 1
+                    continue
+                frame = piece
+            else:
+                buffer.popleft()
+            frames.append(frame)
+            room -= len(frame)
+        return frames
+
     def _write_held(self, transport: asyncio.Transport) -> None:
         """Write all but bulk, however long the transport's buffer gets: nothing follows."""
-        frames = [*self._urgent, *self._buffer]
+        frames = [*self._urgent, *self._take_frames(self._buffer_bytes)]
         self._urgent.clear()
-        self._buffer.clear()
         if frames:
             self._write_pieces(transport, frames)
 
@@ -234,7 +261,7 @@ class Link(asyncio.Protocol):
         self._urgent.clear()
         self._buffer.clear()
         self._bulk.clear()
-        self._buffer_bytes = self.bulk_bytes = 0
+        self._buffer_bytes = self.bulk_bytes = self._long_count = 0
         if self._hello_timer is not None:
             self._hello_timer.cancel()
             self._hello_timer = None

@@ -327,7 +327,7 @@ class ZoneEndpoint:
                 if client.ended and not client.state.closing:
                     client.end_when_done()
         goes_on = self._share.is_over or bool(self._key_lists)
-        if goes_on or self.replicas.wrote or self.replicas.out.at_once:
+        if goes_on or self.replicas.wants_turn:
             self._turn()
 
     def _execute_again(self, slot: Slot, now: int) -> None:

@@ -1,10 +1,10 @@
-"""Long updates from other agents wait while a turn writes long values ahead of its batch.
+"""Long updates from other agents wait while long values are written ahead of a zone's batch.
 
-Such a turn of a zone goes on, and what comes meanwhile joins it.  If long values did so, each
-would make it longer, perhaps without end, and no small write in it would be answered.  So an
-`Append` with long updates is held until the turn has ended, and those of the same agent behind it
-too: their updates follow each other.  What came on a link that is lost is sent again, so it is
-forgotten.
+The turn of their partitions goes on meanwhile, and updates of these partitions that come join it.
+If long values did so, each would make it longer, perhaps without end.  So an `Append` with long
+updates is held until no partition of the zone waits, and behind it what the same agent says of the
+same partitions: their updates follow each other.  Everything else passes.  What came on a link that
+is lost is sent again, so it is forgotten.
 """
 
 from __future__ import annotations
@@ -22,22 +22,33 @@ class HeldAppends:
 
     def __init__(self) -> None:
         self.going_on: frozenset[str] = frozenset()
-        """Zones whose turn goes on."""
+        """Zones of which partitions wait for long values."""
         self._held: dict[str, list[tuple[str, Append]]] = {}
 
-    def hold(self, node: str, message: Append) -> bool:
-        """Whether the message is held."""
+    def hold(self, node: str, message: Append) -> Append | None:
+        """What of the message is not held; None: all of it is."""
         zone = message.zone
         if zone not in self.going_on:
-            return False
-        held = self._held.setdefault(zone, [])
-        if _size(message) <= LONG_BYTES and all(sender != node for sender, _ in held):
-            return False
-        held.append((node, message))
-        return True
+            return message
+        held = self._held.get(zone, [])
+        if _size(message) <= LONG_BYTES:
+            behind = {
+                batch.partition
+                for sender, before in held
+                if sender == node
+                for batch in before.batches
+            }
+            late = [batch for batch in message.batches if batch.partition in behind]
+            if not late:
+                return message
+            passes = [batch for batch in message.batches if batch.partition not in behind]
+            self._held[zone] = [*held, (node, Append(zone, tuple(late)))]
+            return Append(zone, tuple(passes)) if passes else None
+        self._held[zone] = [*held, (node, message)]
+        return None
 
     def turn_ended(self, going_on: Iterable[str]) -> list[tuple[str, Append]]:
-        """The turns of all other zones have ended: what was held for them."""
+        """In all other zones no partition waits: what was held for them."""
         self.going_on = frozenset(going_on)
         ended = [zone for zone in self._held if zone not in self.going_on]
         return [each for zone in ended for each in self._held.pop(zone)]

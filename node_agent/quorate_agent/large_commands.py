@@ -1,9 +1,8 @@
 """Large commands are executed one after the other, in all zones of an agent.
 
-A turn encodes, hashes and sends all that its commands wrote.  For one value of 64 MiB that takes
-some tenths of a second, and the turn, which small writes join, goes on until the value is on disk;
-several in one turn, here and on the agents that hold the other copies, would make these wait for
-all of them.  So a connection whose large command is complete waits until
+A turn encodes and sends all that its commands wrote.  For one value of 64 MiB that takes some
+tenths of a second; several in one turn, here and on the agents that hold the other copies, would
+make small writes wait for all of them.  So a connection whose large command is complete waits until
 those before it are acknowledged, the other agents have taken what they were sent, and none of them
 is sending a large one itself.  One that could not execute it now (its client reads nothing, a
 command before it waits) is passed over.

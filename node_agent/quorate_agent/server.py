@@ -43,8 +43,8 @@ from quorate.protocol.roles import FromMaster
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage, ZoneRefused
 from quorate.protocol.transfer_messages import is_bulk
-from quorate.wire.frames import encode_frame
-from quorate.wire.long_frames import split_frame
+from quorate.wire.frames import encode_to_send
+from quorate.wire.long_frames import LongFrame
 from quorate_agent.client import boot_ms
 from quorate_agent.client_memory import budget, give_back
 from quorate_agent.client_ports import ClientPorts
@@ -395,8 +395,11 @@ class Agent(BaseHandler):
     def _receive(self, node: str, message: Message) -> None:
         if not isinstance(message, _OF_CLIENTS):
             held = self._held
-            if held.going_on and isinstance(message, Append) and held.hold(node, message):
-                return
+            if held.going_on and isinstance(message, Append):
+                passes = held.hold(node, message)
+                if passes is None:
+                    return
+                message = passes
             at = now()
             if isinstance(message, HeartbeatAck) and self.core.leases.sent_heartbeat(
                 node, message.sent_ms
@@ -451,7 +454,7 @@ class Agent(BaseHandler):
                     self._table_changed()
                 case Greet():
                     self._peers.greet(event.host, event.peer_port)
-        if flushed.going_on or self.core.has_to_open(now()):
+        if self.core.has_to_open(now()):
             self._turn()
         self._send(flushed.sends)
         settled: set[str] = set()
@@ -486,7 +489,7 @@ class Agent(BaseHandler):
 
     def _send(self, sends: list[tuple[str, Message]]) -> None:
         last: Message | None = None
-        pieces: list[bytes] = []
+        frame: bytes | LongFrame = b""
         for node, message in sends:
             link = self._master if node == MASTER else self._peers.link(node)
             if link is None:
@@ -498,9 +501,8 @@ class Agent(BaseHandler):
                 link.send_bulk(message)
                 continue
             if message is not last:
-                pieces, last = split_frame(encode_frame(message)), message
-            for piece in pieces:
-                link.send_frame(piece)
+                frame, last = encode_to_send(message), message
+            link.send_frame(frame)
 
     async def _keep_ticking(self) -> None:
         measured = late_s = 0.0
@@ -547,7 +549,7 @@ class Agent(BaseHandler):
             large=self._large,
         )
         self._runtimes[record.uid] = ZoneRuntime(
-            replicas, engine, endpoint, self._synced, self._fail, self._threads
+            replicas, engine, endpoint, self._synced, self._turn, self._fail, self._threads
         )
         self._spawn(self._listen(record, endpoint))
 

@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 
 from quorate.facts.zone import SyncWrites
 from quorate.protocol.replicas import Replicas, Turn
@@ -38,6 +39,7 @@ class ZoneRuntime:
         storage: Engine,
         endpoint: ZoneEndpoint,
         synced: Callable[[str, Turn], None],
+        turn: Callable[[], None],
         broken: Callable[[str], None],
         threads: Executor,
     ) -> None:
@@ -52,6 +54,9 @@ class ZoneRuntime:
         self._threads = threads
         self._jobs: set[asyncio.Future[None]] = set()
         self._interval: asyncio.Task[None] | None = None
+        if isinstance(storage, RocksStorage):
+            loop = asyncio.get_running_loop()
+            storage.write_in(threads, partial(loop.call_soon_threadsafe, turn))
         self.closed = False
         if replicas.zone.persistent and replicas.zone.sync_writes is SyncWrites.INTERVAL:
             self._interval = asyncio.get_running_loop().create_task(self._sync_by_interval())

@@ -27,8 +27,9 @@ class Pulses(Background):
     """One stock client per key, each in a thread of its own that writes 1, 2, 3, … for ever.
 
     What a client reports to its caller after its own retries is a failed command.  The keys are
-    spread over the partitions, not too many of them: threads cost what they measure.  A frozen
-    agent answers nothing: there a client learns of another primary after `socket_timeout_s`.
+    spread over the partitions from `first` on, not too many of them: threads cost what they
+    measure.  A frozen agent answers nothing: there a client learns of another primary after
+    `socket_timeout_s`.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Pulses(Background):
         zone: str,
         *,
         keys_max: int = 16,
+        first: int = 0,
         every_s: float = 0.02,
         socket_timeout_s: float = 8,
         protocol: int = 3,
@@ -44,7 +46,7 @@ class Pulses(Background):
         super().__init__()
         partitions = int(cluster.zone(zone)["spec"]["partitions"])
         step = max(1, partitions // keys_max)
-        self.keys = key_in_each(partitions)[::step]
+        self.keys = key_in_each(partitions)[first::step]
         self.acknowledged_at: dict[str, list[float]] = {key: [] for key in self.keys}
         self.last_acknowledged: dict[str, int] = dict.fromkeys(self.keys, 0)
         self.failed: list[tuple[float, str, str]] = []

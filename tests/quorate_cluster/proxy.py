@@ -139,7 +139,7 @@ class _Flow:
             at = start + length
             body: bytes | bytearray | None = self._bytes[start:at]
             if header > FRAME_BYTES_MAX:  # a piece: a long message passes as one frame, or not
-                body = self._long.take(header, self._bytes[start:at])
+                body = self._long.take(header, memoryview(body or b""))
             if body is not None:
                 self._frames.append(Frame(bytes(body)))
         del self._bytes[:at]

@@ -1,13 +1,20 @@
 """A disk that loses at a crash what was not synced: the core's Storage over dictionaries."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
 
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull, ZoneRefused
 from quorate.protocol.totals import row_digest
 
-_Undo = Callable[[], object]
+
+class _Change(NamedTuple):
+    """One change of the batch: of a partition, or of a record with this name."""
+
+    of: int | bytes
+    redo: Callable[["Image"], None]
+    undo: Callable[[], object]
 
 
 class Image:
@@ -94,8 +101,7 @@ class SimStorage:
         self._sorted_logs: dict[int, list[tuple[int, int]]] = {
             partition: sorted(log) for partition, log in self.live.logs.items()
         }
-        self._batch: list[Callable[[Image], None]] = []
-        self._undo: list[_Undo] = []
+        self._batch: list[_Change] = []
         self._unsynced: list[list[Callable[[Image], None]]] = []
         self._synced = 0
 
@@ -113,8 +119,7 @@ class SimStorage:
                 rows[key] = row
 
         put(self.live)
-        self._batch.append(put)
-        self._undo.append(lambda: put(self.live, old))
+        self._batch.append(_Change(name[0], put, lambda: put(self.live, old)))
 
     def space(self, partition: int, generation: int) -> SimSpace:
         """The rows of one copy."""
@@ -155,8 +160,7 @@ class SimStorage:
                 kept[name] = update
 
         put(update)
-        self._batch.append(redo)
-        self._undo.append(lambda: put(old))
+        self._batch.append(_Change(partition, redo, lambda: put(old)))
 
     def log_put(self, partition: int, counter: int, term: int, update: bytes) -> None:
         """Keep one encoded update."""
@@ -223,8 +227,7 @@ class SimStorage:
                 image.records[name] = data
 
         put(self.live)
-        self._batch.append(put)
-        self._undo.append(lambda: put(self.live, old))
+        self._batch.append(_Change(name, put, lambda: put(self.live, old)))
 
     def record_get(self, name: bytes) -> bytes | None:
         """One named record."""
@@ -237,21 +240,29 @@ class SimStorage:
 
     # --- batches ---------------------------------------------------------------------------------
 
-    def write_ahead(self) -> bool:
-        """Nothing here is long; a test whose turns shall go on replaces this."""
-        return True
+    @property
+    def gathered(self) -> list[int]:
+        """The partitions that the batch writes rows or updates of."""
+        return sorted({of for of, _, _ in self._batch if isinstance(of, int)})
 
-    def commit(self) -> None:
-        """Write the batch, or refuse it whole."""
-        batch, undo = self._batch, self._undo
-        self._batch, self._undo = [], []
+    def write_ahead(self) -> Collection[int]:
+        """Nothing here is long; a test whose turns shall go on replaces this."""
+        return ()
+
+    def commit(
+        self, waiting: Collection[int] = (), waiting_records: Collection[bytes] = ()
+    ) -> None:
+        """Write the batch, or refuse it whole, but for what waits."""
+        stays = {*waiting, *waiting_records}
+        batch = [change for change in self._batch if change.of not in stays]
+        self._batch = [change for change in self._batch if change.of in stays]
         if self.refuse:
             self.refuse = False
-            for step in reversed(undo):
-                step()
+            for change in reversed(batch):
+                change.undo()
             raise StorageFull("the simulated disk is full")
         if batch:
-            self._unsynced.append(batch)
+            self._unsynced.append([change.redo for change in batch])
 
     @property
     def written(self) -> int:

@@ -95,7 +95,8 @@ AgentEvent = ZoneOpened | ZoneClosed | MembersChanged | EventsTold | Greet
 class Flushed(NamedTuple):
     """What a turn leaves: send `sends` now; make each zone's batch durable where its turn wrote,
     then call `synced` with the pair, in order per zone; do as `events` say.  `going_on`: zones
-    that write long values ahead of their batch, whose turn ends with one of the next calls."""
+    that write long values ahead of their batch; the turn of the partitions that have some, or of
+    all, ends with one of the next calls."""
 
     sends: list[tuple[str, Message]]
     turns: list[tuple[str, Turn]]
@@ -471,8 +472,9 @@ class AgentCore:
                 zone.tick(now)
 
     def flush(self, now: Now) -> Flushed:
-        """End the turn: every zone's batch is written (not yet durable), but where that would take
-        long: there the turn goes on, so that leases are renewed meanwhile."""
+        """End the turn: every zone's batch is written (not yet durable), but for partitions where
+        that would take long: there the turn goes on, so that leases are renewed and others are
+        served meanwhile."""
         if self.registered:
             self._open_next(now)
         self._has_opened = False
@@ -483,11 +485,15 @@ class AgentCore:
             if not zone.has_turn:
                 zone.now = now
                 continue
-            if zone.wrote and not zone.storage.write_ahead():
-                zone.now = now
+            waiting = zone.storage.write_ahead() if zone.touched else ()
+            if waiting:
                 going_on.append(uid)
-                continue
-            turn = zone.flush(now)
+                some = zone.flush_some(waiting, now)
+                if some is None:
+                    continue
+                turn = some
+            else:
+                turn = zone.flush(now)
             sends += turn.sends
             if turn.wrote or turn.after_sync or turn.acks or turn.adopted or turn.durable:
                 turns.append((uid, turn))

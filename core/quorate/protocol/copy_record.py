@@ -3,6 +3,8 @@
 Both are small records of the storage, written in the batch of the turn.
 """
 
+from collections.abc import Collection
+
 import msgspec
 
 from quorate.facts.lineage import Lineage
@@ -72,6 +74,13 @@ def read_promise(storage: Storage, partition: int) -> PromiseRecord | None:
 def write_promise(storage: Storage, partition: int, record: PromiseRecord) -> None:
     """Put the promise into the batch."""
     storage.record_put(_promise_name(partition), _encode(record))
+
+
+def record_names(partitions: Collection[int]) -> frozenset[bytes]:
+    """The names of all records of these partitions."""
+    return frozenset(
+        [name for each in partitions for name in (_copy_name(each), _promise_name(each))]
+    )
 
 
 def _copy_name(partition: int) -> bytes:

@@ -5,7 +5,7 @@ the batch and answers what to send now and what to send once the batch is durabl
 Nothing here knows sockets, clocks or threads; the simulator runs this very object.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from quorate.facts.errors import InvariantError
@@ -40,6 +40,7 @@ from quorate.protocol.next_look import next_look_ms
 from quorate.protocol.outbox import MASTER, Outbox
 from quorate.protocol.primary import Primary, Stage, Waiter
 from quorate.protocol.refill import Refills
+from quorate.protocol.set_aside import may_be_divided, put_back, set_aside
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage, StorageFull
 from quorate.protocol.transaction_messages import TransactionMessage
@@ -124,6 +125,7 @@ class Replicas:
         self.transactions = Transactions(self)
         self.refills = Refills(self)
         self.wrote = False
+        self.waits_for_values = False  # the turn goes on: the engine will say when it may end
         self.why_full = ""  # for people, while the storage has no room for more; the shell looks
         self.full_copies = 0
         self.delta_copies = 0
@@ -356,13 +358,38 @@ class Replicas:
         has_to_say = self.out.at_once or self.out.after_sync or self.ack_due or self.announcements
         return bool(has_written or has_to_say or self.refills.has_ended)
 
-    def flush(self, now: Now) -> Turn:
-        """End the turn: write the batch, then say what to send."""
+    @property
+    def wants_turn(self) -> bool:
+        """Whether there is something that the end of a turn may write or send now."""
+        return bool(self.wrote or self.out.at_once) and not self.waits_for_values
+
+    def flush_some(self, waiting: Collection[int], now: Now) -> Turn | None:
+        """End the turn of all partitions but those in `waiting`, whose long values are not written
+        yet.  None: the turn says something that may be about them, so all of it goes on."""
+        self.waits_for_values = True
+        if not may_be_divided(self):
+            self.now = now
+            return None
+        aside = set_aside(self, waiting)
+        turn = self.flush(now, waiting, aside.records)
+        self.waits_for_values = True
+        put_back(self, aside)
+        return turn
+
+    def flush(
+        self,
+        now: Now,
+        waiting: Collection[int] = (),
+        waiting_records: Collection[bytes] = (),
+    ) -> Turn:
+        """End the turn: write the batch, then say what to send.  `waiting`: see `flush_some`."""
         self.now = now
-        if self.wrote:
+        self.waits_for_values = False
+        if self.touched:
+            self.wrote = True
             self.look_ms = 0
             try:
-                self.storage.commit()
+                self.storage.commit(waiting, waiting_records)
             except StorageFull:
                 refused_turn.go_back(self)
         if self.dirty:

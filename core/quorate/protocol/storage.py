@@ -7,7 +7,7 @@ A *space* is where the rows of one copy live: partition and generation, so that 
 filled beside the one it replaces and take its place in one batch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, Protocol
 
 import msgspec
@@ -122,14 +122,18 @@ class Storage(Protocol):
     def records(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """All records whose name starts with `prefix`, in order of name."""
 
-    def write_ahead(self) -> bool:
-        """Write some of the turn's long values before its batch, if the engine does so; whether
-        `commit` will not take long.  It may be called until then, with other work between, and
-        need not be: `commit` writes what is left.  What was written ahead is seen, and lasts, with
-        the batch only."""
+    def write_ahead(self) -> Collection[int]:
+        """Go on writing the turn's long values before its batch, if the engine does so; the
+        partitions that have values which are not written yet.  It may be called until there are
+        none, with other work between, and need not be: `commit` writes what is left.  What was
+        written ahead is seen, and lasts, with the batch only."""
 
-    def commit(self) -> None:
-        """Write the turn's batch.  StorageFull: nothing was written and the batch is gone."""
+    def commit(
+        self, waiting: Collection[int] = (), waiting_records: Collection[bytes] = ()
+    ) -> None:
+        """Write the turn's batch, but for what it has of the partitions in `waiting` and for the
+        records with these names: that is part of a later batch.  StorageFull: nothing was written,
+        and the batch is gone; what waits stays."""
 
     def sync(self) -> None:
         """Make every committed batch durable.  May be called from another thread; blocks."""

@@ -12,7 +12,7 @@ from operator import attrgetter
 from struct import Struct
 from typing import Final
 
-from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
+from xxhash import xxh3_64_intdigest, xxh3_128, xxh3_128_intdigest
 
 from quorate.protocol.storage import Row
 
@@ -21,6 +21,8 @@ CHANGED_MAX: Final = 1024
 """Keys whose change the digest has not counted yet."""
 KEPT_BYTES_MAX: Final = 4096
 """A replaced value larger than this is counted at once instead of being kept."""
+COPIED_BYTES_MAX: Final = 64 * 1024
+"""A longer value is hashed where it is: new memory for it costs ten times as much as the hash."""
 _MASK: Final = (1 << 128) - 1
 _HEAD: Final = Struct("<QQI").pack
 _value_of = attrgetter("value")
@@ -31,7 +33,12 @@ def row_digest(key: bytes, row: Row) -> int:
     value = row.value
     if value is None:
         return 0
-    return xxh3_128_intdigest(_HEAD(row.counter, row.expires_at, len(key)) + key + value)
+    head = _HEAD(row.counter, row.expires_at, len(key)) + key
+    if len(value) <= COPIED_BYTES_MAX:
+        return xxh3_128_intdigest(head + value)
+    digest = xxh3_128(head)
+    digest.update(value)
+    return digest.intdigest()
 
 
 def key_bucket(key: bytes) -> int:

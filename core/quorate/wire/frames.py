@@ -14,7 +14,7 @@ from quorate.facts.errors import WireError
 from quorate.protocol.messages import FRAME_BYTES_MAX, Hello, Message, Refused
 from quorate.protocol.opening_messages import Challenge, Proof
 from quorate.protocol.roles import MAY_SEND
-from quorate.wire.long_frames import HEADER_BYTES, LongFrames
+from quorate.wire.long_frames import HEADER_BYTES, LONG_BYTES, LongFrame, LongFrames
 
 Opening = Challenge | Proof | Refused | Hello
 """Frames allowed before the proofs; earlier versions sent a Hello so early."""
@@ -31,10 +31,23 @@ _said_decoder: msgspec.msgpack.Decoder[Said] = msgspec.msgpack.Decoder(Said)
 
 def encode_frame(message: Message | Challenge | Proof) -> bytes:
     """One message as a frame."""
+    body = _encode(message)
+    return len(body).to_bytes(HEADER_BYTES, "big") + body
+
+
+def encode_to_send(message: Message) -> bytes | LongFrame:
+    """One message as a link sends it: as a frame, or in pieces when it is long."""
+    body = _encode(message)
+    if HEADER_BYTES + len(body) > LONG_BYTES:
+        return LongFrame(body)
+    return len(body).to_bytes(HEADER_BYTES, "big") + body
+
+
+def _encode(message: Message | Challenge | Proof) -> bytes:
     body = _encoder.encode(message)
     if len(body) > FRAME_BYTES_MAX:
         raise WireError(f"{type(message).__name__} of {len(body)} bytes: limit {FRAME_BYTES_MAX}")
-    return len(body).to_bytes(HEADER_BYTES, "big") + body
+    return body
 
 
 def decode_message(body: bytes | bytearray) -> Message:
@@ -132,7 +145,10 @@ class FrameReader:
             at = start + length
             if not is_piece:
                 messages.append(decode(source[start:at]))
-            elif (body := self._long.take(header, source[start:at])) is not None:
+                continue
+            with memoryview(source) as view, view[start:at] as some:
+                body = self._long.take(header, some)
+            if body is not None:
                 messages.append(decode(body))
         if source is buffer:
             del buffer[:at]

@@ -5,6 +5,7 @@ message, and the third bit with pieces of bulk.  Pieces of one message follow ea
 them may be whole frames, and of a message that is no bulk those of one that is.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from quorate.facts.errors import WireError
@@ -12,7 +13,7 @@ from quorate.facts.errors import WireError
 HEADER_BYTES: Final = 4
 PIECE_BYTES: Final = 256 * 1024
 LONG_BYTES: Final = 2 * PIECE_BYTES
-"""A longer frame is sent in pieces."""
+"""A message whose frame would be longer is sent in pieces."""
 
 IS_PIECE: Final = 1 << 31
 _IS_LAST: Final = 1 << 30
@@ -20,18 +21,28 @@ _IS_BULK: Final = 1 << 29
 _LENGTH: Final = _IS_BULK - 1
 
 
-def split_frame(frame: bytes, *, bulk: bool = False) -> list[bytes]:
-    """The pieces of a frame, in order; the frame itself when it is not long."""
-    if len(frame) <= LONG_BYTES:
-        return [frame]
-    body = memoryview(frame)[HEADER_BYTES:]
-    kind = IS_PIECE | (_IS_BULK if bulk else 0)
-    pieces: list[bytes] = []
-    for at in range(0, len(body), PIECE_BYTES):
-        some = body[at : at + PIECE_BYTES]
-        last = _IS_LAST if at + PIECE_BYTES >= len(body) else 0
-        pieces.append(b"".join([(kind | last | len(some)).to_bytes(HEADER_BYTES, "big"), some]))
-    return pieces
+class LongFrame:
+    """A message that is cut as its pieces are sent: all of them together are as long as it is, and
+    new memory for them would cost more than to write it.  `body`: without a header."""
+
+    __slots__ = ("_body", "_size")
+
+    def __init__(self, body: bytes) -> None:
+        self._body = memoryview(body)
+        self._size = len(body) + HEADER_BYTES * -(-len(body) // PIECE_BYTES)
+
+    def __len__(self) -> int:
+        """Bytes of all pieces."""
+        return self._size
+
+    def pieces(self, *, bulk: bool = False) -> Iterator[bytes]:
+        """Make the pieces, in order."""
+        body = self._body
+        kind = IS_PIECE | (_IS_BULK if bulk else 0)
+        for at in range(0, len(body), PIECE_BYTES):
+            some = body[at : at + PIECE_BYTES]
+            last = _IS_LAST if at + PIECE_BYTES >= len(body) else 0
+            yield b"".join([(kind | last | len(some)).to_bytes(HEADER_BYTES, "big"), some])
 
 
 class LongFrames:
@@ -58,7 +69,7 @@ class LongFrames:
             raise WireError(f"frame of {before + length} bytes: limit {bytes_max}")
         return length
 
-    def take(self, header: int, some: bytes | bytearray) -> bytearray | None:
+    def take(self, header: int, some: memoryview) -> bytearray | None:
         """Add a piece; the message that it completes."""
         if not header & _IS_BULK:
             self._ordinary += some

@@ -12,6 +12,7 @@ and the client never sees the sentence.
 
 import mmap
 from collections.abc import Callable
+from contextlib import suppress
 
 from quorate_agent.resp.command import ARGUMENTS_MAX
 from quorate_agent.resp.inline import SplitRefused, split_words
@@ -332,4 +333,7 @@ class CommandParser:
 
 def _pages(size: int) -> mmap.mmap:
     """Memory that is taken page by page as it is written."""
-    return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pages = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError):  # to take small pages one by one costs more than to write them
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return pages

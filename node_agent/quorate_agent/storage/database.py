@@ -40,9 +40,10 @@ from quorate_agent.durable_file import write_durably
 from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.log_records import find_foreign_record
 
-FORMAT_VERSION: Final = 2
-FORMAT_WITHOUT_PIECES: Final = 1
-"""Format of a database without long values (`pieces.py`): earlier versions read it."""
+FORMAT_VERSION: Final = 3
+FORMAT_WITHOUT_LONG_VALUES: Final = 1
+"""Format of a database without long values (`long_values.py`): earlier versions read it.  In format
+2 they were in pieces, in the engine."""
 RESERVE_BYTES: Final = 32 << 20
 """Kept free on the disk: commands are refused before the engine itself runs out of room."""
 WRITE_BUFFER_BYTES: Final = 16 << 20
@@ -169,7 +170,7 @@ class Database:
         self._free = 0
         self._closed = False
         self._is_unknown = False  # an error left unknown what is on disk
-        self._format = FORMAT_WITHOUT_PIECES
+        self._format = FORMAT_WITHOUT_LONG_VALUES
         self.synced_sequence = 0
         self.opened_by: OpenedBy | None = None
         folder.mkdir(parents=True, exist_ok=True)
@@ -238,12 +239,9 @@ class Database:
         except Exception as error:
             raise self._broken("read", error) from error
 
-    def write(self, batch: Callable[[], WriteBatch], *, once: bool = False) -> bool:
-        """Write a batch, unsynced.  StorageFull: it is not in the database.
-
-        `batch` makes it, anew for each attempt.  `once`: when the engine has to flush before, wait
-        a moment and answer False: it is not in the database.
-        """
+    def write(self, batch: Callable[[], WriteBatch]) -> None:
+        """Write a batch, unsynced; `batch` makes it, anew for each attempt.  StorageFull: it is not
+        in the database."""
         if self._no_room.is_set() and not self._reopen():
             raise StorageFull(self._no_room_text)
         waits = False
@@ -253,14 +251,12 @@ class Database:
             except Exception as error:
                 if not waits and _STALLED in str(error):
                     waits = self._wait_for_flush(error)
-                    if once and not waits:
-                        return False
                     continue
                 if not _is_no_room(error):
                     raise self._broken("write", error) from error
                 raise self._without_room(error) from error
             else:
-                return True
+                return
 
     def _wait_for_flush(self, error: Exception) -> bool:
         """The engine wants to make us wait: whether it may, else wait a moment here.
@@ -281,11 +277,11 @@ class Database:
         self._no_room.set()
         return StorageFull(self._no_room_text)
 
-    def sync(self) -> None:
-        """Make every batch durable that was written before the call."""
+    def sync(self) -> bool:
+        """Make every batch durable that was written before the call.  False: it is closed."""
         with self._lock:
             if self._closed:
-                return
+                return False
             sequence = self.sequence  # first: what is written meanwhile may be synced, or not
             if not self._no_room.is_set():
                 try:
@@ -296,9 +292,10 @@ class Database:
                         raise self._broken("sync", error) from error
                 else:
                     self._has_synced(sequence)
-                    return
+                    return True
             self._sync_log_files()
             self._has_synced(sequence)
+            return True
 
     def _has_synced(self, sequence: int) -> None:
         if not self._is_unknown:  # after an error a sync may succeed that has lost what failed
@@ -409,7 +406,7 @@ class Database:
             found = json.loads(text)["format"]
         except (ValueError, KeyError, TypeError):
             raise DatabaseRefused(f"{file}: not readable: {text[:60]!r}. {_WAY_OUT}") from None
-        if found not in (FORMAT_WITHOUT_PIECES, FORMAT_VERSION):
+        if found not in range(FORMAT_WITHOUT_LONG_VALUES, FORMAT_VERSION + 1):
             raise DatabaseRefused(
                 f"{file}: format {found}, this version reads up to {FORMAT_VERSION}."
                 f" Way out: start the version of the agent that wrote it"
@@ -438,9 +435,9 @@ class Database:
             raise DatabaseRefused(self._refusal(error)) from error
         write_durably(file, json.dumps({"format": self._format}) + "\n")
 
-    def use_pieces(self) -> None:
-        """The first value is about to be written in pieces: from now on no earlier version reads
-        this database.  StorageFull: that cannot be recorded."""
+    def use_value_files(self) -> None:
+        """The first value is about to be written into a file of its own: from now on no earlier
+        version reads this database.  StorageFull: that cannot be recorded."""
         if self._format == FORMAT_VERSION:
             return
         file = self._folder / "format.json"

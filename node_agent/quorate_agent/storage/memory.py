@@ -5,7 +5,7 @@ commit, so that a batch that does not fit can be taken back as if it had never b
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import accumulate
 from typing import Final
 
@@ -389,11 +389,13 @@ class MemoryStorage:
 
     # --- the batch
 
-    def write_ahead(self) -> bool:
+    def write_ahead(self) -> Collection[int]:
         """Memory is written at once."""
-        return True
+        return ()
 
-    def commit(self) -> None:
+    def commit(
+        self, waiting: Collection[int] = (), waiting_records: Collection[bytes] = ()
+    ) -> None:
         """Keep what was written.  StorageFull: it grew the rows past the bound; it is undone."""
         if not self.bounded:
             return

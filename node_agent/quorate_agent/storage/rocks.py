@@ -3,7 +3,8 @@
     r partition generation key      -> header (counter, term, expires_at, flags), value
     n partition generation          -> live rows, bytes, digest (in the batch that changes them)
     l partition counter term        -> one encoded update (`rocks_log.py`)
-    v number piece, w number        -> long values, to which rows and updates refer (`pieces.py`)
+    w number key, v number piece    -> long values, to which rows and updates refer
+                                       (`long_values.py`)
     c name                          -> one record
     i                               -> who opened the database last (`database.py`)
 
@@ -12,17 +13,18 @@ overlays, in front of the database, until `commit` makes one WriteBatch of them:
 no room is forgotten by forgetting the overlays.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Executor
 from pathlib import Path
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 from rocksdict import WriteBatch
 
 from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull
 from quorate.protocol.totals import DIGEST_BYTES, Totals
 from quorate_agent.storage.database import RESERVE_BYTES, TABLES_OPEN, Database
-from quorate_agent.storage.pieces import LONG_BYTES, Pieces
+from quorate_agent.storage.long_values import LONG_BYTES, LongValues
 from quorate_agent.storage.rocks_log import RocksLog
 
 _ROW: Final = Struct(">QQQB")
@@ -31,12 +33,16 @@ _SPACE: Final = Struct(">cHI")
 _TOTALS: Final = Struct(">QQ16s")
 _TOMBSTONE: Final = 1
 _IN_PIECES: Final = 2
+_IN_FILE: Final = 4
 
 RECENT_ROWS_MAX: Final = 65_536
 """A zone keeps as many rows unpacked, and again as many: some 40 MB of small ones."""
 RECENT_ROW_BYTES_MAX: Final = 512
 """Key and value of one of them."""
 _RECENT_DATA_MAX: Final = _ROW_BYTES + RECENT_ROW_BYTES_MAX
+
+
+Touched = TypeVar("Touched", "RocksSpace", RocksLog)
 
 
 def _pack(row: Row) -> bytes:
@@ -47,7 +53,7 @@ def _pack(row: Row) -> bytes:
 
 
 def _pack_reference(row: Row, reference: bytes) -> bytes:
-    return _ROW.pack(row.counter, row.term, row.expires_at, _IN_PIECES) + reference
+    return _ROW.pack(row.counter, row.term, row.expires_at, _IN_FILE) + reference
 
 
 def _size(row: Row) -> int:
@@ -58,17 +64,18 @@ class RocksSpace:
     """Rows of one copy."""
 
     __slots__ = (
-        "_database", "_in_pieces", "_kept", "_less_recent", "_long", "_pieces", "_prefix",
+        "_database", "_kept", "_less_recent", "_long", "_long_values", "_owned", "_prefix",
         "_recent", "_storage", "_totals", "_touched", "_very_long", "_written", "dropped",
-        "overlay",
+        "overlay", "partition",
     )  # fmt: skip
 
     def __init__(self, storage: "RocksStorage", partition: int, generation: int) -> None:
         self._storage = storage
         self._database = storage.database
         self._prefix = _SPACE.pack(b"r", partition, generation)
-        self._pieces = storage.pieces
-        self._in_pieces = storage.pieces.owned(self._prefix)
+        self.partition = partition
+        self._long_values = storage.long_values
+        self._owned = storage.long_values.owned(self._prefix)
         # This turn's rows (None: dropped).  `dropped`: the database's rows no longer count.
         self.overlay: dict[bytes, Row | None] = {}
         self.dropped = False
@@ -79,7 +86,7 @@ class RocksSpace:
         self._recent: dict[bytes, Row | None] = {}
         self._less_recent: dict[bytes, Row | None] = {}
         self._long: list[bytes] = []  # keys of the turn's rows that are too long for that
-        self._very_long: dict[bytes, bytes] = {}  # values that `_pieces` was given of this turn
+        self._very_long: dict[bytes, bytes] = {}  # values that `_long_values` was given
         self._totals = Totals(self.get)
         data = self._database.get(b"n" + self._prefix[1:])
         if data is not None:
@@ -113,7 +120,7 @@ class RocksSpace:
         self.overlay[key] = row
         value = row.value
         if value is not None and len(value) > LONG_BYTES:
-            self._take_long(key, value)
+            self._take_long(key, row, value)
         self._totals.replace(key, old, row)
 
     def put_all(self, rows: dict[bytes, Row]) -> None:
@@ -125,7 +132,7 @@ class RocksSpace:
         for key, row in rows.items():
             value = row.value
             if value is not None and len(value) > LONG_BYTES:
-                self._take_long(key, value)
+                self._take_long(key, row, value)
         self._totals.replace_all(rows, olds)
 
     def drop(self, key: bytes) -> None:
@@ -185,15 +192,15 @@ class RocksSpace:
         prefix, very_long = self._prefix, self._very_long
         if self.dropped:
             batch.delete_range(prefix, _after(prefix))
-        if self._in_pieces:
-            self._remove_pieces(batch)
+        if self._owned:
+            self._remove_long(batch)
         put = batch.put
         for key, row in self.overlay.items():
             if row is None:
                 batch.delete(prefix + key)
                 continue
             if very_long and row.value is not None and very_long.get(key) is row.value:
-                data = _pack_reference(row, self._pieces.refer(prefix + key, batch))
+                data = _pack_reference(row, self._long_values.refer(prefix + key, batch))
                 put(prefix + key, data)
                 self._long.append(key)
                 continue
@@ -246,20 +253,23 @@ class RocksSpace:
             return Row(counter, term, expires_at, data[_ROW_BYTES:])
         if flags & _TOMBSTONE:
             return Row(counter, term, expires_at, None)
-        return Row(counter, term, expires_at, self._pieces.read(data[_ROW_BYTES:]))
+        values = self._long_values
+        read = values.read if flags & _IN_FILE else values.read_pieces
+        return Row(counter, term, expires_at, read(data[_ROW_BYTES:]))
 
-    def _take_long(self, key: bytes, value: bytes) -> None:
+    def _take_long(self, key: bytes, row: Row, value: bytes) -> None:
         self._very_long[key] = value
-        self._pieces.take(self._prefix + key, value)
+        name = (self.partition, row.counter, row.term)
+        self._long_values.take_row(self._prefix + key, name, value)
 
-    def _remove_pieces(self, batch: WriteBatch) -> None:
-        """Of the rows that the turn replaces."""
-        owned, prefix = self._in_pieces, self._prefix
+    def _remove_long(self, batch: WriteBatch) -> None:
+        """Forget the long values of the rows that the turn replaces."""
+        owned, prefix = self._owned, self._prefix
         if self.dropped:
             gone = list(owned)
         else:
             gone = [full_key for key in self.overlay if (full_key := prefix + key) in owned]
-        self._pieces.remove(gone, owned, batch)
+        self._long_values.remove(gone, owned, batch)
 
     def _merged(self, after: bytes | None) -> Iterator[tuple[bytes, Row]]:
         overlay = self.overlay
@@ -294,7 +304,7 @@ class RocksStorage:
     ) -> None:
         self.database = Database(Path(path), reserve_bytes, tables)
         try:
-            self.pieces = Pieces(self.database)
+            self.long_values = LongValues(self.database)
         except BaseException:
             self.database.close()
             raise
@@ -367,7 +377,7 @@ class RocksStorage:
         log = self._logs.get(partition)
         if log is None:
             log = self._logs[partition] = RocksLog(
-                self.database, self.pieces, partition, self.touched_logs
+                self.database, self.long_values, partition, self.touched_logs
             )
         return log
 
@@ -398,39 +408,60 @@ class RocksStorage:
 
     # --- the batch
 
-    def write_ahead(self) -> bool:
-        """Write some of the turn's long values; whether the batch can be written without waiting
-        for others of them."""
-        if not self.pieces.in_turn:
-            return True
-        try:
-            return self.pieces.write_ahead()
-        except StorageFull:
-            return True  # `commit` finds that as well, and says so
+    def write_in(self, threads: Executor, written: Callable[[], object]) -> None:
+        """Write long values in one of these threads from now on, where `write_ahead` is called;
+        `written` is called in it when some are there."""
+        self.long_values.write_in(threads, written)
 
-    def commit(self) -> None:
-        """Write the turn's batch (unsynced).  StorageFull: nothing was written; it is gone."""
-        if not (self.touched_spaces or self.touched_logs or self._records):
+    def write_ahead(self) -> Collection[int]:
+        """Have the turn's long values written; the partitions that lack some."""
+        return self.long_values.write_ahead() if self.long_values.in_turn else ()
+
+    def commit(
+        self, waiting: Collection[int] = (), waiting_records: Collection[bytes] = ()
+    ) -> None:
+        """Write the turn's batch (unsynced) but for what waits.  StorageFull: nothing was written;
+        it is gone."""
+        turn = _Turn(
+            self._take(self.touched_spaces, waiting),
+            self._take(self.touched_logs, waiting),
+            {
+                name: self._records.pop(name)
+                for name in list(self._records)
+                if name not in waiting_records
+            },
+        )
+        if not any(turn):
             return
         try:
-            while self.pieces.in_turn and not self.pieces.write_ahead():
-                pass
-            self.database.write(self._batch)
+            if self.long_values.in_turn:
+                self.long_values.write_rest(waiting)
+            self.database.write(lambda: self._batch(turn))
         except StorageFull:
-            self._end_turn(committed=False)
+            self._end_turn(turn, waiting, committed=False)
             raise
-        self._end_turn(committed=True)
+        self._end_turn(turn, waiting, committed=True)
 
-    def _batch(self) -> WriteBatch:
+    def _take(self, touched: list[Touched], waiting: Collection[int]) -> list[Touched]:
+        """Those that do not wait; the others stay."""
+        if not waiting:
+            taken = touched.copy()
+            touched.clear()
+            return taken
+        taken = [each for each in touched if each.partition not in waiting]
+        touched[:] = [each for each in touched if each.partition in waiting]
+        return taken
+
+    def _batch(self, turn: "_Turn") -> WriteBatch:
         """What the turn wrote; the engine consumes it."""
         batch = WriteBatch(raw_mode=True)
-        self.pieces.begin_batch()
-        for space in self.touched_spaces:
+        self.long_values.begin_batch()
+        for space in turn.spaces:
             space.write_to(batch)
-        for log in self.touched_logs:
+        for log in turn.logs:
             log.write_to(batch)
-        self.pieces.write_to(batch)
-        for name, data in self._records.items():
+        self.long_values.write_to(batch)
+        for name, data in turn.records.items():
             if data is None:
                 batch.delete(b"c" + name)
             else:
@@ -439,10 +470,17 @@ class RocksStorage:
 
     def sync(self) -> None:
         """Make every committed batch durable.  From any thread; blocks."""
-        self.database.sync()
+        files = self.long_values.files
+        unused = files.take_unused()
+        if self.database.sync():
+            files.remove(unused)
+        else:
+            for number in unused:
+                files.unused(number)
 
     def close(self) -> None:
         """Release the database's files; what was not committed is gone."""
+        self.long_values.close()
         self.database.close()
 
     # --- room
@@ -460,15 +498,20 @@ class RocksStorage:
         """Bytes of memory the engine holds for this zone, roughly."""
         return self.database.memory_used()
 
-    def _end_turn(self, *, committed: bool) -> None:
-        self.pieces.end_turn(committed)
-        for space in self.touched_spaces:
+    def _end_turn(self, turn: "_Turn", waiting: Collection[int], *, committed: bool) -> None:
+        self.long_values.end_batch(committed, waiting)
+        for space in turn.spaces:
             space.end_turn(committed)
-        for log in self.touched_logs:
+        for log in turn.logs:
             log.end_turn(committed)
-        self.touched_spaces.clear()
-        self.touched_logs.clear()
-        self._records.clear()
+
+
+class _Turn(NamedTuple):
+    """What a batch is made of."""
+
+    spaces: list[RocksSpace]
+    logs: list[RocksLog]
+    records: dict[bytes, bytes | None]
 
 
 def _after(prefix: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """How a Persistent zone keeps one partition's updates: the keys `l` of `rocks.py`.
 
-A long update is kept in pieces (`pieces.py`): a byte that begins no message, and a reference.
+A long update is kept in a file (`long_values.py`): two bytes that begin no message, a reference.
+One that an earlier version wrote in pieces has a zero in place of the second.
 """
 
 from collections.abc import Iterator
@@ -11,10 +12,16 @@ from rocksdict import WriteBatch
 
 from quorate.protocol.storage import COUNTER_MAX
 from quorate_agent.storage.database import Database
-from quorate_agent.storage.pieces import LONG_BYTES, REFERENCE, Pieces
+from quorate_agent.storage.long_values import (
+    LONG_BYTES,
+    REFERENCE,
+    REFERENCE_TO_PIECES,
+    LongValues,
+)
 
 _LOG: Final = Struct(">cHQQ")
-_IN_PIECES: Final = b"\xc1"
+_IS_LONG: Final = b"\xc1"
+_IN_FILE: Final = b"\xc1\x01"
 
 SEGMENT_BYTES: Final = 256 * 1024
 """The log is cut from the files in pieces of this size; smaller cuts wait for the piece to fill."""
@@ -24,21 +31,21 @@ class RocksLog:
     """One partition's updates: this turn's, and what is known of the others without reading."""
 
     __slots__ = (
-        "_below", "_database", "_in_pieces", "_partition", "_pieces", "_touched", "_touched_logs",
-        "bytes", "cut_from", "cut_to", "floor", "kept", "overlay", "segments",
+        "_below", "_database", "_long_values", "_owned", "_touched", "_touched_logs", "bytes",
+        "cut_from", "cut_to", "floor", "kept", "overlay", "partition", "segments",
     )  # fmt: skip
 
     def __init__(
         self,
         database: Database,
-        pieces: Pieces,
+        long_values: LongValues,
         partition: int,
         touched_logs: list["RocksLog"],
     ) -> None:
         self._database = database
-        self._pieces = pieces
-        self._in_pieces = pieces.owned(_LOG.pack(b"l", partition, 0, 0)[:3])
-        self._partition = partition
+        self._long_values = long_values
+        self._owned = long_values.owned(_LOG.pack(b"l", partition, 0, 0)[:3])
+        self.partition = partition
         self._touched_logs = touched_logs  # every log that the turn's batch has to ask
         self._touched = False
         self._below = False  # the turn put something at or below the floor
@@ -57,7 +64,8 @@ class RocksLog:
         self.overlay[counter, term] = update
         size = len(update)
         if size > LONG_BYTES:
-            self._pieces.take(_LOG.pack(b"l", self._partition, counter, term), update)
+            name = (self.partition, counter, term)
+            self._long_values.take_update(_LOG.pack(b"l", *name), name, update)
         self._count(counter, size)
         if counter <= self.floor:
             self._below = True
@@ -123,30 +131,30 @@ class RocksLog:
 
     def write_to(self, batch: WriteBatch) -> None:
         """Add what the turn wrote."""
-        partition = self._partition
+        partition = self.partition
         if self.cut_to:
             start = _LOG.pack(b"l", partition, self.cut_from, 0)
             batch.delete_range(start, _LOG.pack(b"l", partition, self.cut_to + 1, 0))
-        if self._in_pieces:
-            self._remove_pieces(batch)
+        if self._owned:
+            self._remove_long(batch)
         for (counter, term), update in self.overlay.items():
             key = _LOG.pack(b"l", partition, counter, term)
             if update is None:
                 batch.delete(key)
             elif len(update) > LONG_BYTES:
-                batch.put(key, _IN_PIECES + self._pieces.refer(key, batch))
+                batch.put(key, _IN_FILE + self._long_values.refer(key, batch))
             else:
                 batch.put(key, update)
 
-    def _remove_pieces(self, batch: WriteBatch) -> None:
-        """Of updates that the turn cuts, drops or replaces."""
-        owned, partition, cut_to = self._in_pieces, self._partition, self.cut_to
+    def _remove_long(self, batch: WriteBatch) -> None:
+        """Forget the long updates that the turn cuts, drops or replaces."""
+        owned, partition, cut_to = self._owned, self.partition, self.cut_to
         gone = {_LOG.pack(b"l", partition, counter, term) for counter, term in self.overlay}
         gone &= owned.keys()
         if cut_to:
             end = _LOG.pack(b"l", partition, cut_to + 1, 0)
             gone.update([key for key in owned if key < end])
-        self._pieces.remove(sorted(gone), owned, batch)
+        self._long_values.remove(sorted(gone), owned, batch)
 
     def end_turn(self, committed: bool) -> None:
         """The batch is in the database, or gone."""
@@ -184,20 +192,23 @@ class RocksLog:
         self.bytes = 0
         self.segments.clear()
         for counter, _, data in self._entries(self.floor + 1, COUNTER_MAX):
-            size = len(data)
-            if data[:1] == _IN_PIECES:
-                _, size = REFERENCE.unpack(data[1:])
-            self._count(counter, size)
+            self._count(counter, _length_of(data))
 
     def _stored(self, first: int, last: int) -> Iterator[tuple[int, int, bytes]]:
         for counter, term, data in self._entries(first, last):
-            is_long = data[:1] == _IN_PIECES
-            yield counter, term, self._pieces.read(data[1:]) if is_long else data
+            yield counter, term, self._read(data)
+
+    def _read(self, data: bytes) -> bytes:
+        if data[:1] != _IS_LONG:
+            return data
+        if data.startswith(_IN_FILE):
+            return self._long_values.read(data[2:])
+        return self._long_values.read_pieces(data[1:])
 
     def _entries(self, first: int, last: int) -> Iterator[tuple[int, int, bytes]]:
         """As they are in the database: long ones by reference."""
-        start = _LOG.pack(b"l", self._partition, max(first, self.floor + 1), 0)
-        end = _LOG.pack(b"l", self._partition, last + 1, 0)
+        start = _LOG.pack(b"l", self.partition, max(first, self.floor + 1), 0)
+        end = _LOG.pack(b"l", self.partition, last + 1, 0)
         if start >= end:
             return
         for key, update in self._database.items(start, end):
@@ -221,3 +232,14 @@ class RocksLog:
             waiting = overlay[key]
             if waiting is not None:
                 yield *key, waiting
+
+
+def _length_of(data: bytes) -> int:
+    """Bytes of an update, as it is in the database."""
+    if data[:1] != _IS_LONG:
+        return len(data)
+    if data.startswith(_IN_FILE):
+        _, _, length, _ = REFERENCE.unpack(data[2:])
+    else:
+        _, length = REFERENCE_TO_PIECES.unpack(data[1:])
+    return int(length)

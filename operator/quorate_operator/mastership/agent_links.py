@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from quorate.protocol.events import ToldEvent
 from quorate.protocol.messages import EventsTold, Message, Refused
 from quorate.protocol.node_registry import STALL_MS
-from quorate.wire.frames import encode_frame
-from quorate.wire.long_frames import split_frame
+from quorate.wire.frames import encode_to_send
+from quorate.wire.long_frames import LongFrame
 from quorate_link import Link
 from quorate_operator.mastership.agent_refusals import AgentRefusals
 
@@ -69,7 +69,7 @@ class AgentLinks:
 
     def send(self, sends: Sequence[tuple[str, Message]]) -> None:
         """Send messages to nodes, in order; those to nodes without a link are dropped."""
-        encoded: dict[int, list[bytes]] = {}
+        encoded: dict[int, bytes | LongFrame] = {}
         for node, message in sends:
             link = self.by_node.get(node)
             if link is None:
@@ -81,11 +81,10 @@ class AgentLinks:
                 self.refuse(link, message)
                 continue
             # The master hands one object to many nodes: it is encoded once.
-            pieces = encoded.get(id(message))
-            if pieces is None:
-                pieces = encoded[id(message)] = split_frame(encode_frame(message))
-            for piece in pieces:
-                link.send_frame(piece)
+            frame = encoded.get(id(message))
+            if frame is None:
+                frame = encoded[id(message)] = encode_to_send(message)
+            link.send_frame(frame)
 
     def add_news(self, events: Sequence[ToldEvent]) -> None:
         """Have all agents told of what happened, with the next `tell_news`."""

@@ -432,7 +432,7 @@ def test_a_damaged_file_of_the_database_is_refused(filled: Path, file: str) -> N
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{}", "not readable"), ("\0\1", "not readable"), ('{"format": 3}', "format 3, this version")],
+    [("{}", "not readable"), ("\0\1", "not readable"), ('{"format": 4}', "format 4, this version")],
 )
 def test_an_unknown_format_is_refused(filled: Path, text: str, message: str) -> None:
     (filled / "format.json").write_text(text)

@@ -5,11 +5,11 @@ import random
 import pytest
 
 from quorate.facts.errors import WireError
-from quorate.protocol.messages import FRAME_BYTES_MAX, Heartbeat, MasterPing
+from quorate.protocol.messages import FRAME_BYTES_MAX, Heartbeat, MasterPing, Message
 from quorate.protocol.tool_messages import CopyRows
 from quorate.protocol.transfer_messages import KeyRows
-from quorate.wire.frames import FrameReader, encode_frame
-from quorate.wire.long_frames import LONG_BYTES, PIECE_BYTES, split_frame
+from quorate.wire.frames import FrameReader, encode_frame, encode_to_send
+from quorate.wire.long_frames import LONG_BYTES, PIECE_BYTES, LongFrame
 from quorate_link import LinkSettings
 from quorate_loopback.sides import Side, linked
 from quorate_loopback.waiting import until
@@ -20,11 +20,17 @@ def rows(size: int, seed: int = 1) -> CopyRows:
     return CopyRows("zone", 0, None, 0, ((b"key", 1, 1, 0, value),))
 
 
-def test_a_frame_that_is_not_long_is_sent_as_it_is() -> None:
-    frame = encode_frame(MasterPing(1, 2))
+def pieces_of(message: Message, *, bulk: bool = False) -> list[bytes]:
+    frame = encode_to_send(message)
+    assert isinstance(frame, LongFrame)
+    pieces = list(frame.pieces(bulk=bulk))
+    assert sum(map(len, pieces)) == len(frame)
+    return pieces
 
-    assert split_frame(frame) == [frame]
-    assert max(map(len, split_frame(encode_frame(rows(LONG_BYTES))))) == PIECE_BYTES + 4
+
+def test_a_frame_that_is_not_long_is_sent_as_it_is() -> None:
+    assert encode_to_send(MasterPing(1, 2)) == encode_frame(MasterPing(1, 2))
+    assert max(map(len, pieces_of(rows(LONG_BYTES)))) == PIECE_BYTES + 4
 
 
 @pytest.mark.parametrize("chunk_bytes", [1 << 16, 70_001, 1 << 22])
@@ -33,7 +39,7 @@ def test_pieces_of_two_messages_and_whole_frames_between_them_are_what_was_sent(
 ) -> None:
     ordinary, bulk = rows(1_500_000, 1), rows(1_200_000, 2)
     sent = b""
-    waiting = [split_frame(encode_frame(ordinary)), split_frame(encode_frame(bulk), bulk=True)]
+    waiting = [pieces_of(ordinary), pieces_of(bulk, bulk=True)]
     for number in range(max(map(len, waiting))):
         sent += b"".join([pieces[number] for pieces in waiting if number < len(pieces)])
         sent += encode_frame(MasterPing(1, number))
@@ -50,7 +56,7 @@ def test_pieces_of_two_messages_and_whole_frames_between_them_are_what_was_sent(
 
 def test_what_came_of_a_long_message_is_counted() -> None:
     reader = FrameReader()
-    pieces = split_frame(encode_frame(rows(1_000_000)))
+    pieces = pieces_of(rows(1_000_000))
 
     assert reader.feed(b"".join(pieces[:-1])) == []
 
@@ -59,7 +65,7 @@ def test_what_came_of_a_long_message_is_counted() -> None:
 
 @pytest.mark.parametrize("bulk", [False, True])
 def test_pieces_of_more_than_a_frame_may_have_are_a_wire_error(bulk: bool) -> None:
-    piece, *_ = split_frame(encode_frame(rows(1_000_000)), bulk=bulk)
+    piece, *_ = pieces_of(rows(1_000_000), bulk=bulk)
     reader = FrameReader()
     for _ in range(FRAME_BYTES_MAX // PIECE_BYTES):
         assert reader.feed(piece) == []

@@ -1,0 +1,66 @@
+"""Partitions whose writes wait while their long values are written ahead of the batch.
+
+The others end their turn without them: their rows, updates, Appends and Acks leave.  Writes of one
+partition keep their order, because all of a partition waits or nothing.  A turn that says anything
+else (a promise, a row that is stored, a piece of a transfer, a transaction's message) is not
+divided: what it says may be about what waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+from quorate.protocol.copy import Copy
+from quorate.protocol.copy_record import record_names
+from quorate.protocol.messages import Batch
+from quorate.protocol.primary import Primary
+
+if TYPE_CHECKING:
+    from quorate.protocol.replicas import Replicas
+
+
+class SetAside(NamedTuple):
+    """What the turn has of the partitions that wait."""
+
+    dirty: dict[int, Primary]
+    touched: dict[int, Copy]
+    ack_due: dict[int, tuple[str, Copy, int]]
+    announcements: dict[str, list[Batch]]
+    records: frozenset[bytes]
+
+
+def may_be_divided(replicas: Replicas) -> bool:
+    """Whether the turn only has writes, Acks and news of where roles stand."""
+    out = replicas.out
+    return not (out.at_once or out.after_sync or replicas.adopting or replicas.refills.has_ended)
+
+
+def set_aside(replicas: Replicas, waiting: Collection[int]) -> SetAside:
+    """Take from the turn what concerns the partitions in `waiting`."""
+    announcements, replicas.announcements = replicas.announcements, {}
+    kept: dict[str, list[Batch]] = {}
+    for node, batches in announcements.items():
+        for batch in batches:
+            if batch.partition in waiting:
+                kept.setdefault(node, []).append(batch)
+            else:
+                replicas.announce(node, batch)
+    aside = SetAside({}, {}, {}, kept, record_names(waiting))
+    for partition in waiting:
+        if partition in replicas.dirty:
+            aside.dirty[partition] = replicas.dirty.pop(partition)
+        if partition in replicas.touched:
+            aside.touched[partition] = replicas.touched.pop(partition)
+        if partition in replicas.ack_due:
+            aside.ack_due[partition] = replicas.ack_due.pop(partition)
+    replicas.wrote = bool(replicas.touched)
+    return aside
+
+
+def put_back(replicas: Replicas, aside: SetAside) -> None:
+    """The turn of the others has ended: go on gathering for the partitions that wait."""
+    replicas.dirty = aside.dirty
+    replicas.touched = aside.touched
+    replicas.ack_due = aside.ack_due
+    replicas.announcements = aside.announcements
