@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from quorate.wire.crds import crds
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.binaries import find_binaries
 from quorate_control_plane.control_plane import ControlPlane
@@ -23,10 +24,7 @@ pytestmark = [
 ]
 
 VALUES = Path(__file__).parents[2] / "unit" / "chart" / "values"
-KINDS = {
-    f"{plural}.quorate.io"
-    for plural in ("partitiontables", "storageclusters", "storagenodes", "zones")
-}
+KINDS = {f"{plural}.quorate.io" for plural in crds()}
 DIGEST = f"sha256:{'a' * 64}"
 RELEASE = "quorate"
 OPERATOR = "quorate-operator"
