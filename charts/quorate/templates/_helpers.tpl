@@ -40,11 +40,11 @@ app.kubernetes.io/part-of: quorate
 {{- end }}
 {{- end -}}
 
-{{- /* Metadata of an object: (dict "context" . "name" "…" "component" "…" "cluster" true for one without a namespace). */}}
+{{- /* Metadata of an object: (dict "context" . "name" "…" "component" "…" "cluster" true for one without a namespace, "namespace" for another than the release's). */}}
 {{- define "quorate.metadata" -}}
 name: {{ .name }}
 {{- if not .cluster }}
-namespace: {{ .context.Release.Namespace }}
+namespace: {{ .namespace | default .context.Release.Namespace }}
 {{- end }}
 labels:
   {{- include "quorate.labels" .context | nindent 2 }}

@@ -4,9 +4,11 @@ The folder `golden` has what it declared when somebody last looked at it, withou
 QUORATE_WRITE_GOLDEN=1 writes it anew.
 """
 
+import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -68,10 +70,40 @@ def test_the_kinds_can_be_left_out(helm: Path) -> None:
     assert "CustomResourceDefinition" not in {each["kind"] for each in declared}
 
 
+def _sorted(role: dict[str, Any]) -> list[str]:
+    return sorted(json.dumps(rule, sort_keys=True) for rule in role["rules"])
+
+
 def test_the_operator_has_the_rights_of_the_examples_role(helm: Path) -> None:
     example = find(objects(EXAMPLE_ROLE.read_text()), "Role")
 
-    assert find(objects(render(helm)), "Role")["rules"] == example["rules"]
+    assert _sorted(find(objects(render(helm)), "Role")) == _sorted(example)
+
+
+@pytest.mark.parametrize(
+    ("setting", "argument", "bound"),
+    [
+        ("scope.allNamespaces=true", ["--all-namespaces"], [None]),
+        ("scope.namespaces={a,b}", ["--namespace=a", "--namespace=b"], ["a", "b"]),
+    ],
+)
+def test_where_others_are_served_the_operator_has_the_rights_of_the_example_for_that(
+    helm: Path, setting: str, argument: list[str], bound: list[str | None]
+) -> None:
+    example = objects((ROOT / "examples" / "operator-cluster-role.yaml").read_text())
+    declared = objects(render(helm, "--set", setting))
+
+    assert _sorted(find(declared, "Role")) == _sorted(find(example, "Role"))
+    names = {"quorate-operator": "storage-quorate-operator"}
+    names["quorate-operator-declared"] = "storage-quorate-operator-declared"
+    for theirs, ours in names.items():
+        wanted = find(example, "ClusterRole", theirs)
+        assert _sorted(find(declared, "ClusterRole", ours)) == _sorted(wanted)
+    bindings = [each for each in declared if each["kind"].endswith("RoleBinding")]
+    leading = [each for each in bindings if each["roleRef"]["name"] == "storage-quorate-operator"]
+    assert [each["metadata"].get("namespace") for each in leading] == bound
+    (container,) = find(declared, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == ["kubernetes", *argument, "--lease-namespace=storage"]
 
 
 def test_each_cluster_that_is_led_has_its_secret_in_the_role(helm: Path) -> None:
@@ -107,6 +139,7 @@ def test_the_version_of_the_image_is_the_projects(helm: Path) -> None:
         ("image.digest=latest", "image"),
         ("operator.replicas=two", "replicas"),
         ("operator.replica=2", "replica"),
+        ("scope.allNamespaces=true,scope.namespaces={a}", "allNamespaces or namespaces, not both"),
         ("networkPolicy.agents.peerPort=70000", "peerPort"),
         ("rbac.clusters={}", "clusters"),
         ("serviceAccount.create=false", "serviceAccount.name: name the ServiceAccount"),

@@ -1,0 +1,61 @@
+{{- /* Whether other namespaces than the release's are served. */}}
+{{- define "quorate.elsewhere" -}}
+{{- if and .Values.scope.allNamespaces .Values.scope.namespaces -}}
+{{- fail "scope: write allNamespaces or namespaces, not both" -}}
+{{- end -}}
+{{- if or .Values.scope.allNamespaces .Values.scope.namespaces -}}true{{- end -}}
+{{- end -}}
+
+{{- define "quorate.subjects" -}}
+- kind: ServiceAccount
+  name: {{ include "quorate.account" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end -}}
+
+{{- define "quorate.rules.election" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [quorate-operator]
+  verbs: [get, update]
+{{- end -}}
+
+{{- define "quorate.rules.declared" -}}
+- apiGroups: [quorate.io]
+  resources: [storageclusters, zones]
+  verbs: [get, list, watch, patch]
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get]
+{{- end -}}
+
+{{- define "quorate.rules.leading" -}}
+- apiGroups: [quorate.io]
+  resources: [storageclusters/status, zones/status]
+  verbs: [patch]
+- apiGroups: [quorate.io]
+  resources: [partitiontables, storagenodes]
+  verbs: [get, list, watch, create, update, delete]
+- apiGroups: [quorate.io]
+  resources: [masterterms]
+  verbs: [get, create, update]
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [quorate-master-term]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames:
+    {{- range .Values.rbac.clusters }}
+    - {{ . }}-quorate
+    {{- end }}
+  verbs: [get]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- end -}}
