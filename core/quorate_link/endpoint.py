@@ -12,12 +12,11 @@ from quorate_link.dialed_hosts import DialedHosts
 from quorate_link.handler import Handler, LinkCounters, LinkSettings
 from quorate_link.link import Link
 from quorate_link.secret import RoleKeys
+from quorate_link.strangers import Strangers
 
 _log = logging.getLogger("quorate.link")
 
 LISTEN_BACKLOG = 512
-STRANGERS_SAID_S = 1.0
-"""Between two lines of the log about strangers: they may come by the thousand."""
 
 
 class Peer:
@@ -170,9 +169,8 @@ class Endpoint:
         self._peers: list[Peer] = []
         self._connections: dict[Link, None] = {}  # all, in order of their making
         self._up: dict[Link, None] = {}
-        self._strangers: dict[Link, None] = {}  # accepted, nothing proven yet
-        self._strangers_said_at = -STRANGERS_SAID_S
-        self._strangers_unsaid = 0
+        self._members: dict[Link, None] = {}  # dialed, or accepted and proven
+        self._strangers = Strangers(self.settings.strangers_max, self.counters, self.loop.time)
         self._dirty: list[Link] = []
         self._flush_scheduled = False
         self._closed = False
@@ -256,37 +254,36 @@ class Endpoint:
     # --- what links report
 
     def admit(self, link: Link) -> bool:
-        """Whether there is room for one more connection.  Members find some whoever else comes: the
-        oldest one that has proven nothing makes room."""
+        """Take one more connection; False: this endpoint is closed.  One that was accepted gets a
+        place among those that have proven nothing, where another may have to make room."""
         if self._closed:
             return False
-        if not link.dialed:
-            is_full = len(self._connections) >= self.settings.links_max
-            if self._strangers and (is_full or len(self._strangers) >= self.settings.strangers_max):
-                oldest = next(iter(self._strangers))
-                self.stranger(oldest, "others came that have proven nothing either")
-                oldest.abort("others came")
-                self._connections.pop(oldest, None)
-            elif is_full:
-                return False
-            self._strangers[link] = None
         self._connections[link] = None
+        if link.dialed:
+            self._members[link] = None
+            return True
+        removed = self._strangers.add(link)
+        if removed is not None:
+            removed.abort("others came")
         return True
+
+    def why_full(self) -> Refused | None:
+        """Why an accepted connection that is proven has no place; None when there is one."""
+        if len(self._members) < self.settings.links_max:
+            return None
+        return Refused(
+            f"all {self.settings.links_max} places for links of {self.hello().node} are taken. Way"
+            " out: end tools that keep connections, or start it with a higher limit of open files"
+        )
 
     def stranger(self, link: Link, reason: str) -> None:
         """The other side has not proven that it knows the secret: it is closed, counted, logged."""
-        self._strangers.pop(link, None)
-        self.counters.strangers += 1
-        if self.loop.time() - self._strangers_said_at < STRANGERS_SAID_S:
-            self._strangers_unsaid += 1
-            return
-        others = f" (and {self._strangers_unsaid} others before)" if self._strangers_unsaid else ""
-        _log.warning("link to %s closed: %s%s", link.peer_name, reason, others)
-        self._strangers_said_at, self._strangers_unsaid = self.loop.time(), 0
+        self._strangers.close(link, reason)
 
     def proven(self, link: Link) -> None:
         """The other side has proven that it knows the secret, whether it is taken or refused."""
-        self._strangers.pop(link, None)
+        self._strangers.discard(link)
+        self._members[link] = None
 
     def link_up(self, link: Link, hello: Hello) -> None:
         """The handshake is done."""
@@ -306,9 +303,8 @@ class Endpoint:
     def link_lost(self, link: Link, refused: Refused | None) -> None:
         """The connection has ended."""
         self._connections.pop(link, None)
-        if link in self._strangers:  # hung up, as a probe does: counted, and no line of the log
-            del self._strangers[link]
-            self.counters.strangers += 1
+        self._members.pop(link, None)
+        self._strangers.lost(link)
         if link.peer is not None:
             link.peer.link_lost(link, refused)
         if self._closed:

@@ -60,8 +60,9 @@ class LinkSettings:
     """Largest frame before that: who is not known yet gets little memory."""
 
     strangers_max: int = 512
-    """Accepted connections that have not proven anything yet.  When one more comes the oldest of
-    them is closed: whoever opens many keeps out nobody whose handshake takes a few round trips."""
+    """Accepted connections that have not proven anything yet, besides `links_max`.  When one more
+    comes, the oldest of the host with the most of them is closed: whoever opens many keeps out
+    nobody on another host, and on its own nobody whose handshake takes a few round trips."""
 
     frame_bytes_max: int = FRAME_BYTES_MAX
     """Largest frame after it."""
@@ -79,7 +80,7 @@ class LinkSettings:
     Small: a restarted agent is found that fast, and a refused attempt on a LAN costs nothing."""
 
     links_max: int = 4_096
-    """Accepted connections at a time; more are closed at once."""
+    """Connections at a time that were dialed, or accepted and proven.  More are refused."""
 
     window_bytes: int = 256 * 1024
     """Frames are written only while less than this waits in the transport: urgent messages wait

@@ -57,6 +57,8 @@ class Link(asyncio.Protocol):
         self._refused: Refused | None = None
         self._closing = False
         self._address = ""
+        self.host = ""
+        """Of the other side."""
 
     @property
     def dialed(self) -> bool:
@@ -277,11 +279,12 @@ class Link(asyncio.Protocol):
         window = self._endpoint.settings.window_bytes
         transport.set_write_buffer_limits(high=window - 1, low=window // 4)
         name = transport.get_extra_info("peername")
+        self.host = name[0] if name else "unknown"
         self._address = join_address(name[0], name[1]) if name else "unknown"
         _set_up(transport, self._endpoint.settings.kernel_bytes)
         endpoint = self._endpoint
         if not endpoint.admit(self):
-            self.abort("too many connections")
+            self.abort("this process is stopping")
             return
         self._hello_timer = endpoint.loop.call_later(
             endpoint.settings.hello_timeout_ms / 1000, self._hello_is_late
@@ -404,7 +407,7 @@ class Link(asyncio.Protocol):
             )
         if self.peer is not None:
             return self.peer.judge(hello)
-        return self._endpoint.accept(hello)
+        return self._endpoint.accept(hello) or self._endpoint.why_full()
 
     def _take_refusal(self, refused: Refused) -> None:
         self._refused = refused

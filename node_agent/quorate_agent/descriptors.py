@@ -17,7 +17,12 @@ is room for those of a hundred agents."""
 
 _LIMIT_PER_LINK = 16
 
-RESERVE = FIXED + LINKS_MIN
+_LINKS_PER_STRANGER = 4
+STRANGERS_MAX = 512
+"""Connections at the port for links that have proven nothing yet: agents that all start at once
+prove themselves within milliseconds."""
+
+RESERVE = FIXED + LINKS_MIN + LINKS_MIN // _LINKS_PER_STRANGER
 """The least that is kept from zones and clients."""
 
 CLIENTS_MIN = 32
@@ -33,7 +38,7 @@ TABLES_MIN = 10
 TABLES_MAX = 256
 
 _LIMIT_PER_TABLE = 256
-"""With this some 160 zones have room under a limit of 4,096 and more, and each keeps as many tables
+"""With this some 150 zones have room under a limit of 4,096 and more, and each keeps as many tables
 open as a higher limit allows."""
 
 
@@ -45,8 +50,10 @@ class Descriptors:
         self.tables = min(max(limit // _LIMIT_PER_TABLE, TABLES_MIN), TABLES_MAX)
         """How many tables each zone may keep open."""
         self.links = min(max(limit // _LIMIT_PER_LINK, LINKS_MIN), LINKS_MAX)
-        """How many links there may be: more are not accepted."""
-        self.reserve = FIXED + self.links
+        """How many links of members there may be: more are refused."""
+        self.strangers = min(self.links // _LINKS_PER_STRANGER, STRANGERS_MAX)
+        """How many connections beside them that have proven nothing."""
+        self.reserve = FIXED + self.links + self.strangers
         self.clients = 0
         self._zones: dict[str, int] = {}
 

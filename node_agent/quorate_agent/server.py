@@ -120,7 +120,7 @@ class Agent(BaseHandler):
         self.metrics = AgentMetrics()
         self.peer_port = 0
         self._process = secrets.token_hex(8)
-        links = LinkSettings(links_max=descriptors.links)
+        links = LinkSettings(links_max=descriptors.links, strangers_max=descriptors.strangers)
         self.links = Endpoint(self._hello, self, keys, links, self._accept)
         self.stopped = asyncio.Event()
         self.failure = ""

@@ -53,12 +53,14 @@ def test_links_zones_and_clients_together_keep_within_the_limit(limit: int) -> N
         clients += 1
 
     of_zones = persistent * descriptors.of_zone(persistent=True)
-    assert FIXED + descriptors.links + of_zones + clients <= limit
+    assert FIXED + descriptors.links + descriptors.strangers + of_zones + clients <= limit
     assert clients >= CLIENTS_MIN
 
 
 def test_a_higher_limit_has_room_for_the_links_of_more_agents() -> None:
-    assert [Descriptors(limit).links for limit in (256, 4096, 1 << 20)] == [48, 256, 4096]
+    limits = (256, 4096, 1 << 20)
+    assert [Descriptors(limit).links for limit in limits] == [48, 256, 4096]
+    assert [Descriptors(limit).strangers for limit in limits] == [12, 64, 512]
 
 
 def test_a_zone_in_memory_needs_only_a_socket() -> None:

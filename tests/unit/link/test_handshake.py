@@ -130,16 +130,20 @@ def test_a_newer_connection_of_the_same_agent_replaces_the_older(run) -> None:
     run(scenario)
 
 
-def test_more_connections_than_allowed_are_closed(run) -> None:
+def test_more_links_than_allowed_are_refused_with_the_way_out(run) -> None:
     async def scenario() -> None:
-        server, tool = Side("agent-1"), Side("", role="tool")
+        server, tool, other = Side("agent-1"), Side("", role="tool"), Side("", role="tool")
         port = await server.listen(settings=LinkSettings(links_max=1))
         tool.open().dial(HOST, port)
         await until(lambda: server.endpoint.links)
-        reader, writer = await asyncio.open_connection(HOST, port)
-        assert await ended(reader)
+        peer = other.open().dial(HOST, port)
+        await until(lambda: peer.refused)
 
-        writer.close()
+        assert peer.refused is not None
+        assert "all 1 places for links of agent-1 are taken" in peer.refused.reason
+        assert "Way out: end tools that keep connections" in peer.refused.reason
         assert len(server.endpoint.links) == 1
+        await tool.endpoint.close()
+        await until(lambda: peer.link)
 
     run(scenario)

@@ -423,17 +423,33 @@ def test_of_many_that_prove_nothing_the_oldest_goes_and_members_come_in(run) -> 
     run(scenario)
 
 
-def test_where_strangers_have_taken_every_place_a_member_comes_in(run) -> None:
+def test_strangers_take_no_place_of_members(run) -> None:
     async def scenario() -> None:
-        server, member = Side("agent-1"), Side("agent-2")
-        port = await server.listen(settings=LinkSettings(links_max=3))
-        silent = [await asyncio.open_connection(HOST, port) for _ in range(3)]
-        member.open().dial(HOST, port)
-        await until(lambda: server.count("up", "agent-2"))
+        server = Side("agent-1")
+        port = await server.listen(settings=LinkSettings(links_max=2, strangers_max=3))
+        silent = [await asyncio.open_connection(HOST, port) for _ in range(2)]
+        for name in ("agent-2", "agent-3"):
+            Side(name).open().dial(HOST, port)
+            await until(lambda name=name: server.count("up", name))
 
-        assert await ended(silent[0][0])
-        assert server.endpoint.counters.strangers == 1
+        assert server.endpoint.counters.strangers == 0  # the two are there yet
         for _, writer in silent:
+            writer.close()
+
+    run(scenario)
+
+
+def test_many_strangers_of_one_host_do_not_end_the_handshake_of_another_host(run) -> None:
+    async def scenario() -> None:
+        server = Side("agent-1")
+        port = await server.listen(settings=LinkSettings(strangers_max=3))
+        slow = await asyncio.open_connection(HOST, port, local_addr=("127.0.0.2", 0))
+        silent = [await asyncio.open_connection(HOST, port) for _ in range(8)]
+        await until(lambda: server.endpoint.counters.strangers == 6)
+        await shake_hands(*slow, TOOL, SECRET.keys("tool"))
+
+        await until(lambda: server.endpoint.links)
+        for _, writer in (slow, *silent):
             writer.close()
 
     run(scenario)
