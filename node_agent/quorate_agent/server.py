@@ -463,7 +463,7 @@ class Agent(BaseHandler):
             if runtime is not None and runtime.take(turn):
                 settled.add(uid)
         for uid, runtime in self._runtimes.items():
-            if uid not in settled:
+            if uid not in settled and not runtime.endpoint.is_idle:
                 runtime.endpoint.settle()
         if flushed.going_on or self._held.going_on:
             for node, message in self._held.turn_ended(flushed.going_on):

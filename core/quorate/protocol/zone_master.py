@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from quorate.protocol.master import Master
 
 FULL_PASS_MS = 500
-QUIET_PASS_MS = 5_000
+QUIET_PASS_MS = 15_000
 """Of a zone at rest: only what is told, or who is there, changes anything, and that is noticed."""
 
 
@@ -128,6 +128,7 @@ class ZoneMaster:
     def reach_changed(self) -> None:
         """An agent reports that it reaches others than before."""
         self._rebalance.reach_changed()
+        self._is_quiet = False
 
     def told_all(self) -> None:
         """An agent has told all it has: decisions may have waited for it."""
@@ -394,6 +395,8 @@ class ZoneMaster:
                 self._writing[shard] = {}
             return [(ShardKey(self.record.uid, shard), None) for shard in keys]
         writes: list[tuple[Key, Value | None]] = []
+        if not self._decided:  # of hundreds of zones at rest, each time anything is said
+            return writes
         for shard in sorted({partition // SHARD_PARTITIONS for partition in self._decided}):
             if shard in self._writing:
                 continue

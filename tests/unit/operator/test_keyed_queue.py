@@ -25,6 +25,28 @@ async def test_a_key_that_is_added_often_is_handed_out_once_in_the_order_of_its_
     assert len(queue) == 0
 
 
+async def test_a_key_that_was_never_taken_goes_before_those_that_were() -> None:
+    queue = KeyedQueue[str]()
+    for key in ("a", "b"):
+        queue.add(key)
+        await taken(queue)
+        queue.done(key)
+    for key in ("a", "b", "c", "d"):
+        queue.add(key)
+
+    assert len(queue) == 4
+    order = []
+    for _ in range(4):
+        order.append(await taken(queue))
+        queue.done(order[-1])
+    assert order == ["c", "d", "a", "b"]
+
+    queue.forget("b")  # the object is gone; another one has its name
+    for key in ("a", "b"):
+        queue.add(key)
+    assert [await taken(queue), await taken(queue)] == ["b", "a"]
+
+
 async def test_a_key_that_is_added_while_it_is_in_hand_comes_again_and_only_then() -> None:
     queue = KeyedQueue[str]()
     queue.add("a")
