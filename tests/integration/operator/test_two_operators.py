@@ -4,11 +4,14 @@ that clients notice nothing.
 Operators, agents and the control plane are real processes.
 """
 
+import json
 import os
+import re
 import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +24,7 @@ from quorate_control_plane.components import Component
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_operator.kubernetes import EXIT_LOST
 
+OPERATOR_DOC = Path(__file__).parents[3] / "docs" / "operator.md"
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(400)]
 
 CRASH_S_MAX = 15.0
@@ -227,3 +231,32 @@ def test_health_and_metrics_tell_of_the_lease_and_the_watches(road: Road) -> Non
     after = road.metrics("operator-a")
     assert after[patches] == before[patches]
     assert after[done] == before[done]
+
+
+def test_every_metric_of_the_operator_is_told_and_says_what_happens(road: Road) -> None:
+    road.use_example_role()
+    road.start_agents()
+    road.start_operator()
+    road.declare()
+    road.wait_zone(**QUIET)
+
+    told = road.metrics("operator-a")
+    table = OPERATOR_DOC.read_text().partition("## Metrics")[2].partition("\n## ")[0]
+    documented = re.findall(r"^\| `(quorate_operator_\w+)", table, re.MULTILINE)
+    assert len(documented) == 9
+    for name in documented:
+        assert [series for series in told if re.match(rf"{name}(_count)?($|{{)", series)], name
+    assert told["quorate_operator_queue_length"] == 0
+    assert told['quorate_operator_metastore_writes_total{outcome="written"}'] >= 1
+    assert told["quorate_operator_loop_lag_seconds"] < LEASE_S
+
+    # Statuses may not be written any more: looks at the zone fail, with the API's code.
+    role = road.get("role", "quorate-operator")
+    assert role is not None
+    role["rules"] = [rule for rule in role["rules"] if "zones/status" not in rule["resources"]]
+    road.kubectl("replace", "--filename=-", stdin=json.dumps(role))
+    road.kubectl("annotate", "zone", "sessions", "quorate.io/paused=true")
+    failed = 'quorate_operator_reconciles_total{kind="zone",result="failed"}'
+    wait_until(lambda: road.metrics("operator-a").get(failed, 0) >= 1, "a look that failed", 30)
+    refused = 'quorate_operator_api_requests_total{code="403",method="PATCH"}'
+    assert road.metrics("operator-a")[refused] >= 1
