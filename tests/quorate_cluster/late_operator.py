@@ -14,24 +14,32 @@ import sys
 
 from quorate.protocol.messages import ZoneGone
 from quorate_operator.__main__ import main
+from quorate_operator.mastership.agent_links import AgentLinks
 from quorate_operator.mastership.runner import Runner
 
-asked = []
-send = Runner._send
+asked, runners = [], []
+send, start = AgentLinks.send, Runner.start
+
+
+def noted_start(self):
+    runners.append(self)
+    start(self)
 
 
 def stop_then_send(self, sends):
     if asked and sends:
         asked.clear()
-        term = self._master.master_term
-        gone = [(node, ZoneGone(term, uid)) for node in self._links for uid in self._zones]
+        [runner] = runners
+        term = runner._master.master_term
+        gone = [(node, ZoneGone(term, uid)) for node in self.by_node for uid in runner._zones]
         os.kill(os.getpid(), signal.SIGSTOP)
         sends = [*gone, *sends]
         print(f"late words: {len(gone)} of term {term}", file=sys.stderr)
     send(self, sends)
 
 
-Runner._send = stop_then_send
+Runner.start = noted_start
+AgentLinks.send = stop_then_send
 signal.signal(signal.SIGUSR1, lambda *_: asked.append(True))
 sys.exit(main())
 """
