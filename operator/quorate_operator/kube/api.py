@@ -29,6 +29,8 @@ from quorate_operator.kube.traffic import Traffic
 from quorate_operator.process.mandate import Mandate
 
 TIMEOUT_S = 5.0
+REQUESTS_MAX = 64
+"""How many requests are under way at the same time; watches are not counted."""
 PAGE_OBJECTS = 250
 THROTTLED_S = 1.0
 """How long to wait after 429 when the server does not say."""
@@ -125,16 +127,23 @@ class KubeApi:
             # The process may have been frozen while a connection was made.
             trace.on_connection_create_end.append(self._gate_connected)
             trace.on_connection_reuseconn.append(self._gate_connected)
-        connector = aiohttp.TCPConnector(ssl=access.context or False, limit=64)
-        self.session = aiohttp.ClientSession(
-            connector=connector,
-            trace_configs=[trace] if traffic is None else [trace, traffic.trace()],
-            headers={"User-Agent": names.FIELD_MANAGER, **access.headers()},
+        self.session = self._session(trace, traffic, REQUESTS_MAX)
+        self.watches = self._session(trace, traffic, 0)
+        """For requests that last for minutes: they leave the places in `session` to others."""
+
+    def _session(
+        self, gate: aiohttp.TraceConfig, traffic: Traffic | None, limit: int
+    ) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=self.access.context or False, limit=limit),
+            trace_configs=[gate] if traffic is None else [gate, traffic.trace()],
+            headers={"User-Agent": names.FIELD_MANAGER, **self.access.headers()},
         )
 
     async def close(self) -> None:
         """Close all connections."""
         await self.session.close()
+        await self.watches.close()
 
     async def get(self, path: str, timeout_s: float = TIMEOUT_S) -> Json:
         """One object."""

@@ -7,7 +7,7 @@ refused or stands still is begun again with a list, so nothing that happened mea
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -32,7 +32,7 @@ _Found = asyncio.Queue[tuple[str, Revisions, bool] | asyncio.Task[None]]
 
 async def watch_revisions(
     api: KubeApi, paths: Sequence[str], selector: str
-) -> AsyncIterator[tuple[str, Revisions, bool]]:
+) -> AsyncGenerator[tuple[str, Revisions, bool]]:
     """(path, name -> revision or None for one that is gone, whether these are all); endless.
 
     A defect in one watch is raised here: whoever waits for changes must not wait in vain."""
@@ -89,7 +89,7 @@ async def _changes(
         "resourceVersion": at,
         "timeoutSeconds": str(WATCH_S),
     }
-    watching = api.session.get(
+    watching = api.watches.get(
         api.access.server + path,
         params=query,
         headers={"Accept": AS_METADATA.format(""), **api.access.headers()},

@@ -1,14 +1,18 @@
 """A watch that ends by a defect ends who waits for it: a master that sees nothing must not stay."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import Any, cast
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from quorate_loopback.runner_world import World
 from quorate_loopback.waiting import until
 from quorate_operator.kube import watch
-from quorate_operator.kube.api import ApiUnclear, KubeApi
+from quorate_operator.kube.access import KubeAccess
+from quorate_operator.kube.api import REQUESTS_MAX, ApiUnclear, KubeApi
 from quorate_operator.kube.watch import watch_revisions
 from quorate_operator.metastores.kubernetes import KubernetesMetastore
 
@@ -48,3 +52,41 @@ async def test_a_master_whose_watch_has_a_defect_leads_no_more(
 
     assert failures == ["cluster main: stopped by a defect: KeyError: 'planted'"]
     assert not runner.is_leading
+
+
+async def test_watches_leave_the_connections_of_other_requests_free() -> None:
+    """A hundred clusters are watched; rows must still be written."""
+    watching, over = asyncio.Semaphore(0), asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if "watch" not in request.query:
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+        streamed = web.StreamResponse()
+        await streamed.prepare(request)
+        watching.release()
+        await over.wait()
+        return streamed
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with TestServer(app) as server:
+        api = KubeApi(KubeAccess(str(server.make_url("")).rstrip("/"), None), None)
+        paths = [f"/apis/{number}" for number in range(2 * REQUESTS_MAX)]
+        changes = watch_revisions(api, paths, "")
+        following = asyncio.create_task(follow(changes))
+        try:
+            async with asyncio.timeout(20):
+                for _ in paths:
+                    await watching.acquire()
+                assert (await api.get("/apis/row"))["items"] == []
+        finally:
+            over.set()
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            await changes.aclose()
+            await api.close()
+
+
+async def follow(changes: AsyncGenerator[object]) -> None:
+    async for _ in changes:
+        pass
