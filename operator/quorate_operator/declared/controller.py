@@ -431,13 +431,11 @@ class Controller:
     def _led_status(
         self, declared_zone: DeclaredZone, led: WatchedCluster | None, pause: str
     ) -> ZoneStatus:
-        """Declare the zone to its cluster's master; return its status as of the last look."""
+        """Declare the zone to its cluster's master; return its status as of now."""
         zone, uid, known = declared_zone.zone, declared_zone.uid, declared_zone.known_status
         if zone is None:
             generation = declared_zone.body["metadata"]["generation"]
-            return refused_zone_status(
-                generation, declared_zone.problem, rfc3339(), known.placed_uid
-            )
+            return refused_zone_status(generation, declared_zone.problem, rfc3339(), known)
         zone = zone.model_copy(update={"status": known})
         if led is None:
             return zone_status(zone, accept(zone, False, None), None, Seen(), rfc3339())

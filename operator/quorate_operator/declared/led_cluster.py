@@ -1,7 +1,8 @@
 """One StorageCluster that is led, on Kubernetes and without it: what is declared is handed to its
 master, data of deleted zones is erased, and the status of its objects is made.
 
-`look` observes the whole cluster once; every zone's status comes from that one observation.
+`look` observes the whole cluster once and says what has changed.  A status that is made then
+describes its object as it was declared last: the zone, or the cluster, is observed again for it.
 """
 
 import asyncio
@@ -50,7 +51,7 @@ class LedCluster:
         """The addresses that are dialed; at first those of an earlier master, for one that is
         paused."""
         self.seen = Seen(problem=STARTING)
-        """As of the last look, like what `zone` answers."""
+        """As of the last look."""
         self._zones: dict[str, Observed] = {}
 
     # --- what is declared ------------------------------------------------------------------------
@@ -106,10 +107,6 @@ class LedCluster:
 
     # --- what is observed ------------------------------------------------------------------------
 
-    def zone(self, uid: str) -> Observed | None:
-        """The zone as of the last look; None while it is not led."""
-        return self._zones.get(uid)
-
     @property
     def is_seen(self) -> bool:
         """Whether a look has shown more than that it is about to be led."""
@@ -146,12 +143,13 @@ class LedCluster:
     def zone_status(
         self, zone: Zone, uid: str, acceptance: Acceptance, pause: str = ""
     ) -> ZoneStatus:
-        """The status of a Zone as of the last look."""
+        """The status of a Zone, which was declared just before, as of now: the last look may have
+        been made before its master worked with this spec."""
         return zone_status(
             zone,
             acceptance,
-            self.zone(uid),
-            self.seen,
+            self.runner.zone_status(uid),
+            self.seen._replace(problem=self.runner.problem),
             rfc3339(),
             pause,
             self.runner.refusal(uid),

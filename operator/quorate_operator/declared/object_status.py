@@ -49,28 +49,26 @@ def zone_status(
     blocked: Refusal | None = None,
 ) -> ZoneStatus:
     """The status of `zone`.  `seen`: its cluster; `time`: now, RFC 3339; `pause`: why its spec is
-    not looked at, a sentence; `blocked`: why what is decided of it cannot be written."""
+    not looked at, a sentence; `blocked`: why what is decided of it cannot be written.
+
+    `observedGeneration` is that of the spec that `observed` was made with: it stays as it was while
+    the zone is paused or its cluster is not led."""
     accepted: _Fact = (
         names.CONDITION_ACCEPTED,
         acceptance.reason == names.REASON_ACCEPTED,
         acceptance.reason,
         acceptance.message,
     )
-    generation = zone.status.observed_generation if pause else zone.metadata.generation
+    is_waiting = bool(pause or seen.problem)
+    generation = zone.status.observed_generation if is_waiting else zone.metadata.generation
 
     def conditions(facts: Sequence[_Fact]) -> list[Condition]:
         told = [accepted, *facts, *_paused(pause), _blocked(blocked)]
         return _conditions(told, zone.status.conditions, generation, time)
 
+    unknown = _unknown_facts(acceptance, seen.problem)
     if observed is None:
-        is_wanted = acceptance.record is not None
-        why = (seen.problem or "not yet led") if is_wanted else acceptance.message
-        reason = names.REASON_NOT_LED if is_wanted else acceptance.reason
         deleting = zone.metadata.deletion_timestamp is not None
-        unknown = [
-            (condition, None if is_wanted else False, reason, why)
-            for condition in (names.CONDITION_AVAILABLE, names.CONDITION_FULLY_REPLICATED)
-        ]
         return ZoneStatus(
             observed_generation=generation,
             zone_id=zone.status.zone_id,
@@ -107,22 +105,20 @@ def zone_status(
                 max(each.bytes_total - each.bytes_done, 0) for each in observed.migrations
             ),
         ),
-        conditions=conditions(_zone_facts(zone, observed)),
+        conditions=conditions(unknown if seen.problem else _zone_facts(zone, acceptance, observed)),
         placed_uid=zone.metadata.uid if observed.placed else zone.status.placed_uid,
     )
 
 
-def refused_zone_status(
-    generation: int, message: str, time: str, placed_uid: str = ""
-) -> ZoneStatus:
+def refused_zone_status(generation: int, message: str, time: str, before: ZoneStatus) -> ZoneStatus:
     """The status of a Zone that cannot be read (the API server has another version's CRD).
-    `placed_uid`: as it is; it is never forgotten."""
+    `before`: as it was told last; that the zone was placed is never forgotten."""
     accepted: _Fact = (names.CONDITION_ACCEPTED, False, names.REASON_INVALID, message)
     return ZoneStatus(
         observed_generation=generation,
         phase="Pending",
-        conditions=_conditions([accepted], (), generation, time),
-        placed_uid=placed_uid,
+        conditions=_conditions([accepted], before.conditions, generation, time),
+        placed_uid=before.placed_uid,
     )
 
 
@@ -180,10 +176,23 @@ def _paused(pause: str) -> list[_Fact]:
     return [(names.CONDITION_PAUSED, True, names.REASON_PAUSED, pause)] if pause else []
 
 
-def _zone_facts(zone: Zone, observed: Observed) -> list[_Fact]:
-    placed = observed.available + observed.degraded + observed.unavailable > 0
-    available = placed and observed.unavailable == 0
-    replicated = placed and observed.available == observed.partitions
+def _unknown_facts(acceptance: Acceptance, problem: str) -> list[_Fact]:
+    """What is said of a zone that is not led, or, with a `problem`, not any more."""
+    is_wanted = acceptance.record is not None
+    why = (problem or "not yet led") if is_wanted else acceptance.message
+    reason = names.REASON_NOT_LED if is_wanted else acceptance.reason
+    return [
+        (condition, None if is_wanted else False, reason, why)
+        for condition in (names.CONDITION_AVAILABLE, names.CONDITION_FULLY_REPLICATED)
+    ]
+
+
+def _zone_facts(zone: Zone, acceptance: Acceptance, observed: Observed) -> list[_Fact]:
+    is_kept = observed.phase != "Deleting"
+    available = is_kept and observed.available + observed.degraded == observed.partitions
+    replicated = is_kept and observed.available == observed.partitions
+    in_force = acceptance.record
+    copies = in_force.replicas if in_force is not None else zone.spec.replicas
     moving = observed.migrations_running + observed.migrations_queued > 0
     violated = [f"{domain} ({count})" for domain, count in observed.spread_violations]
     spread = (
@@ -205,7 +214,7 @@ def _zone_facts(zone: Zone, observed: Observed) -> list[_Fact]:
             names.CONDITION_FULLY_REPLICATED,
             replicated,
             "AllCopies" if replicated else "CopiesMissing",
-            f"every partition has {zone.spec.replicas} copies" if replicated else observed.sentence,
+            f"every partition has {copies} copies" if replicated else observed.sentence,
         ),
         (
             names.CONDITION_REBALANCING,

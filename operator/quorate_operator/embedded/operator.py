@@ -300,11 +300,13 @@ class Embedded:
         led = self._led.get(cluster.metadata.name)
         if led is None:
             return cluster_status(cluster, Seen(problem=STARTING), self.identity, rfc3339())
+        led.declare(cluster)  # first: new addresses are among those that are waited for
         return led.status(cluster, self.identity)
 
     def _zone_status(self, zone: Zone) -> ZoneStatus:
-        led, acceptance = self._led.get(zone.spec.cluster_ref.name), self.accept(zone)
+        led, uid = self._led.get(zone.spec.cluster_ref.name), zone.metadata.uid
         if led is None:
-            return zone_status(zone, acceptance, None, Seen(), rfc3339())
+            return zone_status(zone, self.accept(zone), None, Seen(), rfc3339())
         led.look()
-        return led.zone_status(zone, zone.metadata.uid, acceptance)
+        # Declared first: what is said of a changed zone must not come from before the change.
+        return led.zone_status(zone, uid, led.declare_zone(zone, uid))

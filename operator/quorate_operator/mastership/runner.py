@@ -35,7 +35,7 @@ from quorate.protocol.messages import (
 )
 from quorate.protocol.metastore import DamagedRow, Key, Metastore, Seen, Unavailable, Value
 from quorate.protocol.settings import ProtocolSettings
-from quorate.protocol.status import ClusterStatus
+from quorate.protocol.status import ClusterStatus, ZoneStatus
 from quorate_link import BaseHandler, ClusterSecret, Endpoint, Link, SecretRefused
 from quorate_operator.mastership.agent_links import AgentLinks
 from quorate_operator.mastership.agent_refusals import AgentRefusals, judge
@@ -219,6 +219,11 @@ class Runner(BaseHandler):
         if self._status is None:
             self._status = self._master.status()
         return self._status
+
+    def zone_status(self, uid: str) -> ZoneStatus | None:
+        """One zone as of now; None while it is not led.  Costs nothing while it is at rest."""
+        zone = self._master.zones.get(uid) if self._master is not None else None
+        return zone.status() if zone is not None else None
 
     def states(self) -> list[ToldEvent]:
         """How each zone is, for who has missed events."""

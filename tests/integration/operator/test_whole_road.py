@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from quorate_cluster.defective_operator import defective_operator
-from quorate_cluster.road import LEASE_S, QUIET, Road
+from quorate_cluster.road import LEASE_S, QUIET, Json, Road
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_operator.names import LEASE
@@ -78,6 +78,31 @@ def test_from_kubectl_to_replicated_data_a_lost_agent_and_nothing_left(road: Roa
     assert len(road.items("storagenodes")) == 3
     road.kubectl("delete", "storagecluster", "main", "--timeout=30s")
     assert len(road.items("storagenodes")) == 3  # its own deletionPolicy keeps what it has
+
+
+def test_whoever_waits_for_more_copies_is_not_told_that_they_are_there_before_they_are(
+    road: Road,
+) -> None:
+    """For `kubectl wait` and deployment tools the first status with the new generation counts."""
+    road.start_agents()
+    road.start_operator()
+    road.declare()
+    road.wait_zone(**QUIET)
+
+    road.kubectl(
+        "patch", "zone", "sessions", "--type=merge", '--patch={"spec":{"replicas":5}}'
+    )  # of three agents
+    said_of: list[Json] = []
+
+    def is_new() -> bool:
+        said_of.append(road.status("zone", "sessions"))
+        return bool(said_of[-1]["observedGeneration"] == 2)
+
+    wait_until(is_new, "the new generation")
+
+    first = said_of[-1]
+    said = {each["type"]: each["status"] for each in first["conditions"]}
+    assert (said["FullyReplicated"], first["phase"]) == ("False", "Degraded")
 
 
 def test_the_role_of_the_examples_is_all_that_an_operator_needs(road: Road) -> None:

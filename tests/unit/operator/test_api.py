@@ -1,6 +1,7 @@
 """The embedded operator's API: objects as the API server would keep them, refusals that help."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from quorate_link.secret import write_private
 from quorate_loopback.embedded_api import Client, Json, Server
+from quorate_loopback.runner_world import World
+from quorate_loopback.sides import SECRET
 from quorate_operator.mastership.event_log import EventLog
 
 ROOT = "/apis/quorate.io/v1alpha1"
@@ -203,6 +207,42 @@ async def test_draining_an_unknown_node_is_refused(client: Client) -> None:
 
     assert status == 409
     assert "agent-7: not registered" in answered["message"]
+
+
+async def test_what_answers_a_declaration_says_how_it_is_with_that_declaration(
+    client: Client, tmp_path: Path, world: World
+) -> None:
+    """Who declares reads the answer at once, before the operator has looked again."""
+    addresses = [agent.address for agent in world.agents.values()]
+    here = manifest("StorageCluster", "main", addresses=addresses)
+    few = manifest("Zone", "sessions", clusterRef={"name": "main"}, partitions=16, replicas=2)
+    for agent in world.agents.values():  # rows are kept elsewhere than in the world's metastore
+        agent._check = lambda table: None
+    (tmp_path / "secrets").mkdir(exist_ok=True)
+    write_private(tmp_path / "secrets" / "main.json", json.dumps(SECRET.texts()))
+    await client.ask("PUT", f"{ROOT}/storageclusters/main", here)
+    await client.ask("PUT", f"{ROOT}/zones/sessions", few)
+    async with asyncio.timeout(20):
+        while True:
+            _, cluster = await client.ask("GET", f"{ROOT}/storageclusters/main")
+            _, zone = await client.ask("GET", f"{ROOT}/zones/sessions")
+            if said(cluster, "Ready") == said(zone, "FullyReplicated") == "True":
+                break
+
+    more = {**few, "spec": {**few["spec"], "replicas": 5}}
+    _, zone = await client.ask("PUT", f"{ROOT}/zones/sessions", more)
+    another = manifest("StorageCluster", "main", addresses=[*addresses, "127.0.0.1:9"])
+    _, cluster = await client.ask("PUT", f"{ROOT}/storageclusters/main", another)
+
+    for changed in (zone, cluster):
+        assert changed["status"]["observedGeneration"] == changed["metadata"]["generation"] == 2
+    assert (said(zone, "FullyReplicated"), said(cluster, "Ready")) == ("False", "False")
+
+
+def said(whole: Json, condition: str) -> str:
+    return next(
+        (e["status"] for e in whole["status"]["conditions"] if e["type"] == condition), "nothing"
+    )
 
 
 async def test_health_and_metrics_are_there(client: Client) -> None:

@@ -29,6 +29,25 @@ async def test_a_zone_is_led_and_its_status_told(declared: Namespace) -> None:
     assert status["observedGeneration"] == 1
 
 
+async def test_the_first_status_of_a_changed_zone_does_not_say_that_the_change_is_done(
+    declared: Namespace,
+) -> None:
+    """`kubectl wait` takes the first status with the new generation for the answer."""
+    declared.start()
+    declared.zone("first", replicas=2)
+    await declared.until_available("first")
+    path = declared.path("Zone", "first")
+    declared.zone("first", replicas=5)  # of three agents
+    await until(
+        lambda: declared.api.objects[path]["status"]["observedGeneration"] == 2,
+        "the new generation",
+    )
+
+    status = declared.api.objects[path]["status"]
+    assert declared.conditions("first")["FullyReplicated"] == "False"
+    assert status["phase"] == "Degraded"
+
+
 async def test_at_rest_nothing_is_asked_of_the_api_server_and_no_zone_is_looked_at(
     declared: Namespace,
 ) -> None:

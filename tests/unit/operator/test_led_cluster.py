@@ -7,7 +7,7 @@ import pytest
 from quorate.facts.zone import ZoneRecord
 from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster
-from quorate.wire.zone import Zone
+from quorate.wire.zone import Zone, ZoneStatus
 from quorate_loopback.runner_world import NAMES, ZONE, World, is_available
 from quorate_loopback.waiting import until
 from quorate_operator.declared.led_cluster import Change, LedCluster, LedClusters
@@ -21,8 +21,14 @@ def cluster(*addresses: str) -> StorageCluster:
     return StorageCluster.parse({**made, "spec": {"addresses": list(addresses)}})
 
 
-def zone(uid: str = ZONE.uid, name: str = ZONE.name, deleting: bool = False, **spec: Any) -> Zone:
-    metadata: dict[str, Any] = {"name": name, "uid": uid, "generation": 1}
+def zone(
+    uid: str = ZONE.uid,
+    name: str = ZONE.name,
+    deleting: bool = False,
+    generation: int = 1,
+    **spec: Any,
+) -> Zone:
+    metadata: dict[str, Any] = {"name": name, "uid": uid, "generation": generation}
     if deleting:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     whole = {"clusterRef": {"name": "main"}, "partitions": ZONE.partitions, **spec}
@@ -41,6 +47,10 @@ async def leading(world: World) -> LedCluster:
     led = await begun(world)
     await until(lambda: is_available(led.runner), "an available zone")
     return led
+
+
+def told(status: ZoneStatus) -> dict[str, str]:
+    return {each.type: each.status for each in status.conditions}
 
 
 def known(led: LedCluster, uid: str = ZONE.uid) -> ZoneRecord:
@@ -159,11 +169,8 @@ async def test_a_look_tells_what_has_changed_once(world: World) -> None:
     assert led.look().all_zones  # why it is not led is in the status of each
 
 
-async def test_the_status_of_a_cluster_is_as_of_now_and_that_of_a_zone_as_of_the_look(
-    world: World,
-) -> None:
-    """The first is made when users have declared something: an old one would say of new addresses
-    that all is well."""
+async def test_a_status_is_as_of_now_whenever_the_last_look_was(world: World) -> None:
+    """It is made when users have declared something: an old one would say that all is done."""
     led = await leading(world)
     led.look()
     everyone = list(led.addresses)
@@ -174,11 +181,46 @@ async def test_the_status_of_a_cluster_is_as_of_now_and_that_of_a_zone_as_of_the
     assert ready.status == "False"
     assert ready.message.startswith("3 of 4 agents are online; 127.0.0.1:1:")
     acceptance = led.declare_zone(zone(), ZONE.uid)
+    assert led.zone_status(zone(), ZONE.uid, acceptance).partitions.available == ZONE.partitions
     await world.agents[NAMES[0]].die()
     await until(lambda: not is_available(led.runner), "a lost copy")
-    assert led.zone_status(zone(), ZONE.uid, acceptance).partitions.available == ZONE.partitions
-    led.look()
     assert led.zone_status(zone(), ZONE.uid, acceptance).partitions.available == 0
+
+
+async def test_a_change_that_has_only_been_declared_is_not_said_to_be_done(world: World) -> None:
+    led = await leading(world)
+    fewer = zone(replicas=2)
+    led.declare_zone(fewer, ZONE.uid)
+    led.look()
+    more = zone(generation=2, replicas=3)
+    whole = led.zone_status(fewer, ZONE.uid, led.declare_zone(fewer, ZONE.uid))
+    assert told(whole)["FullyReplicated"] == "True"
+
+    five = zone(generation=3, replicas=5)
+    made = led.zone_status(five, ZONE.uid, led.declare_zone(five, ZONE.uid))
+
+    assert made.observed_generation == 3
+    assert told(made)["FullyReplicated"] == "False"
+    assert made.phase == "Degraded"
+    assert made.under_replicated == {"2": ZONE.partitions}
+    made = led.zone_status(more, ZONE.uid, led.declare_zone(more, ZONE.uid))
+    assert told(made)["FullyReplicated"] == "True"
+
+
+async def test_a_master_that_has_ended_says_nothing_of_what_was_declared_since(
+    world: World,
+) -> None:
+    led = await leading(world)
+    led.look()
+    before = led.zone_status(zone(), ZONE.uid, led.declare_zone(zone(), ZONE.uid))
+    await led.runner.stop()
+
+    changed = zone(generation=2, replicas=5).model_copy(update={"status": before})
+    made = led.zone_status(changed, ZONE.uid, led.declare_zone(changed, ZONE.uid))
+
+    assert made.observed_generation == 1
+    assert (told(made)["Available"], told(made)["FullyReplicated"]) == ("Unknown", "Unknown")
+    assert made.endpoints == before.endpoints  # its agents go on
 
 
 async def test_what_is_led_no_more_is_stopped_and_has_no_status(world: World) -> None:

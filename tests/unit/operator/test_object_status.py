@@ -1,6 +1,7 @@
 """What the status of objects says, and whether a zone may be led at all."""
 
 import json
+import re
 from collections import deque
 from typing import Any
 
@@ -156,7 +157,7 @@ def test_that_a_zone_was_placed_is_said_with_its_uid_and_never_forgotten() -> No
     assert not to_record(zone()).placed
     other = again.metadata.model_copy(update={"uid": "another"})
     assert not to_record(again.model_copy(update={"metadata": other})).placed
-    assert refused_zone_status(1, "unreadable", "now", placed.placed_uid).placed_uid
+    assert refused_zone_status(1, "unreadable", "now", placed).placed_uid
 
 
 def test_a_condition_names_each_agent_that_refuses_the_zone_and_says_why() -> None:
@@ -178,6 +179,32 @@ def test_a_status_tells_of_which_generation_it_is() -> None:
     assert {each.observed_generation for each in made.conditions} == {3}
 
 
+def test_a_zone_that_is_not_led_any_more_keeps_its_generation_and_is_unknown() -> None:
+    of = zone().model_copy(update={"status": ZoneStatus(observed_generation=2)})
+
+    made = status(observed(**SERVING), of, problem="stopped")
+
+    assert made.observed_generation == 2
+    assert {each.observed_generation for each in made.conditions} == {2}
+    assert said(made)["Available"] == said(made)["FullyReplicated"] == "Unknown"
+    assert made.partitions.available == 16
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Unavailable", "Rebalancing", "Degraded", "Deleting"])
+@pytest.mark.parametrize("available", [0, 16])
+@pytest.mark.parametrize("problem", ["", "stopped: it was ended"])
+def test_reasons_are_words_for_programs(phase: str, available: int, problem: str) -> None:
+    full, refusals = {"a": "no room"}, (("a", "no descriptors"),)
+    ill = {"full": full, "refusals": refusals, "spread_violations": (("b", 1),)}
+    more: dict[str, Any] = {"ownership": "waits", "migrations_running": 1, **ill}
+
+    for seen in (observed(phase=phase, available=available, **each) for each in ({}, more)):
+        made = status(seen, problem=problem).conditions
+        assert made
+        assert all(re.fullmatch("[A-Z][A-Za-z]+", each.reason) for each in made)
+        assert all(each.message for each in made)
+
+
 def test_the_reason_of_a_false_condition_is_the_masters_own_sentence() -> None:
     made = status(observed())
 
@@ -197,6 +224,40 @@ def test_a_conditions_time_changes_with_its_status_only() -> None:
     times = {each.type: each.last_transition_time for each in made.conditions}
     assert times["Available"] == EARLIER
     assert times["FullyReplicated"] == LATER
+
+
+def test_the_time_of_what_cannot_be_read_stays_while_it_cannot() -> None:
+    first = refused_zone_status(1, "unreadable", EARLIER, ZoneStatus())
+
+    again = refused_zone_status(2, "still unreadable", LATER, first)
+
+    assert [each.last_transition_time for each in again.conditions] == [EARLIER]
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        observed(available=8, phase="Available"),  # the other rows are still to be written
+        observed(**{**SERVING, "phase": "Deleting"}),
+        observed(available=8, degraded=7, unavailable=1, phase="Unavailable"),
+        observed(),
+    ],
+)
+def test_a_zone_of_which_a_client_is_refused_is_not_available(seen: Observed) -> None:
+    made = said(status(seen))
+
+    assert (made["Available"], made["FullyReplicated"]) == ("False", "False")
+
+
+def test_what_is_led_is_said_with_the_copies_in_force_whatever_a_refused_spec_asks_for() -> None:
+    led = to_record(zone())
+    asked = zone(consistencyMode="HIGH_AVAILABILITY", replicas=2)
+
+    seen = observed(**SERVING)
+    made = zone_status(asked, accept(asked, True, led), seen, Seen(), LATER)
+
+    [full] = [each for each in made.conditions if each.type == "FullyReplicated"]
+    assert full.message == "every partition has 3 copies"
 
 
 def test_endpoints_are_those_of_registered_agents_on_their_hosts() -> None:
