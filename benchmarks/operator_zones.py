@@ -16,6 +16,7 @@ import urllib.request
 from pathlib import Path
 
 from quorate.wire.resource import API_VERSION
+from quorate.wire.storage_cluster import external
 from quorate_cluster.processes import HOST, Agent, environment, python, secret_manifest
 from quorate_control_plane.binaries import find_binaries
 from quorate_control_plane.components import Component
@@ -92,7 +93,7 @@ def _measure(asked: argparse.Namespace, plane: ControlPlane, kept: KeptFolder) -
 
 
 def _manifests(asked: argparse.Namespace, agents: list[Agent], folder: Path) -> str:
-    cluster: dict[str, object] = {"addresses": [agent.peer_address for agent in agents]}
+    cluster = external([agent.peer_address for agent in agents])
     items = [secret_manifest(folder, "main"), _manifest("StorageCluster", "main", cluster)]
     for number in range(asked.zones):
         spec: dict[str, object] = {

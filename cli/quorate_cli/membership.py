@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from quorate.wire.resource import API_VERSION
+from quorate.wire.storage_cluster import EARLIER, external
 from quorate_cli.cluster_folder import OPERATOR, ClusterEntry, ClusterFolder
 from quorate_cli.cluster_state import ClusterState
 from quorate_cli.operator_api import NotReady, NotThere, OperatorApi, object_path
@@ -47,13 +48,15 @@ class Membership:
         api = self._cluster.api()
         addresses = [f"{HOST}:{agent.peer_port}" for agent in entry.agents if agent.peer_port]
         path = object_path(STORAGE_CLUSTER.plural, entry.cluster)
-        spec: dict[str, object] = {"agents": "external", "addresses": addresses}
+        spec = external(addresses)
         try:
             known = api.get(path, Whole).get("spec")
         except NotThere:
             known = None
         if isinstance(known, dict):
-            spec = {**known, **spec}
+            # What a version before wrote in the place of `external` goes.
+            kept = {field: each for field, each in known.items() if field not in EARLIER}
+            spec = {**kept, **spec}
         if spec == known:
             return
         body = {

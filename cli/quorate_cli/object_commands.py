@@ -291,7 +291,7 @@ def zone_validation(
     """The command line that validates a declared zone."""
     spec = resources.zone(resources.fetch(api, ZONE, zone)).spec
     cluster = spec.cluster_ref.name
-    agents = resources.cluster(resources.fetch(api, STORAGE_CLUSTER, cluster)).spec.addresses
+    agents = resources.cluster(resources.fetch(api, STORAGE_CLUSTER, cluster)).spec.dialed
     return validation_command(
         zone,
         cluster,

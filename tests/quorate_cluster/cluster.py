@@ -153,7 +153,7 @@ class Cluster:
         are online."""
         wanted = names or tuple(self.agents)
         addresses = [self.agents[name].peer_address for name in wanted]
-        spec = {"agents": "external", "addresses": addresses}
+        spec = {"external": {"addresses": addresses}}
         self.apply("StorageCluster", "storageclusters", self.name, spec)
         self.wait_online(*wanted, timeout_s=timeout_s)
 

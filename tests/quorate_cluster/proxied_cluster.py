@@ -27,7 +27,7 @@ class ProxiedCluster(Cluster):
                     self.proxy.road(reader, agent.name, agent.peer_port)
         agents = [self.agents[name] for name in names or self.agents]
         ports = [self.proxy.road(OPERATOR, agent.name, agent.peer_port) for agent in agents]
-        spec = {"agents": "external", "addresses": [f"{HOST}:{port}" for port in ports]}
+        spec = {"external": {"addresses": [f"{HOST}:{port}" for port in ports]}}
         self.apply("StorageCluster", "storageclusters", self.name, spec)
         self.wait_online(*names, timeout_s=timeout_s)
 

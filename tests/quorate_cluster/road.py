@@ -12,6 +12,7 @@ from typing import Any
 from redis.cluster import ClusterNode, RedisCluster
 
 from quorate.wire.resource import API_VERSION
+from quorate.wire.storage_cluster import external
 from quorate_cluster.processes import HOST, Agent, environment, python, secret_manifest
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.components import Component
@@ -119,9 +120,8 @@ class Road:
 
     def declare(self, **spec: Any) -> None:
         """The cluster with all agents, and zone `sessions`, whose data goes with it."""
-        self.apply(
-            "StorageCluster", "main", addresses=[a.peer_address for a in self.agents.values()]
-        )
+        addresses = [agent.peer_address for agent in self.agents.values()]
+        self.apply("StorageCluster", "main", **external(addresses))
         whole = {"clusterRef": {"name": "main"}, "partitions": 16, "deletionPolicy": "Delete"}
         self.apply("Zone", "sessions", **{**whole, **spec})
 

@@ -34,7 +34,7 @@ class Namespace:
         self.metrics = Metrics()
         self.failures: list[str] = []
         self.controller = self._make()
-        self.declare("StorageCluster", "main", addresses=self.addresses())
+        self.declare("StorageCluster", "main", external={"addresses": self.addresses()})
 
     def _make(self) -> Controller:
         self.metrics = Metrics()

@@ -233,19 +233,18 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-def _broken_rules(new: Resource, old: Resource | None) -> list[str]:
-    pairs: list[tuple[str, Any, Any]] = [("", new, old)]
-    for field in type(new).model_fields:
+def _broken_rules(new: Any, old: Any, path: str = "") -> list[str]:
+    broken = [
+        _rule_sentence(path, new, rule)
+        for rule in new.rules
+        if (old is not None or not rule.is_transition) and not rule.holds(new, old)
+    ]
+    for field, about in type(new).model_fields.items():
         value = getattr(new, field)
         if isinstance(value, Part):
-            pairs.append((field, value, getattr(old, field) if old is not None else None))
-    broken = []
-    for path, part, before in pairs:
-        for rule in part.rules:
-            if rule.is_transition and before is None:
-                continue
-            if not rule.holds(part, before):
-                broken.append(_rule_sentence(path, part, rule))
+            inner = ".".join(part for part in (path, about.alias or field) if part)
+            before = getattr(old, field) if old is not None else None
+            broken += _broken_rules(value, before, inner)
     return broken
 
 

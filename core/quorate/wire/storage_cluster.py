@@ -1,7 +1,13 @@
-"""Which agents belong together: the custom resource StorageCluster."""
+"""Which agents belong together: the custom resource StorageCluster.
 
-import enum
+An earlier form had the word `agents: external`, with `addresses` beside it.  No structural schema
+takes a word and an object in one field, and where a field becomes an object every write to a stored
+one is refused, also that of its status.  So the union has names of its own, and the earlier fields
+stay.
+"""
+
 import re
+from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
@@ -18,15 +24,11 @@ from quorate.wire.resource import (
 )
 
 ADDRESSES_MAX = 1000
+EARLIER = ("agents", "addresses")
+"""Fields that `external` has taken the place of."""
 _HOST = r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?)"
 _PORT = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _ADDRESS = f"^{_HOST}:{_PORT}$"
-
-
-class AgentsKind(enum.StrEnum):
-    """Who starts the agents."""
-
-    EXTERNAL = "external"
 
 
 def _check_unique(addresses: list[str]) -> list[str]:
@@ -36,35 +38,71 @@ def _check_unique(addresses: list[str]) -> list[str]:
     return addresses
 
 
+Addresses = Annotated[
+    list[Annotated[Text, Field(max_length=260)]],
+    Field(
+        min_length=1,
+        max_length=ADDRESSES_MAX,
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    ),
+    AfterValidator(_check_unique),
+]
+
+
+def _addresses_rule(condition: str = "") -> Rule:
+    return Rule(
+        "addresses",
+        f"{condition}self.addresses.all(a, a.matches(r'{_ADDRESS}'))",
+        "write host:port, for example 10.0.0.7:7100 or [fd00::7]:7100",
+        lambda new, _: all(re.fullmatch(_ADDRESS, a) for a in new.addresses or ()),
+    )
+
+
+class ExternalAgents(Part):
+    """Agents that somebody else starts."""
+
+    addresses: Addresses
+    """host:port of every agent's peer port, each once."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (_addresses_rule(),)
+
+
 class StorageClusterSpec(Part):
     """Which agents the master dials."""
 
-    agents: AgentsKind = AgentsKind.EXTERNAL
-    """Who starts the agents.  external: someone else does, and `addresses` says where they are."""
-    addresses: Annotated[
-        list[Annotated[Text, Field(max_length=260)]],
-        Field(
-            min_length=1,
-            max_length=ADDRESSES_MAX,
-            json_schema_extra={"x-kubernetes-list-type": "set"},
-        ),
-        AfterValidator(_check_unique),
-    ]
-    """host:port of every agent's peer port, each once."""
+    external: ExternalAgents | None = None
+    """Agents that somebody else starts, and where they are."""
 
     deletion_policy: DeletionPolicy | None = None
     """What becomes of the data when the StorageCluster is deleted, on Kubernetes.  Retain (when
     absent): ownership and copies stay, and the same manifests applied again find them.  Delete:
     once no Zone is declared in it any more, all data goes, too."""
 
+    addresses: Addresses | None = None
+    """Deprecated: write external.addresses instead.  Read as that."""
+
+    agents: Annotated[Text, Field(pattern="^external$")] | None = None
+    """Deprecated: leave it out.  It stands in objects of before, and has no effect."""
+
     rules: ClassVar[tuple[Rule, ...]] = (
+        _addresses_rule("!has(self.addresses) || "),
         Rule(
-            "addresses",
-            f"self.addresses.all(a, a.matches(r'{_ADDRESS}'))",
-            "write host:port, for example 10.0.0.7:7100 or [fd00::7]:7100",
-            lambda new, _: all(re.fullmatch(_ADDRESS, a) for a in new.addresses),
+            "",
+            "has(self.external) != has(self.addresses)",
+            "write the addresses of the agents once: in spec.external.addresses",
+            lambda new, _: (new.external is None) != (new.addresses is None),
         ),
     )
+
+    @property
+    def dialed(self) -> list[str]:
+        """The addresses that are declared, in whichever form."""
+        return self.external.addresses if self.external is not None else self.addresses or []
+
+
+def external(addresses: Sequence[str]) -> dict[str, object]:
+    """The spec of a cluster whose agents are at `addresses`."""
+    return {"external": {"addresses": [*addresses]}}
 
 
 class ClusterMember(Part):

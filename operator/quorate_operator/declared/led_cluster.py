@@ -47,7 +47,7 @@ class LedCluster:
         self.runner = runner
         self.pause = ""
         """Why its spec is not looked at; empty while it is."""
-        self.addresses = cluster.status.addresses or cluster.spec.addresses
+        self.addresses = cluster.status.addresses or cluster.spec.dialed
         """The addresses that are dialed; at first those of an earlier master, for one that is
         paused."""
         self.seen = Seen(problem=STARTING)
@@ -61,7 +61,7 @@ class LedCluster:
         self.cluster = cluster.model_copy(update={"status": self.cluster.status})
         self.pause = pause
         if not pause:
-            self.addresses = cluster.spec.addresses
+            self.addresses = cluster.spec.dialed
         self.runner.set_addresses(self.addresses)
 
     def declare_zone(self, zone: Zone, uid: str, pause: str = "") -> Acceptance:

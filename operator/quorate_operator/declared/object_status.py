@@ -137,7 +137,7 @@ def cluster_status(
     observed, problem, unreached, blocked = seen
     generation = cluster.status.observed_generation if pause else cluster.metadata.generation
     online = sum(node.online for node in observed.nodes)
-    addresses = list(dialed) if pause else list(cluster.spec.addresses)
+    addresses = list(dialed) if pause else list(cluster.spec.dialed)
     named = len(addresses)
     if problem:
         ready: _Fact = (names.CONDITION_READY, False, names.REASON_NOT_LED, problem)

@@ -16,7 +16,7 @@ from quorate.facts.errors import QuorateError
 from quorate.protocol.masterships import RECOVERY_TERMS
 from quorate.protocol.messages import FORMAT_VERSION, Hello
 from quorate.wire.resource import API_VERSION
-from quorate.wire.storage_cluster import StorageCluster
+from quorate.wire.storage_cluster import StorageCluster, external
 from quorate_link import BaseHandler, Endpoint, Link, RoleKeys
 from quorate_operator.embedded.objects import ObjectStore
 from quorate_operator.metastores.backups import put_in_place, set_aside
@@ -71,7 +71,7 @@ async def _make(folder: Path, cluster: str, addresses: Sequence[str], master_ter
     try:
         await store.run(job)
         objects = ObjectStore(store)
-        spec = {"agents": "external", "addresses": [*addresses]}
+        spec = external(addresses)
         about = {"apiVersion": API_VERSION, "kind": StorageCluster.kind_name()}
         declared = {**about, "metadata": {"name": cluster}, "spec": spec}
         await objects.put(StorageCluster.plural, cluster, declared)

@@ -11,7 +11,7 @@ import pytest
 
 from quorate.facts.errors import WireError
 from quorate.wire.resource import API_VERSION, Resource
-from quorate.wire.storage_cluster import StorageCluster
+from quorate.wire.storage_cluster import StorageCluster, external
 from quorate.wire.zone import Zone
 from quorate_control_plane.fixtures import Kubectl
 
@@ -37,7 +37,7 @@ def zone(name: str = "sessions", **spec: Any) -> Manifest:
 
 
 def cluster(name: str = "main", **spec: Any) -> Manifest:
-    spec = {"addresses": ["127.0.0.1:7100"], **spec}
+    spec = spec or external(["127.0.0.1:7100"])
     return {
         "apiVersion": API_VERSION,
         "kind": "StorageCluster",
@@ -119,12 +119,18 @@ BAD = {
     "empty filter": (zone(dataNodesFilter=""), "dataNodesFilter"),
     "long zone name": (zone(name="z" * 51), "at most 50 characters"),
     "dotted zone name": (zone(name="a.b"), "lower-case letters, digits and '-'"),
-    "cluster without addresses": (without(cluster(), "addresses"), "addresses"),
-    "cluster with no address": (cluster(addresses=[]), "at least 1 item"),
-    "address without a port": (cluster(addresses=["10.0.0.7"]), "write host:port"),
-    "address with a huge port": (cluster(addresses=["10.0.0.7:70000"]), "write host:port"),
-    "address twice": (cluster(addresses=["a:1", "a:1"]), "a:1"),
-    "agents of another kind": (cluster(agents="statefulset"), "external"),
+    "cluster without agents": (without(cluster(), "external"), "in spec.external.addresses"),
+    "cluster without addresses": (cluster(external={}), "addresses"),
+    "cluster with no address": (cluster(**external([])), "at least 1 item"),
+    "address without a port": (cluster(**external(["10.0.0.7"])), "write host:port"),
+    "address with a huge port": (cluster(**external(["10.0.0.7:70000"])), "write host:port"),
+    "address twice": (cluster(**external(["a:1", "a:1"])), "a:1"),
+    "addresses in both forms": (
+        cluster(addresses=["a:1"], **external(["a:1"])),
+        "once: in spec.external.addresses",
+    ),
+    "bad address in the earlier form": (cluster(addresses=["10.0.0.7"]), "write host:port"),
+    "agents of another kind": (cluster(agents="pods", addresses=["a:1"]), "external"),
     "long cluster name": (cluster(name="c" * 51), "at most 50 characters"),
 }
 CHANGES = {
@@ -188,11 +194,33 @@ def test_a_change_that_is_allowed_is_taken(kubectl: Kubectl, namespace: str) -> 
     apply(kubectl, namespace, zone(replicas=3))
     apply(kubectl, namespace, zone(replicas=5, dataNodesAutoAdjustScaleDownSeconds=300))
     apply(kubectl, namespace, cluster())
-    apply(kubectl, namespace, cluster(addresses=["127.0.0.1:7100", "[::1]:7101", "a.example:1"]))
+    everywhere = ["127.0.0.1:7100", "[::1]:7101", "a.example:1"]
+    apply(kubectl, namespace, cluster(**external(everywhere)))
     apply(kubectl, namespace, table())
     apply(kubectl, namespace, table(rows=[{**ROW, "version": 6}]))
     apply(kubectl, namespace, node())
     apply(kubectl, namespace, node(storeId="new", incarnation=1))
+
+
+@pytest.mark.parametrize("how", [(), ("--server-side",)], ids=["client-side", "server-side"])
+def test_a_stored_cluster_of_the_earlier_form_is_served_and_takes_the_new_one(
+    kubectl: Kubectl, namespace: str, how: tuple[str, ...]
+) -> None:
+    """As versions before stored it: `agents` with the default they filled in."""
+    here = f"--namespace={namespace}"
+    earlier = cluster(addresses=["127.0.0.1:7100"], agents="external")
+    apply_it = ("apply", here, *how, "--filename=-")
+    kubectl(*apply_it, stdin=json.dumps(earlier))
+    status = '{"status": {"online": "1/1"}}'
+    patch = ("patch", "storagecluster", "main", here, "--type=merge")
+    kubectl(*patch, "--subresource=status", f"--patch={status}")
+    stored = json.loads(kubectl("get", "storagecluster", "main", here, "--output=json").stdout)
+    assert StorageCluster.parse(stored).spec.dialed == ["127.0.0.1:7100"]
+
+    kubectl(*apply_it, stdin=json.dumps(cluster()))
+    stored = json.loads(kubectl("get", "storagecluster", "main", here, "--output=json").stdout)
+    assert stored["spec"] == external(["127.0.0.1:7100"])
+    assert stored["status"] == {"online": "1/1"}
 
 
 def test_the_api_server_and_the_models_fill_in_the_same_defaults(

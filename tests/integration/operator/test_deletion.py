@@ -37,7 +37,7 @@ class Served(Road):
 
     def declare_cluster(self, **spec: Any) -> None:
         addresses = [agent.peer_address for agent in self.agents.values()]
-        self.apply("StorageCluster", "main", addresses=addresses, **spec)
+        self.apply("StorageCluster", "main", external={"addresses": addresses}, **spec)
 
     def declare_zone(self, name: str, **spec: Any) -> None:
         self.apply("Zone", name, **{"clusterRef": {"name": "main"}, "partitions": 4, **spec})

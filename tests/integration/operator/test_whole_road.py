@@ -366,7 +366,7 @@ def test_what_only_the_operator_can_know_is_a_condition_that_says_what_to_do(roa
     ]
     assert "there is no StorageCluster of that name: create it" in said
 
-    road.apply("StorageCluster", "elsewhere", addresses=["127.0.0.1:9"])
+    road.apply("StorageCluster", "elsewhere", external={"addresses": ["127.0.0.1:9"]})
     road.wait_zone(Accepted="True", Available="False")
 
     mode = "HIGH_AVAILABILITY"

@@ -35,7 +35,7 @@ def test_an_embedded_operator_ends_with_the_defect_of_its_master(folder: Path) -
         "apiVersion": API_VERSION,
         "kind": "StorageCluster",
         "metadata": {"name": "main"},
-        "spec": {"agents": "external", "addresses": ["127.0.0.1:1"]},
+        "spec": {"external": {"addresses": ["127.0.0.1:1"]}},
     }
     api.put("storageclusters", "main", manifest)
 

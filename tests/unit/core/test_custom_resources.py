@@ -20,7 +20,7 @@ from quorate.wire.partition_table import (
     zone_record,
 )
 from quorate.wire.resource import API_VERSION, Resource, Rule, is_short_name
-from quorate.wire.storage_cluster import StorageCluster
+from quorate.wire.storage_cluster import StorageCluster, external
 from quorate.wire.storage_node import node_record, node_spec
 from quorate.wire.zone import Zone, memory_bytes, to_record, unsupported
 
@@ -151,10 +151,24 @@ def test_a_bad_address_is_refused(address: str) -> None:
         "apiVersion": API_VERSION,
         "kind": "StorageCluster",
         "metadata": {"name": "main"},
-        "spec": {"addresses": [address]},
+        "spec": external([address]),
     }
 
-    assert "write host:port" in refusal(manifest, StorageCluster)
+    assert f"spec.external.addresses is ['{address}']: write host:port" in refusal(
+        manifest, StorageCluster
+    )
+
+
+def test_a_cluster_of_the_earlier_form_is_read_as_one_of_the_new() -> None:
+    about = {"apiVersion": API_VERSION, "kind": "StorageCluster", "metadata": {"name": "main"}}
+    earlier = {"agents": "external", "addresses": ["a:1", "b:2"]}
+
+    assert StorageCluster.parse({**about, "spec": earlier}).spec.dialed == ["a:1", "b:2"]
+    assert StorageCluster.parse({**about, "spec": external(["c:3"])}).spec.dialed == ["c:3"]
+    for spec in ({}, {**earlier, **external(["a:1"])}):
+        assert "write the addresses of the agents once" in refusal(
+            {**about, "spec": spec}, StorageCluster
+        )
 
 
 @pytest.mark.parametrize("name", ["a", "a-1", "1", "a" * 50])

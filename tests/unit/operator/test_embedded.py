@@ -87,7 +87,7 @@ async def test_many_zones_are_observed_with_one_status_of_the_cluster(
     monkeypatch.setattr(Master, "status", counted)
     embedded = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS, tmp_path / "secrets")
     objects = embedded.objects
-    spec = {"agents": "external", "addresses": ["127.0.0.1:1"]}
+    spec = {"external": {"addresses": ["127.0.0.1:1"]}}
     await _declare(objects, "StorageCluster", "main", spec)
     for number in range(20):
         zone = {"clusterRef": {"name": "main"}, "partitions": 1, "replicas": 1}
@@ -140,7 +140,7 @@ async def test_a_cluster_whose_agents_know_later_masterships_is_led_again_with_a
     write_private(tmp_path / "main.json", json.dumps(SECRET.texts()))
     embedded = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS, tmp_path)
     await embedded.start()
-    spec = {"agents": "external", "addresses": [agent.address]}
+    spec = {"external": {"addresses": [agent.address]}}
     await _declare(embedded.objects, "StorageCluster", "main", spec)
 
     def is_led_above(term: int) -> bool:

@@ -1,0 +1,53 @@
+"""What `quorate dev` tells the operator of its agents."""
+
+from typing import Any
+
+import pytest
+
+from quorate.wire.storage_cluster import external
+from quorate_cli.cluster_folder import FORMAT_VERSION, AgentEntry, ClusterEntry
+from quorate_cli.membership import Membership
+from quorate_cli.operator_api import NotThere
+
+ENTRY = ClusterEntry(FORMAT_VERSION, "main", (AgentEntry("agent-1", 7101),), 2, 7000, False)
+EARLIER = {"agents": "external", "addresses": ["127.0.0.1:7101"]}
+
+
+class Operator:
+    """Knows one object, or none."""
+
+    def __init__(self, spec: dict[str, Any] | None) -> None:
+        self.spec = spec
+        self.puts: list[dict[str, Any]] = []
+
+    def api(self) -> "Operator":
+        return self
+
+    def get(self, path: str, of: object) -> dict[str, Any]:
+        if self.spec is None:
+            raise NotThere(path)
+        return {"spec": self.spec}
+
+    def put(self, path: str, body: dict[str, Any], of: object) -> None:
+        self.puts.append(body["spec"])
+
+
+@pytest.mark.parametrize("known", [None, EARLIER])
+def test_a_cluster_of_the_earlier_form_is_declared_in_the_new_one(
+    known: dict[str, Any] | None,
+) -> None:
+    operator = Operator(known)
+    Membership(operator, print).declare(ENTRY)  # type: ignore[arg-type]
+
+    assert operator.puts == [external(["127.0.0.1:7101"])]
+
+
+def test_what_a_user_declared_besides_stays_and_what_is_known_is_not_told_again() -> None:
+    operator = Operator({**EARLIER, "deletionPolicy": "Delete"})
+    Membership(operator, print).declare(ENTRY)  # type: ignore[arg-type]
+    told = {"deletionPolicy": "Delete", **external(["127.0.0.1:7101"])}
+    assert operator.puts == [told]
+
+    operator = Operator(told)
+    Membership(operator, print).declare(ENTRY)  # type: ignore[arg-type]
+    assert operator.puts == []
