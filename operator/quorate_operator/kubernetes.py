@@ -30,6 +30,7 @@ from quorate_operator.kube.token_bucket import OBJECTS, TokenBucket
 from quorate_operator.kube.traffic import Traffic
 from quorate_operator.mastership.election import ElectionSettings
 from quorate_operator.mastership.election_thread import ElectionThread
+from quorate_operator.owned.owned_objects import REQUESTS
 from quorate_operator.process.health import add_health
 from quorate_operator.process.loop_watch import LoopWatch
 from quorate_operator.process.mandate import CannotLead
@@ -76,6 +77,7 @@ class KubernetesOperator:
         self._watches: Watches | None = None
         self._failing = asyncio.Event()
         self._failure = ""
+        self._owned_api = KubeApi(access, self._election, self._traffic, TokenBucket(*REQUESTS))
         self._waits_for = ""
         self._is_leading = False
         self.metrics.is_master.set_function(lambda: self._is_leading and self._election.holds())
@@ -129,7 +131,7 @@ class KubernetesOperator:
             await _cancel(beating)
             if web_runner is not None:
                 await web_runner.cleanup()
-            for api in (self._ownership_api, self._objects_api):
+            for api in (self._ownership_api, self._objects_api, self._owned_api):
                 await api.close()
         return EXIT_LOST if self._election.lost_reason else 0
 
@@ -199,6 +201,7 @@ class KubernetesOperator:
             self._settings,
             self.metrics,
             self._fail,
+            self._owned_api,
         )
 
     def _fail(self, why: str) -> None:

@@ -55,6 +55,7 @@ class AgentDisruption(msgspec.Struct, frozen=True):
     name: str
     primaries: int
     copies: int
+    draining: bool
     restart_waits_for: str = ""
     going_waits_for: str = ""
 
@@ -195,6 +196,7 @@ class _Findings:
                 name,
                 self._primaries[name],
                 self._copies[name],
+                self._is_draining(name),
                 self._restart_waits_for(
                     name,
                     [each for each in behind if each != name],
@@ -204,13 +206,17 @@ class _Findings:
             )
             for name in self._agents
         ]
-        protected = tuple(sorted(self._named.keys() & self._agents.keys()))
+        protected = tuple(sorted(self._named))
         spare = len(self._agents) if self._spare is None else max(self._spare, 0)
         return Disruption(
             tuple(sorted(made, key=lambda agent: (agent.primaries, agent.copies, agent.name))),
             protected,
             0 if self._lacking else min(spare, len(self._agents)),
         )
+
+    def _is_draining(self, name: str) -> bool:
+        record = self._agents[name].record
+        return record is not None and record.draining
 
     def _is_behind(self, name: str) -> bool:
         return name in self._agents and (not self._is_online(name) or name in self._behind)
@@ -241,8 +247,7 @@ class _Findings:
             zone = min(zones)
             more = f", and {len(zones) - 1} more zones" if len(zones) > 1 else ""
             return f"agent {name}: {zones[zone]} partitions of Zone {zone}{more} name it; drain it"
-        record = self._agents[name].record
-        if record is not None and not record.draining:
+        if self._agents[name].record is not None and not self._is_draining(name):
             return f"agent {name}: may be given copies at any time; drain it"
         return ""
 

@@ -34,6 +34,12 @@ def cluster_disruption(
     return disruption([*known, *strangers], present, restarted)
 
 
+def disruption_facts(agents: Mapping[str, Agent], zones: Iterable[ZoneMaster]) -> object:
+    """What the answer depends on, to be compared: much cheaper than the answer."""
+    there = [(each.record, each.online, each.gone) for _, each in sorted(agents.items())]
+    return there, [(zone.record, zone.parts.changes, len(zone.parts)) for zone in zones]
+
+
 def _zone_now(zone: ZoneMaster) -> ZoneNow:
     record, parts = zone.record, zone.parts
     return ZoneNow(

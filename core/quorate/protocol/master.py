@@ -19,7 +19,7 @@ from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.disruption import Disruption
-from quorate.protocol.cluster_disruption import cluster_disruption
+from quorate.protocol.cluster_disruption import cluster_disruption, disruption_facts
 from quorate.protocol.events import Event, Reason
 from quorate.protocol.membership import Agent
 from quorate.protocol.messages import (
@@ -93,6 +93,8 @@ class Master:
         self.queue = MigrationQueue(self.zones, settings)
         self.ports = ZonePorts(self)
         self._nodes = NodeRegistry(self, now)
+        self._disrupted: tuple[object, Disruption] | None = None
+        """What the answer to `disruption` depended on, and the answer."""
         self.next_deadline_ms = now.boot_ms
         self._sends: list[tuple[str, Message]] = []
         self._events: list[Event] = []
@@ -154,7 +156,11 @@ class Master:
 
     def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:
         """Which agents may restart or go now; see cluster_disruption."""
-        return cluster_disruption(self.agents, self.zones.values(), set(gone), restarted)
+        zones = self.zones.values()
+        facts = disruption_facts(self.agents, zones), {*gone}, {*restarted}
+        if self._disrupted is None or self._disrupted[0] != facts:
+            self._disrupted = facts, cluster_disruption(self.agents, zones, {*gone}, restarted)
+        return self._disrupted[1]
 
     def registration(self, node: str) -> NodeRecord | None:
         """What is meant to be registered of it, written or not yet; None: nothing, or no more."""

@@ -40,6 +40,9 @@ def crd(kind: type[Resource]) -> dict[str, Json]:
     }
     if kind.has_status:
         version["subresources"] = {"status": {}}
+    if kind.scale is not None:
+        names = ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")
+        version["subresources"]["scale"] = dict(zip(names, kind.scale, strict=True))
     singular = kind.kind_name().lower()
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -119,7 +122,7 @@ def _structural(
     for key, value in schema.items():
         if key == "title" or (key == "default" and value is None):
             continue
-        if key == "additionalProperties" and value is False:
+        if key == "additionalProperties" and isinstance(value, bool):
             continue
         if key == "properties":
             made[key] = {name: resolve(inner) for name, inner in value.items()}

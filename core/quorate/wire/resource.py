@@ -163,6 +163,8 @@ class Resource(BaseModel):
     short_name: ClassVar[str]
     printer_columns: ClassVar[tuple[tuple[str, str, str], ...]] = ()
     has_status: ClassVar[bool] = False
+    scale: ClassVar[tuple[str, str, str] | None] = None
+    """For `kubectl scale`: paths of the wanted number, the present one and the pods' selector."""
     rules: ClassVar[tuple[Rule, ...]] = ()
 
     metadata: Metadata

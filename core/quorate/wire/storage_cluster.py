@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
+from quorate.wire.managed_agents import ManagedAgents
 from quorate.wire.resource import (
     Conditions,
     DeletionPolicy,
@@ -24,6 +25,8 @@ from quorate.wire.resource import (
 )
 
 ADDRESSES_MAX = 1000
+MANAGED_NAME_MAX = 40
+"""A StatefulSet's name is at most 52 characters long, with -agent-1000 behind the cluster's."""
 EARLIER = ("agents", "addresses")
 """Fields that `external` has taken the place of."""
 _HOST = r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?)"
@@ -73,6 +76,9 @@ class StorageClusterSpec(Part):
     external: ExternalAgents | None = None
     """Agents that somebody else starts, and where they are."""
 
+    managed: ManagedAgents | None = None
+    """Agents that the operator makes, as pods.  Write either `external` or `managed`."""
+
     deletion_policy: DeletionPolicy | None = None
     """What becomes of the data when the StorageCluster is deleted, on Kubernetes.  Retain (when
     absent): ownership and copies stay, and the same manifests applied again find them.  Delete:
@@ -88,15 +94,16 @@ class StorageClusterSpec(Part):
         _addresses_rule("!has(self.addresses) || "),
         Rule(
             "",
-            "has(self.external) != has(self.addresses)",
-            "write the addresses of the agents once: in spec.external.addresses",
-            lambda new, _: (new.external is None) != (new.addresses is None),
+            "[has(self.external), has(self.addresses), has(self.managed)].filter(x, x).size() == 1",
+            "write one of spec.external.addresses (agents that somebody else starts) and "
+            "spec.managed (agents as pods)",
+            lambda new, _: [new.external, new.addresses, new.managed].count(None) == 2,
         ),
     )
 
     @property
     def dialed(self) -> list[str]:
-        """The addresses that are declared, in whichever form."""
+        """The addresses that are declared, in whichever form; none where agents are managed."""
         return self.external.addresses if self.external is not None else self.addresses or []
 
 
@@ -123,6 +130,14 @@ class ClusterMaster(Part):
     term: Integer = 0
 
 
+class PodProblem(Part):
+    """A pod of an agent that does not run, and why."""
+
+    name: Text
+    reason: Text
+    message: Text
+
+
 class StorageClusterStatus(Part):
     """What the operator observes."""
 
@@ -133,6 +148,12 @@ class StorageClusterStatus(Part):
     addresses: list[Text] = Field(default_factory=list)
     """The addresses that are dialed: those of the spec, or of before it was paused."""
     master: ClusterMaster = ClusterMaster()
+    replicas: Integer | None = None
+    """Of managed agents: how many there are, for `kubectl scale` and autoscalers."""
+    selector: Text | None = None
+    """Of managed agents: labels of their pods, for the same."""
+    pods: list[PodProblem] = Field(default_factory=list)
+    """Pods of agents that do not run, with the reason."""
     retained_zones: list[Text] = Field(default_factory=list)
     """Zones whose object was deleted and whose data is kept: they are served as before."""
     conditions: Conditions = Field(default_factory=list)
@@ -150,7 +171,17 @@ class StorageCluster(Resource):
         ("Master", "string", ".status.master.identity"),
         ("Age", "date", ".metadata.creationTimestamp"),
     )
-    rules = (name_rule("StorageCluster"),)
+    scale = (".spec.managed.replicas", ".status.replicas", ".status.selector")
+    rules = (
+        name_rule("StorageCluster"),
+        Rule(
+            "",
+            f"!has(self.spec.managed) || self.metadata.name.size() <= {MANAGED_NAME_MAX}",
+            f"metadata.name of a StorageCluster with spec.managed: write at most {MANAGED_NAME_MAX}"
+            " characters, because the names of its StatefulSets begin with it",
+            lambda new, _: new.spec.managed is None or len(new.metadata.name) <= MANAGED_NAME_MAX,
+        ),
+    )
 
     spec: StorageClusterSpec
     status: StorageClusterStatus = StorageClusterStatus()

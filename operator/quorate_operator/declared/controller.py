@@ -26,7 +26,6 @@ from quorate.wire.zone import Zone, ZoneStatus
 from quorate_operator.declared.acceptance import accept
 from quorate_operator.declared.declared_zone import DeclaredZone, declared
 from quorate_operator.declared.deletion import zone_id
-from quorate_operator.declared.keyed_queue import KeyedQueue
 from quorate_operator.declared.led_cluster import LedClusters
 from quorate_operator.declared.object_status import Seen, refused_zone_status, zone_status
 from quorate_operator.declared.pause import pause_of
@@ -37,7 +36,9 @@ from quorate_operator.kube.secret import cluster_secret
 from quorate_operator.mastership.decisions import About, Decisions, tell_all
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.metastores.kubernetes import KubernetesMetastore
+from quorate_operator.owned.owned_objects import OwnedObjects
 from quorate_operator.process.clock import rfc3339
+from quorate_operator.process.keyed_queue import KeyedQueue
 from quorate_operator.process.mandate import Mandate
 from quorate_operator.process.metrics import Metrics
 
@@ -86,9 +87,10 @@ class Controller:
         settings: ProtocolSettings,
         metrics: Metrics,
         on_failed: Callable[[str], None],
+        owned_api: KubeApi | None = None,
     ) -> None:
         """`on_failed`: a task, or a master, has ended by what nobody foresaw, with a sentence: this
-        process must end."""
+        process must end.  `owned_api`: for objects of managed agents; absent: `objects_api`."""
         self._ownership_api = ownership_api
         self._api = objects_api
         self._namespace = namespace
@@ -109,6 +111,9 @@ class Controller:
         self._refused: dict[Key, str] = {}
         """Objects of which the API server refuses what is to be told, with its sentence."""
         self._queue = KeyedQueue[Key](lambda: random.uniform(0.8, 1.2))
+        self._owned = OwnedObjects(
+            owned_api or objects_api, lambda place: self._queue.add(Key(Kind.CLUSTER, place[1]))
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._on_failed = on_failed
 
@@ -122,7 +127,7 @@ class Controller:
         for task in tasks:
             task.cancel()
         self._queue.close()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, self._owned.close(), return_exceptions=True)
         await self._led.close()
 
     @property
@@ -339,6 +344,8 @@ class Controller:
         pause = pause_of(StorageCluster.kind_name(), cluster.metadata)
         if bool(pause) != bool(led.pause):
             self._add_zones_of(name)
+        if cluster.spec.managed is not None:
+            led.managed = self._owned.see(cluster, led.runner, pause)
         led.declare(cluster, pause)
         if led.is_seen:  # until then what is told of it holds
             await self._tell_cluster(led, body)

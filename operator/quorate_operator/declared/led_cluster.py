@@ -21,6 +21,7 @@ from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance, accept, as_it_is
 from quorate_operator.declared.object_status import Seen, cluster_status, zone_status
 from quorate_operator.mastership.runner import STARTING, Runner
+from quorate_operator.owned.owned_objects import ManagedView
 from quorate_operator.process.clock import rfc3339
 
 _log = logging.getLogger("quorate.declared")
@@ -50,6 +51,8 @@ class LedCluster:
         self.addresses = cluster.status.addresses or cluster.spec.dialed
         """The addresses that are dialed; at first those of an earlier master, for one that is
         paused."""
+        self.managed: ManagedView | None = None
+        """Of managed agents: what is known of their objects."""
         self.seen = Seen(problem=STARTING)
         """As of the last look."""
         self._zones: dict[str, Observed] = {}
@@ -60,7 +63,10 @@ class LedCluster:
         """Dial the declared addresses, or, while it is paused, those that were in force."""
         self.cluster = cluster.model_copy(update={"status": self.cluster.status})
         self.pause = pause
-        if not pause:
+        if cluster.spec.managed is not None:
+            if self.managed is not None:
+                self.addresses = self.managed.addresses
+        elif not pause:
             self.addresses = cluster.spec.dialed
         self.runner.set_addresses(self.addresses)
 
@@ -137,7 +143,14 @@ class LedCluster:
         """The status of its object, which is `cluster`, as of now.  `identity`: of this process;
         `retained`: names of zones without an object."""
         return cluster_status(
-            cluster, self._now(), identity, rfc3339(), self.pause, self.addresses, retained
+            cluster,
+            self._now(),
+            identity,
+            rfc3339(),
+            self.pause,
+            self.addresses,
+            retained,
+            self.managed,
         )
 
     def zone_status(

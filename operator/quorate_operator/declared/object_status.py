@@ -22,6 +22,7 @@ from quorate.wire.zone import Zone, ZoneMigrations, ZonePartitions, ZoneStatus
 from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance
 from quorate_operator.mastership.refused_writes import Refusal
+from quorate_operator.owned.owned_objects import ManagedView, selector_text
 
 _Fact = tuple[str, bool | None, str, str]
 """(type, true | false | unknown, reason, message)."""
@@ -130,19 +131,26 @@ def cluster_status(
     pause: str = "",
     dialed: Sequence[str] = (),
     retained: Sequence[str] = (),
+    managed: ManagedView | None = None,
 ) -> StorageClusterStatus:
     """The status of `cluster`.  `identity`: of the process that leads it; `pause`: why its spec is
     not looked at; `dialed`: the addresses that are then in force; `retained`: zones without an
-    object."""
+    object; `managed`: what is known of managed agents."""
     observed, problem, unreached, blocked = seen
     generation = cluster.status.observed_generation if pause else cluster.metadata.generation
     online = sum(node.online for node in observed.nodes)
-    addresses = list(dialed) if pause else list(cluster.spec.dialed)
+    is_managed = cluster.spec.managed is not None
+    addresses = list(dialed) if pause or is_managed else list(cluster.spec.dialed)
     named = len(addresses)
     if problem:
         ready: _Fact = (names.CONDITION_READY, False, names.REASON_NOT_LED, problem)
     elif blocked is not None:
         ready = (names.CONDITION_READY, False, names.CONDITION_BLOCKED, blocked.sentence)
+    elif managed is not None and managed.pods:
+        pod = managed.pods[0]
+        more = f", and {len(managed.pods) - 1} more" if len(managed.pods) > 1 else ""
+        sentence = f"{online} of {named} agents are online; pod {pod.name}: {pod.reason}"
+        ready = (names.CONDITION_READY, False, "PodsFailing", f"{sentence}: {pod.message}{more}")
     elif unreached:
         address, why = next(iter(sorted(unreached.items())))
         more = f", and {len(unreached) - 1} more" if len(unreached) > 1 else ""
@@ -150,7 +158,7 @@ def cluster_status(
         ready = (names.CONDITION_READY, False, "AgentsMissing", sentence)
     else:
         ready = (names.CONDITION_READY, True, "AgentsOnline", f"all {named} agents are online")
-    facts = [ready, *_paused(pause), _blocked(blocked)]
+    facts = [ready, *_paused(pause), _blocked(blocked), *_owned(managed)]
     return StorageClusterStatus(
         observed_generation=generation,
         members=[
@@ -167,9 +175,27 @@ def cluster_status(
         online=f"{online}/{named}",
         addresses=addresses,
         master=ClusterMaster(identity=identity, term=observed.master_term),
+        replicas=len(managed.agents.staying) if managed is not None else None,
+        selector=selector_text(cluster.metadata.name) if is_managed else None,
+        pods=managed.pods if managed is not None else [],
         retained_zones=list(retained),
         conditions=_conditions(facts, cluster.status.conditions, generation, time),
     )
+
+
+def _owned(managed: ManagedView | None) -> list[_Fact]:
+    """Whether the Kubernetes objects of managed agents are as they are to be."""
+    if managed is None:
+        return []
+    name = names.CONDITION_AGENTS_UPDATED
+    if managed.refused:
+        return [(name, False, "Refused", f"the API server refuses an object: {managed.refused}")]
+    if managed.waits_for:
+        return [(name, False, "Replacing", managed.waits_for)]
+    if managed.agents.leaving:
+        leaving = ", ".join(managed.agents.leaving)
+        return [(name, False, "ScalingDown", f"{leaving}: copies move to other agents first")]
+    return [(name, True, "Updated", "all pods are of the declared template")]
 
 
 def _paused(pause: str) -> list[_Fact]:

@@ -86,6 +86,11 @@ class ObjectStore:
         if present is not None and "deletionTimestamp" in present["metadata"]:
             raise BeingDeleted(f"{about} is being deleted: wait until it is gone, then apply again")
         parsed = kind.parse(manifest, old)
+        if isinstance(parsed, StorageCluster) and parsed.spec.managed is not None:
+            raise WireError(
+                f"{about}: spec.managed: an operator without Kubernetes makes no pods: write "
+                "spec.external.addresses, or apply it to Kubernetes"
+            )
         dumped = parsed.model_dump(mode="json", by_alias=True, exclude_none=True)
         made: Object = {
             "apiVersion": API_VERSION,

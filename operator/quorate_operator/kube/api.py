@@ -157,6 +157,12 @@ class KubeApi:
         """PUT; with metadata.resourceVersion a compare-and-set."""
         return await self._request("PUT", path, body, timeout_s=timeout_s)
 
+    async def apply(self, path: str, body: Json) -> Json:
+        """Server-side apply: the fields of `body` become so, whoever had written them."""
+        return await self._request(
+            "PATCH", path, body, "application/apply-patch+yaml", query={"force": "true"}
+        )
+
     async def set_status(self, path: str, status: Json) -> Json:
         """Put `status` in the place of the object's present one, whatever that is."""
         patch = [{"op": "add", "path": "/status", "value": status}]

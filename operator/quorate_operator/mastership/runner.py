@@ -15,13 +15,14 @@ be half of a step, and a mandate that it kept would hold off the next one.
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 
 import msgspec
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
+from quorate.planning.disruption import Disruption
 from quorate.planning.preview import Preview
 from quorate.protocol.events import ROUTINE, Event, ToldEvent
 from quorate.protocol.master import Master
@@ -211,6 +212,17 @@ class Runner(BaseHandler):
         """What would be moved in a zone; None while it is not led.  ValueError says why not."""
         zone = self._master.zones.get(uid) if self._master is not None else None
         return zone.preview(without, more, self._clock.now()) if zone is not None else None
+
+    def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:
+        """Which agents may restart or go now (Master.disruption); nobody while not leading."""
+        if self._master is None or self._stopped:
+            return Disruption((), (), 0)
+        return self._master.disruption(gone, restarted)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it has ended for good."""
+        return self._stopped
 
     def status(self) -> ClusterStatus:
         """Everything as of now; empty while not leading."""

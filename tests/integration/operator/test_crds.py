@@ -80,6 +80,7 @@ def without(manifest: Manifest, field: str) -> Manifest:
     return {**manifest, "spec": kept}
 
 
+MANAGED = {"replicas": 3, "image": "agent:1", "storage": {"size": "10Gi"}}
 HIGH = {"consistencyMode": "HIGH_AVAILABILITY"}
 BAD = {
     "unknown field": (zone(replicaCount=3), "replicaCount"),
@@ -119,7 +120,10 @@ BAD = {
     "empty filter": (zone(dataNodesFilter=""), "dataNodesFilter"),
     "long zone name": (zone(name="z" * 51), "at most 50 characters"),
     "dotted zone name": (zone(name="a.b"), "lower-case letters, digits and '-'"),
-    "cluster without agents": (without(cluster(), "external"), "in spec.external.addresses"),
+    "cluster without agents": (
+        without(cluster(), "external"),
+        "write one of spec.external.addresses",
+    ),
     "cluster without addresses": (cluster(external={}), "addresses"),
     "cluster with no address": (cluster(**external([])), "at least 1 item"),
     "address without a port": (cluster(**external(["10.0.0.7"])), "write host:port"),
@@ -127,10 +131,25 @@ BAD = {
     "address twice": (cluster(**external(["a:1", "a:1"])), "a:1"),
     "addresses in both forms": (
         cluster(addresses=["a:1"], **external(["a:1"])),
-        "once: in spec.external.addresses",
+        "write one of spec.external.addresses",
     ),
     "bad address in the earlier form": (cluster(addresses=["10.0.0.7"]), "write host:port"),
     "agents of another kind": (cluster(agents="pods", addresses=["a:1"]), "external"),
+    "agents of both kinds": (
+        cluster(managed=MANAGED, **external(["a:1"])),
+        "write one of spec.external.addresses",
+    ),
+    "no image": (cluster(managed={**MANAGED, "image": ""}), "managed.image"),
+    "fewer than no agents": (cluster(managed={**MANAGED, "replicas": -1}), "managed.replicas"),
+    "small volume": (cluster(managed={**MANAGED, "storage": {"size": "5Mi"}}), "at least 1Gi"),
+    "label that is not copied": (
+        cluster(managed={**MANAGED, "failureDomainLabel": "rack"}),
+        "failureDomainLabel",
+    ),
+    "long name of a managed cluster": (
+        cluster("c" * 41, managed=MANAGED),
+        "write at most 40 characters",
+    ),
     "long cluster name": (cluster(name="c" * 51), "at most 50 characters"),
 }
 CHANGES = {

@@ -110,7 +110,7 @@ async def test_a_zone_whose_cluster_is_gone_still_says_that_it_was_placed(tmp_pa
     embedded = Embedded(EmbeddedStore.open(tmp_path), DEFAULTS, tmp_path)
     objects = embedded.objects
     await embedded.start()
-    spec = {"agents": "external", "addresses": [agent.address]}
+    spec = {"external": {"addresses": [agent.address]}}
     await _declare(objects, "StorageCluster", "main", spec)
     zone = {"clusterRef": {"name": "main"}, "partitions": 1, "replicas": 1}
     await _declare(objects, "Zone", "sessions", zone)

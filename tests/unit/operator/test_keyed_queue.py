@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from quorate_operator.declared import keyed_queue
-from quorate_operator.declared.keyed_queue import KeyedQueue
+from quorate_operator.process import keyed_queue
+from quorate_operator.process.keyed_queue import KeyedQueue
 
 
 async def taken(queue: KeyedQueue[str], within_s: float = 2.0) -> str:

@@ -42,6 +42,7 @@ async def leading(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Leading]:
     yield leading
     await leading.operator._ownership_api.close()
     await leading.operator._objects_api.close()
+    await leading.operator._owned_api.close()
 
 
 async def test_an_operator_that_leads_is_healthy_and_so_is_a_standby(leading: Leading) -> None:

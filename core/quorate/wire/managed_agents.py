@@ -1,0 +1,82 @@
+"""Agents that the operator makes as pods: how many, with what, where they run."""
+
+import re
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from quorate.wire.resource import Integer, Part, Rule, Text
+from quorate.wire.zone import memory_bytes
+
+AGENTS_MAX = 1000
+ZONE_LABEL = "topology.kubernetes.io/zone"
+REGION_LABEL = "topology.kubernetes.io/region"
+SIZE_MIN = 1 << 30
+_QUANTITY = r"^[1-9][0-9]*(Ki|Mi|Gi|Ti|k|M|G|T)?$"
+
+FreeForm = Annotated[
+    dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
+]
+"""A piece of the pod's own schema: it is handed on as it is, and the API server judges the pod."""
+Labels = dict[str, Text]
+
+
+class AgentStorage(Part):
+    """The volume that each agent's data lies on."""
+
+    size: Annotated[Text, Field(pattern=_QUANTITY, max_length=20)]
+    """How large it is, as 10Gi.  It may grow later where the class allows, and never shrinks."""
+
+    class_name: Annotated[Text, Field(min_length=1, max_length=253)] | None = None
+    """Its storage class; absent: the default one.  Of volumes that are there it is not changed."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "size",
+            "quantity(self.size).compareTo(quantity('1Gi')) >= 0",
+            "write at least 1Gi",
+            lambda new, _: memory_bytes(new.size) >= SIZE_MIN,
+        ),
+    )
+
+
+class PodAdditions(Part):
+    """What is added to the pods of agents; what the operator itself writes there wins."""
+
+    labels: Labels = Field(default_factory=dict)
+    annotations: Labels = Field(default_factory=dict)
+    env: list[FreeForm] = Field(default_factory=list, max_length=100)
+    """Environment variables of the container, as in a pod."""
+    image_pull_secrets: list[FreeForm] = Field(default_factory=list, max_length=20)
+    priority_class_name: Annotated[Text, Field(max_length=253)] | None = None
+
+
+class ManagedAgents(Part):
+    """Agents as pods, one StatefulSet with one pod each."""
+
+    replicas: Annotated[Integer, Field(ge=0, le=AGENTS_MAX)]
+    """How many agents there are; `kubectl scale` writes it."""
+
+    image: Annotated[Text, Field(min_length=1, max_length=1000)]
+    """The agent's image, best by digest."""
+
+    storage: AgentStorage
+
+    resources: FreeForm = Field(default_factory=dict)
+    """Of the container, as in a pod: requests and limits."""
+
+    node_selector: Labels = Field(default_factory=dict)
+    """Labels of the nodes that agents may run on."""
+    tolerations: list[FreeForm] = Field(default_factory=list, max_length=100)
+    """As in a pod."""
+    affinity: FreeForm | None = None
+    """As in a pod.  Absent: agents of one cluster keep apart from each other where they can."""
+
+    failure_domain_label: Annotated[
+        Text, Field(pattern=f"^({re.escape(ZONE_LABEL)}|{re.escape(REGION_LABEL)})$")
+    ] = ZONE_LABEL
+    """The label of a node that says in which failure domain its agents are.  Copies of a partition
+    are spread over these.  The API server copies it from the node to the pod (Kubernetes 1.35)."""
+
+    pod_template: PodAdditions | None = None
+    """What is added to each pod."""

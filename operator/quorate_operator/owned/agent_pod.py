@@ -1,0 +1,131 @@
+"""The pod of one agent: any user, nothing of its own to write but its volume, no rights."""
+
+from typing import Any
+
+from quorate.wire.managed_agents import ManagedAgents, PodAdditions
+from quorate_operator.kube.secret import secret_name
+from quorate_operator.owned.agent_names import PEER_PORT, service_name, stateful_set_name
+
+ADMIN_PORT = 8080
+CLIENT_PORTS = "7200-8079"
+"""Of all zones of a cluster; the operator gives each one, the same on all agents."""
+DATA = "/data"
+SECRET = "/secret"
+GRACE_S = 30
+HOST_LABEL = "kubernetes.io/hostname"
+
+Json = dict[str, Any]
+
+
+def pod_template(
+    cluster: str,
+    managed: ManagedAgents,
+    agent: str,
+    labels: dict[str, str],
+    of_cluster: dict[str, str],
+) -> Json:
+    """The template of the agent's StatefulSet.  What a user adds does not replace what is here."""
+    more = managed.pod_template or PodAdditions()
+    spec: Json = {
+        "serviceAccountName": service_name(cluster),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": GRACE_S,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+            "fsGroup": 65532,
+            "fsGroupChangePolicy": "OnRootMismatch",
+        },
+        "affinity": managed.affinity or _apart(managed, of_cluster),
+        "containers": [_container(cluster, managed, agent, more)],
+        "volumes": [
+            {
+                "name": "data",
+                "persistentVolumeClaim": {"claimName": stateful_set_name(cluster, agent)},
+            },
+            {
+                "name": "secret",
+                "secret": {"secretName": secret_name(cluster), "defaultMode": 0o440},
+            },
+        ],
+    }
+    for field, value in (
+        ("nodeSelector", managed.node_selector),
+        ("tolerations", managed.tolerations),
+        ("imagePullSecrets", more.image_pull_secrets),
+        ("priorityClassName", more.priority_class_name),
+    ):
+        if value:
+            spec[field] = value
+    metadata: Json = {"labels": {**more.labels, **labels}}
+    if more.annotations:
+        metadata["annotations"] = more.annotations
+    return {"metadata": metadata, "spec": spec}
+
+
+def _container(cluster: str, managed: ManagedAgents, agent: str, more: PodAdditions) -> Json:
+    own = [
+        _from_field("POD_IP", "status.podIP"),
+        # Empty where the node has no such label: then the agent is a failure domain by itself.
+        _from_field("FAILURE_DOMAIN", f"metadata.labels['{managed.failure_domain_label}']"),
+    ]
+    taken = {each["name"] for each in own}
+    made: Json = {
+        "name": "agent",
+        "image": managed.image,
+        "args": [
+            f"--name={agent}",
+            f"--cluster={cluster}",
+            f"--data={DATA}/agent",
+            f"--secret-file={SECRET}",
+            f"--peer=$(POD_IP):{PEER_PORT}",
+            "--client-host=$(POD_IP)",
+            f"--client-ports-from-master={CLIENT_PORTS}",
+            f"--admin=$(POD_IP):{ADMIN_PORT}",
+            "--failure-domain=$(FAILURE_DOMAIN)",
+        ],
+        "env": [*own, *(each for each in more.env if each.get("name") not in taken)],
+        "ports": [
+            {"name": "peer", "containerPort": PEER_PORT},
+            {"name": "admin", "containerPort": ADMIN_PORT},
+        ],
+        "startupProbe": {**_probe("startupz"), "periodSeconds": 2, "failureThreshold": 1800},
+        "livenessProbe": {**_probe("healthz"), "periodSeconds": 10, "failureThreshold": 6},
+        "readinessProbe": {**_probe("readyz"), "periodSeconds": 2},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "data", "mountPath": DATA},
+            {"name": "secret", "mountPath": SECRET, "readOnly": True},
+        ],
+    }
+    if managed.resources:
+        made["resources"] = managed.resources
+    return made
+
+
+def _from_field(name: str, path: str) -> Json:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _probe(path: str) -> Json:
+    return {"httpGet": {"path": f"/{path}", "port": "admin"}, "timeoutSeconds": 5}
+
+
+def _apart(managed: ManagedAgents, of_cluster: dict[str, str]) -> Json:
+    """Agents of one cluster keep to different nodes and failure domains, where they can."""
+    terms = [
+        {
+            "weight": weight,
+            "podAffinityTerm": {
+                "topologyKey": key,
+                "labelSelector": {"matchLabels": of_cluster},
+            },
+        }
+        for weight, key in ((100, HOST_LABEL), (50, managed.failure_domain_label))
+    ]
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}

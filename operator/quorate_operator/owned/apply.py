@@ -1,0 +1,102 @@
+"""One shell that makes objects as they are to be, and deletes those that are wanted no longer.
+
+Server-side apply under one field manager: what others add to an object stays, what they change of
+ours is put right.  An object is applied again only when it, or what is wanted of it, has changed
+since the last apply.  Claims and Secrets are never deleted here, pods only by name.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from quorate_operator.kube.api import ApiRefused, KubeApi
+
+_log = logging.getLogger("quorate.owned")
+
+Json = dict[str, Any]
+
+PATHS = {
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+    "Service": "/api/v1/namespaces/{}/services",
+    "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
+    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    "Pod": "/api/v1/namespaces/{}/pods",
+}
+"""Collections of the kinds that a managed cluster has."""
+PRUNED = ("StatefulSet", "PodDisruptionBudget", "Service", "ServiceAccount")
+
+
+class Applier:
+    """The objects of one cluster in one namespace."""
+
+    def __init__(self, api: KubeApi, namespace: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._applied: dict[str, tuple[str, str]] = {}
+        """path -> digest of what was applied, and the revision that it became."""
+
+    async def present(self, selector: str) -> dict[str, dict[str, Json]]:
+        """kind -> name -> object, of all kinds, by label."""
+        found: dict[str, dict[str, Json]] = {}
+        for kind, path in PATHS.items():
+            items = self._api.list(path.format(self._namespace), selector)
+            found[kind] = {item["metadata"]["name"]: item async for item in items}
+        return found
+
+    async def apply(
+        self, wanted: Iterable[Json], there: Mapping[str, Mapping[str, Json]]
+    ) -> list[ApiRefused]:
+        """Make each of `wanted` so.  One that is refused does not hold up the others."""
+        refused: list[ApiRefused] = []
+        for manifest in wanted:
+            kind, name = manifest["kind"], manifest["metadata"]["name"]
+            path = f"{PATHS[kind].format(self._namespace)}/{name}"
+            digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+            present = there[kind].get(name)
+            revision = present["metadata"]["resourceVersion"] if present is not None else ""
+            if present is not None and self._applied.get(path) == (digest, revision):
+                continue
+            try:
+                made = await self._api.apply(path, manifest)
+            except ApiRefused as error:
+                if error.is_conflict or error.status == 429:
+                    raise
+                refused.append(error)
+                continue
+            if made["metadata"]["resourceVersion"] != revision:
+                _log.info("applied %s %s in namespace %s", kind, name, self._namespace)
+            self._applied[path] = digest, made["metadata"]["resourceVersion"]
+        return refused
+
+    async def prune(
+        self, wanted: Sequence[Json], there: Mapping[str, Mapping[str, Json]], owner: str
+    ) -> None:
+        """Delete what the StorageCluster with uid `owner` owns, and what is not among `wanted`."""
+        kept = {(each["kind"], each["metadata"]["name"]) for each in wanted}
+        for kind in PRUNED:
+            for name, item in there[kind].items():
+                if (kind, name) in kept or not _is_owned(item, owner):
+                    continue
+                await self.delete(kind, item)
+
+    async def delete(self, kind: str, item: Json) -> None:
+        """Delete exactly this object, as it was seen."""
+        name, revision = item["metadata"]["name"], item["metadata"]["resourceVersion"]
+        if item["metadata"].get("deletionTimestamp"):
+            return
+        path = f"{PATHS[kind].format(self._namespace)}/{name}"
+        _log.info("deleting %s %s in namespace %s", kind, name, self._namespace)
+        try:
+            await self._api.delete(path, revision)
+        except ApiRefused as refused:
+            if refused.status != 404:
+                raise
+        self._applied.pop(path, None)
+
+
+def _is_owned(item: Json, owner: str) -> bool:
+    references = item["metadata"].get("ownerReferences") or ()
+    return any(each.get("uid") == owner for each in references)

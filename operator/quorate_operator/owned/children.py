@@ -1,0 +1,201 @@
+"""What a managed cluster's Kubernetes objects are to be: manifests from facts, nothing asked.
+
+Of each agent: a StatefulSet with one pod, so that the pod comes back while the operator is away,
+and a claim that the pod mounts by its name.  Of the cluster: a headless Service for the names of
+pods, a client Service per zone, a ServiceAccount without rights, a PodDisruptionBudget that follows
+the rows.  All are owned by the StorageCluster and go with it, except for claims where data is kept.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from quorate.planning.disruption import Disruption
+from quorate.wire.managed_agents import AgentStorage, ManagedAgents
+from quorate.wire.resource import API_VERSION, DeletionPolicy
+from quorate.wire.storage_cluster import StorageCluster
+from quorate.wire.zone import memory_bytes
+from quorate_operator import names
+from quorate_operator.owned.agent_names import Agents, service_name, stateful_set_name
+from quorate_operator.owned.agent_pod import pod_template
+
+CLIENT_PORT = 6379
+
+Json = dict[str, Any]
+
+
+class ZonePort(NamedTuple):
+    """Where clients of a zone connect: `ports` of each agent, agent -> port."""
+
+    zone: str
+    ports: Mapping[str, int]
+
+
+def desired_children(
+    cluster: StorageCluster,
+    agents: Agents,
+    removed: Collection[str],
+    disruption: Disruption,
+    zones: Sequence[ZonePort],
+    claims: Mapping[str, Json],
+) -> list[Json]:
+    """The manifests of all objects that are to be there, in the order of their making.
+
+    `removed`: of the agents that leave those that may go now: they have no StatefulSet any more.
+    `claims`: the claims that are there, by name: size and class of a volume are not taken back.
+    """
+    managed = cluster.spec.managed
+    if managed is None:
+        return []
+    present = [name for name in (*agents.staying, *agents.leaving) if name not in removed]
+    made = [_account(cluster), _headless(cluster)]
+    for agent in sorted(present, key=lambda name: (len(name), name)):
+        name = stateful_set_name(cluster.metadata.name, agent)
+        made.append(_claim(cluster, agent, managed.storage, claims.get(name)))
+        made.append(_stateful_set(cluster, managed, agent, agents.run))
+    made += [_client_service(cluster, zone) for zone in zones if _same_port(zone)]
+    made.append(_budget(cluster, disruption))
+    return made
+
+
+def selector(cluster: str) -> dict[str, str]:
+    """Labels of the pods of a cluster's agents."""
+    return {names.LABEL_CLUSTER: cluster, names.LABEL_COMPONENT: "agent"}
+
+
+def labels(cluster: str, agent: str = "") -> dict[str, str]:
+    """Labels of each object that is made for a cluster."""
+    made = {
+        **selector(cluster),
+        names.LABEL_NAME: "quorate",
+        names.LABEL_INSTANCE: cluster,
+        names.LABEL_MANAGED_BY: names.FIELD_MANAGER,
+    }
+    return {**made, names.LABEL_AGENT: agent} if agent else made
+
+
+def _metadata(cluster: StorageCluster, name: str, agent: str = "", owned: bool = True) -> Json:
+    made: Json = {
+        "name": name,
+        "namespace": cluster.metadata.namespace,
+        "labels": labels(cluster.metadata.name, agent),
+    }
+    if owned:
+        made["ownerReferences"] = [
+            {
+                "apiVersion": API_VERSION,
+                "kind": StorageCluster.kind_name(),
+                "name": cluster.metadata.name,
+                "uid": cluster.metadata.uid,
+                "controller": True,
+                "blockOwnerDeletion": False,
+            }
+        ]
+    return made
+
+
+def _account(cluster: StorageCluster) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": _metadata(cluster, service_name(cluster.metadata.name)),
+        "automountServiceAccountToken": False,
+    }
+
+
+def _headless(cluster: StorageCluster) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(cluster, service_name(cluster.metadata.name)),
+        "spec": {
+            "clusterIP": "None",
+            # An agent is dialed before it is ready: the operator's word makes it so.
+            "publishNotReadyAddresses": True,
+            "ipFamilyPolicy": "PreferDualStack",
+            "selector": selector(cluster.metadata.name),
+        },
+    }
+
+
+def _claim(cluster: StorageCluster, agent: str, storage: AgentStorage, there: Json | None) -> Json:
+    """Owned by the StorageCluster only where the data goes with it."""
+    erases = cluster.spec.deletion_policy is DeletionPolicy.DELETE
+    size, class_name = storage.size, storage.class_name
+    if there is not None:
+        known = there["spec"]["resources"]["requests"]["storage"]
+        size = max((known, size), key=memory_bytes)
+        class_name = there["spec"].get("storageClassName")
+    name = stateful_set_name(cluster.metadata.name, agent)
+    spec: Json = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": size}},
+    }
+    if class_name is not None:
+        spec["storageClassName"] = class_name
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": _metadata(cluster, name, agent, owned=erases),
+        "spec": spec,
+    }
+
+
+def _stateful_set(cluster: StorageCluster, managed: ManagedAgents, agent: str, run: bool) -> Json:
+    name = cluster.metadata.name
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": _metadata(cluster, stateful_set_name(name, agent), agent),
+        "spec": {
+            "replicas": int(run),
+            "serviceName": service_name(name),
+            "selector": {"matchLabels": {**selector(name), names.LABEL_AGENT: agent}},
+            # The operator decides when a pod is replaced.
+            "updateStrategy": {"type": "OnDelete"},
+            "revisionHistoryLimit": 2,
+            "template": pod_template(name, managed, agent, labels(name, agent), selector(name)),
+        },
+    }
+
+
+def _client_service(cluster: StorageCluster, zone: ZonePort) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(cluster, f"{zone.zone}-clients"),
+        "spec": {
+            "ipFamilyPolicy": "PreferDualStack",
+            "selector": selector(cluster.metadata.name),
+            "ports": [
+                {
+                    "name": "redis",
+                    "port": CLIENT_PORT,
+                    "protocol": "TCP",
+                    "targetPort": next(iter(zone.ports.values())),
+                }
+            ],
+        },
+    }
+
+
+def _same_port(zone: ZonePort) -> bool:
+    """Whether one Service can lead to all agents of the zone."""
+    return len({*zone.ports.values()}) == 1
+
+
+def _budget(cluster: StorageCluster, disruption: Disruption) -> Json:
+    """Pods of agents that no row names may be evicted at any time."""
+    named = {"key": names.LABEL_AGENT, "operator": "In", "values": [*disruption.protected]}
+    chosen: Json = {"matchLabels": selector(cluster.metadata.name)}
+    if disruption.protected:
+        chosen["matchExpressions"] = [named]
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": _metadata(cluster, service_name(cluster.metadata.name)),
+        "spec": {
+            "maxUnavailable": disruption.unavailable_max,
+            "selector": chosen,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        },
+    }

@@ -1,0 +1,266 @@
+"""Keeps the Kubernetes objects of managed clusters as they are to be, beside the ownership of data.
+
+    controller --see--> cluster, runner --\\
+    watches by label, a look a second -----> queue --> workers: list, decide, apply, prune, replace
+
+The queue, the workers, the connections and the bound on requests are its own: whatever the API
+server does with these objects, rows are written and the lease is renewed as before.  A worker looks
+at the whole state, so an event that was missed costs a moment.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from quorate.planning.disruption import Disruption
+from quorate.wire.storage_cluster import PodProblem, StorageCluster
+from quorate_operator import names
+from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost
+from quorate_operator.kube.watch import watch_revisions
+from quorate_operator.mastership.runner import Runner
+from quorate_operator.owned.agent_names import (
+    Agents,
+    address,
+    choose_agents,
+    pod_name,
+    stateful_set_name,
+)
+from quorate_operator.owned.apply import PATHS, Applier
+from quorate_operator.owned.children import ZonePort, desired_children, labels
+from quorate_operator.owned.pod_states import trouble
+from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
+from quorate_operator.process.keyed_queue import KeyedQueue
+
+_log = logging.getLogger("quorate.owned")
+
+REQUESTS = (10.0, 60)
+"""Requests a second and at once: status, Events and ownership have bounds of their own."""
+WORKERS = 2
+LOOK_S = 1.0
+ANEW_S = 60.0
+"""How often a cluster is looked at where nothing was seen to change."""
+
+Json = dict[str, Any]
+Place = tuple[str, str]
+"""Namespace and name of a StorageCluster."""
+
+
+class ManagedView(NamedTuple):
+    """What is told of a managed cluster.  `refused`: the API's sentence about an object that could
+    not be made; `waits_for`: what the replacement of pods waits for."""
+
+    agents: Agents
+    addresses: list[str]
+    pods: list[PodProblem]
+    refused: str
+    waits_for: str
+
+
+class _Seen:
+    """One managed cluster that is led."""
+
+    def __init__(self, cluster: StorageCluster, runner: Runner, applier: Applier) -> None:
+        self.cluster = cluster
+        self.runner = runner
+        self.applier = applier
+        self.pause = ""
+        self.view: ManagedView | None = None
+        self.looked: object = None
+        self.watching: asyncio.Task[None] | None = None
+
+
+class OwnedObjects:
+    """`on_change`: called with the place of a cluster of which another thing is to be told."""
+
+    def __init__(self, api: KubeApi, on_change: Callable[[Place], None]) -> None:
+        self._api = api
+        self._on_change = on_change
+        self._seen: dict[Place, _Seen] = {}
+        self._queue = KeyedQueue[Place](lambda: random.uniform(0.8, 1.2))
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def close(self) -> None:
+        """Write nothing more."""
+        tasks = [*self._tasks, *(each.watching for each in self._seen.values() if each.watching)]
+        for task in tasks:
+            task.cancel()
+        self._queue.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks = []
+        self._seen = {}
+
+    def see(self, cluster: StorageCluster, runner: Runner, pause: str = "") -> ManagedView | None:
+        """A managed cluster is led as it is declared here; what is known of it, if anything is."""
+        if not self._tasks:
+            work = [self._work() for _ in range(WORKERS)]
+            self._tasks = [asyncio.create_task(each) for each in (*work, self._keep_looking())]
+        place = (cluster.metadata.namespace, cluster.metadata.name)
+        seen = self._seen.get(place)
+        if seen is None or seen.runner is not runner:
+            self._drop(place)
+            seen = self._seen[place] = _Seen(cluster, runner, Applier(self._api, place[0]))
+            seen.watching = asyncio.create_task(self._watch(place))
+            self._queue.add(place)
+        elif (seen.cluster.spec, seen.pause) != (cluster.spec, pause):
+            self._queue.add(place)
+        seen.cluster, seen.pause = cluster, pause
+        return seen.view
+
+    def _drop(self, place: Place) -> None:
+        seen = self._seen.pop(place, None)
+        if seen is not None and seen.watching is not None:
+            seen.watching.cancel()
+        self._queue.forget(place)
+
+    # --- what makes a cluster be looked at -------------------------------------------------------
+
+    async def _watch(self, place: Place) -> None:
+        namespace, name = place
+        paths = [path.format(namespace) for path in PATHS.values()]
+        while True:
+            try:
+                async for _ in watch_revisions(self._api, paths, f"{names.LABEL_CLUSTER}={name}"):
+                    self._queue.add_in_turn(place)
+            except Exception:  # a defect here must not end the mastership; looks go on
+                _log.exception("cluster %s: the watch of its objects has failed", name)
+            await asyncio.sleep(ANEW_S)
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for place, seen in list(self._seen.items()):
+                if seen.runner.is_stopped:
+                    self._drop(place)
+                    continue
+                looked = _facts(seen.runner)
+                if looked != seen.looked:
+                    seen.looked = looked
+                    self._queue.add_in_turn(place)
+                await asyncio.sleep(0)
+
+    # --- work ------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        while True:
+            place = await self._queue.take()
+            try:
+                await self._reconcile(place)
+            except (ApiRefused, ApiUnclear, MandateLost) as error:
+                again_s = self._queue.failed(place)
+                _log.warning("objects of cluster %s: %s; again in %.1f s", place[1], error, again_s)
+            except Exception:  # a defect here must not end the mastership
+                again_s = self._queue.failed(place)
+                _log.exception("objects of cluster %s: again in %.1f s", place[1], again_s)
+            else:
+                self._queue.done(place)
+                self._queue.add_later(place, ANEW_S)
+
+    async def _reconcile(self, place: Place) -> None:
+        seen = self._seen.get(place)
+        managed = seen.cluster.spec.managed if seen is not None else None
+        if seen is None or managed is None or not seen.runner.is_leading:
+            return  # the look sees that it leads
+        cluster, name = seen.cluster, place[1]
+        there = await seen.applier.present(f"{names.LABEL_CLUSTER}={name}")
+        sets = _by_agent(there["StatefulSet"])
+        pods: dict[str, Json | None] = {
+            agent: there["Pod"].get(pod_name(name, agent)) for agent in sets
+        }
+        registered = {node.name for node in seen.runner.status().nodes}
+        gone = gone_agents(pods)
+        disruption = seen.runner.disruption(gone)
+        agents = choose_agents(managed.replicas, {*sets, *registered}, disruption)
+        in_use = {*registered, *disruption.protected}
+        removed = [agent for agent in agents.leaving if agent not in in_use]
+        wanted = desired_children(
+            cluster, agents, removed, disruption, _zone_ports(seen.runner),
+            there["PersistentVolumeClaim"],
+        )  # fmt: skip
+        restart = Restart()
+        refused: list[ApiRefused] = []
+        if seen.pause:
+            wanted = [each for each in wanted if each["kind"] == "PodDisruptionBudget"]
+        if not self._is_current(place, seen):
+            return
+        refused = await seen.applier.apply(wanted, there)
+        if not seen.pause:
+            await seen.applier.prune(wanted, there, cluster.metadata.uid)
+            staying = {agent: sets[agent] for agent in agents.staying if agent in sets}
+            if agents.run and staying.keys() == {*agents.staying} and not refused:
+                restart = next_restart(
+                    {agent: pods[agent] for agent in staying},
+                    staying,
+                    lambda restarted: seen.runner.disruption(gone, restarted),
+                )
+            pod = pods.get(restart.agent)
+            if pod is not None and self._is_current(place, seen):
+                _log.info("cluster %s: replacing the pod of %s", name, restart.agent)
+                await seen.applier.delete("Pod", pod)
+        self._tell(place, seen, agents, pods, there, refused, restart)
+
+    def _is_current(self, place: Place, seen: _Seen) -> bool:
+        """Whether the cluster is still led as it was when its state was read."""
+        return self._seen.get(place) is seen and seen.runner.is_leading
+
+    def _tell(
+        self,
+        place: Place,
+        seen: _Seen,
+        agents: Agents,
+        pods: Mapping[str, Json | None],
+        there: Mapping[str, Mapping[str, Json]],
+        refused: list[ApiRefused],
+        restart: Restart,
+    ) -> None:
+        namespace, name = place
+        claims = there["PersistentVolumeClaim"]
+        found = [
+            trouble(
+                pod_name(name, agent), pods.get(agent), claims.get(stateful_set_name(name, agent))
+            )
+            for agent in (agents.staying if agents.run else ())
+        ]
+        view = ManagedView(
+            agents,
+            [address(name, namespace, agent) for agent in agents.staying],
+            [
+                PodProblem(name=each.pod, reason=each.reason, message=each.message[:1000])
+                for each in found
+                if each is not None
+            ],
+            str(refused[0]) if refused else "",
+            restart.waits_for,
+        )
+        if view != seen.view:
+            seen.view = view
+            self._on_change(place)
+
+
+def selector_text(cluster: str) -> str:
+    """The pods of a cluster's agents, as `kubectl --selector` takes it."""
+    chosen = labels(cluster)
+    return ",".join(f"{key}={chosen[key]}" for key in (names.LABEL_CLUSTER, names.LABEL_COMPONENT))
+
+
+def _by_agent(sets: Mapping[str, Json]) -> dict[str, Json]:
+    found = {
+        each["metadata"].get("labels", {}).get(names.LABEL_AGENT): each for each in sets.values()
+    }
+    return {agent: each for agent, each in found.items() if agent}
+
+
+def _zone_ports(runner: Runner) -> list[ZonePort]:
+    return [
+        ZonePort(record.name, record.ports)
+        for record in runner.known_zones().values()
+        if not record.deleting and record.ports
+    ]
+
+
+def _facts(runner: Runner) -> tuple[object, ...]:
+    """What the objects of a cluster follow, besides what is declared."""
+    disruption: Disruption = runner.disruption()
+    ports = [(zone.zone, tuple(sorted(zone.ports.items()))) for zone in _zone_ports(runner)]
+    return runner.is_leading, disruption, ports

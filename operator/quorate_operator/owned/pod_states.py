@@ -1,0 +1,82 @@
+"""Why the pod of an agent does not run, in the words of Kubernetes: reason and sentence."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+Json = Mapping[str, Any]
+
+
+class Trouble(NamedTuple):
+    """`pod` does not run; `reason` is one word, `message` says what to look at."""
+
+    pod: str
+    reason: str
+    message: str
+
+
+def is_ready(pod: Json) -> bool:
+    """Whether the pod's readiness probe succeeds."""
+    return _condition(pod, "Ready").get("status") == "True"
+
+
+def is_running(pod: Json) -> bool:
+    """Whether a process of the pod may run, as far as its kubelet has told."""
+    if pod.get("status", {}).get("phase") == "Unknown":
+        return True
+    return any("running" in each.get("state", {}) for each in _containers(pod))
+
+
+def trouble(name: str, pod: Json | None, claim: Json | None) -> Trouble | None:
+    """What keeps pod `name` from being ready; None when it is.  `claim`: that of its volume."""
+    if claim is not None and claim.get("status", {}).get("phase") == "Lost":
+        return Trouble(
+            name, "ClaimLost", f"the volume of claim {claim['metadata']['name']} is gone"
+        )
+    if pod is None:
+        return Trouble(name, "NoPod", "its StatefulSet has not made it yet")
+    if is_ready(pod):
+        return None
+    for each in _containers(pod):
+        waiting = each.get("state", {}).get("waiting") or {}
+        last = each.get("lastState", {}).get("terminated") or {}
+        ended = each.get("state", {}).get("terminated") or last
+        if ended.get("reason") == "OOMKilled":
+            times = each.get("restartCount", 0)
+            return Trouble(
+                name, "OOMKilled", f"it needed more memory than its limit, {times} times"
+            )
+        if waiting.get("reason") not in (None, "", "ContainerCreating", "PodInitializing"):
+            said = waiting.get("message") or _end(ended)
+            return Trouble(name, waiting["reason"], said)
+        if ended and "running" not in each.get("state", {}):
+            return Trouble(name, ended.get("reason") or "Ended", _end(ended))
+    if pod["metadata"].get("deletionTimestamp"):
+        return Trouble(name, "Terminating", "it is being deleted")
+    scheduled = _condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        if claim is not None and claim.get("status", {}).get("phase") == "Pending":
+            about = (
+                f"claim {claim['metadata']['name']} is not bound: {scheduled.get('message', '')}"
+            )
+            return Trouble(name, "ClaimUnbound", about)
+        reason = scheduled.get("reason") or "Unschedulable"
+        return Trouble(name, reason, scheduled.get("message", ""))
+    if any("running" in each.get("state", {}) for each in _containers(pod)):
+        return Trouble(name, "NotReady", _condition(pod, "Ready").get("message") or "it starts")
+    phase = pod.get("status", {}).get("phase") or "Pending"
+    return Trouble(name, phase, pod.get("status", {}).get("message") or "its containers are made")
+
+
+def _containers(pod: Json) -> list[Json]:
+    return list(pod.get("status", {}).get("containerStatuses") or ())
+
+
+def _condition(pod: Json, kind: str) -> Json:
+    found = pod.get("status", {}).get("conditions") or ()
+    return next((each for each in found if each.get("type") == kind), {})
+
+
+def _end(ended: Json) -> str:
+    if not ended:
+        return "it does not start"
+    return ended.get("message") or f"it ended with exit code {ended.get('exitCode')}"

@@ -1,0 +1,74 @@
+"""Which pod is replaced next because its template has changed, or what that waits for.
+
+One at a time: the next one goes when all that were replaced before are ready and hold everything
+again, and every partition keeps its majority without it.  So a bad image stops after the first.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
+
+from quorate.planning.disruption import Disruption
+from quorate_operator.owned.pod_states import is_ready, is_running
+
+REVISION_LABEL = "controller-revision-hash"
+
+Json = Mapping[str, Any]
+
+
+class Restart(NamedTuple):
+    """`agent`: whose pod is to be deleted; empty: none now.  `waits_for`: a sentence; empty where
+    all pods are of the present template."""
+
+    agent: str = ""
+    waits_for: str = ""
+
+
+def gone_agents(pods: Mapping[str, Json | None]) -> set[str]:
+    """Agents of whose pod no process runs, as far as the API server knows.  `pods`: by agent."""
+    return {agent for agent, pod in pods.items() if pod is None or not is_running(pod)}
+
+
+def next_restart(
+    pods: Mapping[str, Json | None],
+    sets: Mapping[str, Json],
+    disruption_after: Callable[[Collection[str]], Disruption],
+) -> Restart:
+    """`pods` and `sets` (StatefulSets) by agent; `disruption_after(restarted)`: see disruption."""
+    for agent, found in sets.items():
+        if found.get("status", {}).get("observedGeneration", 0) < found["metadata"]["generation"]:
+            return Restart("", f"StatefulSet {found['metadata']['name']} is not yet looked at")
+        if pods.get(agent) is None:
+            return Restart("", f"agent {agent} has no pod yet")
+    outdated = {agent: pod for agent, pod in pods.items() if _is_outdated(pod, sets.get(agent))}
+    if not outdated:
+        return Restart()
+    updated = [agent for agent in sets if agent not in outdated]
+    verdicts = disruption_after(updated).agents
+    known = [each for each in verdicts if each.name in outdated]
+    for each in known:  # it takes nothing away, and may be what the change is to mend
+        pod = outdated[each.name]
+        if each.may_restart and pod is not None and not is_running(pod) and not _is_leaving(pod):
+            return Restart(each.name)
+    for agent in updated:
+        pod = pods[agent]
+        if pod is not None and not is_ready(pod):
+            return Restart("", f"pod {pod['metadata']['name']} was replaced and is not ready")
+    for pod in outdated.values():
+        if pod is not None and _is_leaving(pod):
+            return Restart("", f"pod {pod['metadata']['name']} is being replaced")
+    if known and known[0].may_restart:
+        return Restart(known[0].name)
+    waits_for = known[0].restart_waits_for if known else f"agent {min(outdated)} is not registered"
+    return Restart("", waits_for)
+
+
+def _is_leaving(pod: Json) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _is_outdated(pod: Json | None, of: Json | None) -> bool:
+    if pod is None or of is None:
+        return False
+    wanted = of.get("status", {}).get("updateRevision")
+    has = pod["metadata"].get("labels", {}).get(REVISION_LABEL)
+    return bool(wanted) and has != wanted

@@ -1,0 +1,174 @@
+"""Managed agents on a real API server; there is no kubelet, so the test writes what one would."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from quorate_cluster.road import Road
+from quorate_cluster.waiting import wait_until
+from quorate_control_plane.control_plane import ControlPlane
+
+pytestmark = pytest.mark.integration
+
+Json = dict[str, Any]
+MANAGED = {"replicas": 3, "image": "localhost/quorate-agent:1", "storage": {"size": "1Gi"}}
+OF_AGENTS = "--selector=app.kubernetes.io/component=agent"
+NAMES = [f"main-agent-{number}" for number in (1, 2, 3)]
+
+
+class Managed:
+    """One managed cluster in a namespace, whose operator has the rights of the examples."""
+
+    def __init__(self, road: Road) -> None:
+        self.road = road
+
+    def names(self, kind: str) -> list[str]:
+        found = self.road.kubectl("get", kind, OF_AGENTS, "--output=name").split()
+        return sorted(each.rpartition("/")[2] for each in found)
+
+    def declare(self, **spec: Any) -> None:
+        self.road.apply("StorageCluster", "main", managed={**MANAGED, **spec})
+
+    def wait(self, is_so: Callable[[], object], what: str, timeout_s: float = 40) -> None:
+        def facts() -> object:
+            return self.road.status("storagecluster", "main"), self.road.logs()
+
+        wait_until(lambda: bool(is_so()), what, timeout_s, facts)
+
+    def pod_status(self, name: str, status: Json) -> None:
+        """As its kubelet would tell."""
+        patch = json.dumps({"status": status})
+        self.road.kubectl(
+            "patch", "pod", name, "--subresource=status", "--type=merge", f"--patch={patch}"
+        )
+
+    def told(self) -> dict[str, str]:
+        """pod -> reason, by the cluster's status."""
+        pods = self.road.status("storagecluster", "main").get("pods", [])
+        return {each["name"]: each["reason"] for each in pods}
+
+
+def waiting(reason: str) -> Json:
+    container = {
+        "name": "agent",
+        "image": "i",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 1,
+        "state": {"waiting": {"reason": reason, "message": f"because of {reason}"}},
+    }
+    return {"phase": "Pending", "containerStatuses": [container]}
+
+
+READY = {
+    "phase": "Running",
+    "conditions": [{"type": "Ready", "status": "True"}],
+    "containerStatuses": [
+        {
+            "name": "agent",
+            "image": "i",
+            "imageID": "",
+            "ready": True,
+            "restartCount": 0,
+            "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+        }
+    ],
+}
+
+
+@pytest.fixture
+def managed(control_plane: ControlPlane, namespace: str) -> Iterator[Managed]:
+    road = Road(control_plane, namespace)
+    try:
+        road.kubectl(
+            "label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted"
+        )
+        road.use_example_role()
+        road.start_operator()
+        made = Managed(road)
+        made.declare()
+        made.wait(lambda: len(made.names("pods")) == 3, "three pods")
+        yield made
+    finally:
+        road.close()
+
+
+def test_objects_are_made_told_of_and_put_right(managed: Managed) -> None:
+    """Pods are made in a namespace that enforces the restricted Pod Security Standard."""
+    road = managed.road
+    assert managed.names("statefulsets") == managed.names("persistentvolumeclaims") == NAMES
+    assert managed.names("services") == managed.names("poddisruptionbudgets") == ["main-agents"]
+    assert managed.names("serviceaccounts") == ["main-agents"]
+
+    for name, reason in zip(NAMES, ("ImagePullBackOff", "CrashLoopBackOff", ""), strict=True):
+        managed.pod_status(f"{name}-0", waiting(reason) if reason else READY)
+    expected = {f"{NAMES[0]}-0": "ImagePullBackOff", f"{NAMES[1]}-0": "CrashLoopBackOff"}
+    managed.wait(lambda: managed.told() == expected, "reasons of the pods")
+    conditions = road.status("storagecluster", "main")["conditions"]
+    [ready] = [each for each in conditions if each["type"] == "Ready"]
+    assert (ready["status"], ready["reason"]) == ("False", "PodsFailing")
+    assert "main-agent-1-0: ImagePullBackOff: because of ImagePullBackOff" in ready["message"]
+
+    road.kubectl("delete", "service", "main-agents")
+    road.kubectl("scale", "statefulset", "main-agent-2", "--replicas=0")
+    road.kubectl("annotate", "statefulset", "main-agent-2", "team=shop")
+    managed.wait(lambda: managed.names("services") == ["main-agents"], "the Service again")
+
+    def spec() -> Json:
+        return road.get("statefulset", "main-agent-2") or {}
+
+    managed.wait(lambda: spec()["spec"]["replicas"] == 1, "the pod again")
+    assert spec()["metadata"]["annotations"]["team"] == "shop", "what others add stays"
+
+
+def test_the_scale_subresource_adds_agents_and_removes_those_that_hold_nothing(
+    managed: Managed,
+) -> None:
+    road = managed.road
+    managed.wait(lambda: road.status("storagecluster", "main").get("replicas") == 3, "told")
+    road.kubectl("scale", "storagecluster", "main", "--replicas=4")
+    managed.wait(lambda: "main-agent-4" in managed.names("pods,statefulsets"), "the fourth")
+    road.kubectl("scale", "storagecluster", "main", "--replicas=2")
+    managed.wait(lambda: managed.names("statefulsets") == NAMES[:2], "two")
+
+    assert len(managed.names("persistentvolumeclaims")) == 4, "claims are never deleted"
+    managed.wait(lambda: road.status("storagecluster", "main")["online"] == "0/2", "told")
+
+
+def test_the_objects_go_with_the_cluster_and_claims_and_secret_stay(managed: Managed) -> None:
+    road = managed.road
+    road.kubectl("delete", "storagecluster", "main")
+    managed.wait(lambda: not managed.names("statefulsets"), "no StatefulSet", 60)
+    managed.wait(lambda: not managed.names("services,poddisruptionbudgets"), "nothing else", 60)
+
+    assert managed.names("persistentvolumeclaims") == NAMES
+    secret = road.get("secret", "main-quorate")
+    assert secret is not None
+
+    managed.declare()
+    managed.wait(lambda: managed.names("statefulsets") == NAMES, "made again")
+    again = road.get("secret", "main-quorate")
+    assert again is not None
+    assert again["data"] == secret["data"]
+
+
+def test_a_policy_that_refuses_an_object_is_told_and_costs_the_lease_nothing(
+    managed: Managed,
+) -> None:
+    road = managed.road
+    term = road.master()[1]
+    managed.wait(lambda: road.master()[1], "a master")
+    term = road.master()[1]
+    road.kubectl("create", "quota", "few", "--hard=count/statefulsets.apps=3")
+    road.kubectl("scale", "storagecluster", "main", "--replicas=4")
+
+    def refused() -> str:
+        conditions = road.status("storagecluster", "main").get("conditions", [])
+        return "".join(e["message"] for e in conditions if e["type"] == "AgentsUpdated")
+
+    managed.wait(lambda: "exceeded quota: few" in refused(), "the refusal, told")
+    road.kubectl("delete", "quota", "few")
+    managed.wait(lambda: "main-agent-4" in managed.names("statefulsets"), "made after all", 90)
+    assert road.master()[1] == term

@@ -1,0 +1,79 @@
+"""What a StorageCluster says of managed agents."""
+
+from pathlib import Path
+
+import pytest
+
+from quorate.facts.errors import WireError
+from quorate.protocol.status import ClusterStatus
+from quorate.wire.storage_cluster import PodProblem, StorageClusterStatus
+from quorate_operator.declared.object_status import Seen, cluster_status
+from quorate_operator.embedded.objects import ObjectStore
+from quorate_operator.metastores.sqlite import EmbeddedStore
+from quorate_operator.owned.agent_names import Agents
+from quorate_operator.owned.owned_objects import ManagedView
+from quorate_owned.facts import managed_cluster
+
+STAYING = ("agent-1", "agent-2")
+VIEW = ManagedView(Agents(STAYING, (), True), ["one:7100", "two:7100"], [], "", "")
+
+
+def told(view: ManagedView) -> StorageClusterStatus:
+    seen = Seen(ClusterStatus(1, (), ()), unreached={"one:7100": "no answer"})
+    now = "2026-01-01T00:00:00Z"
+    return cluster_status(managed_cluster(), seen, "me", now, dialed=view.addresses, managed=view)
+
+
+def condition(status: StorageClusterStatus, kind: str) -> tuple[str, str, str]:
+    [found] = [each for each in status.conditions if each.type == kind]
+    return found.status, found.reason, found.message
+
+
+def test_it_says_how_many_there_are_and_how_to_select_their_pods() -> None:
+    status = told(VIEW)
+
+    assert (status.replicas, status.online) == (2, "0/2")
+    assert status.selector == "quorate.io/cluster=main,app.kubernetes.io/component=agent"
+    assert status.addresses == ["one:7100", "two:7100"]
+    assert condition(status, "AgentsUpdated")[:2] == ("True", "Updated")
+    assert condition(status, "Ready")[1] == "AgentsMissing"
+
+
+def test_a_pod_that_fails_says_more_than_an_address_without_an_answer() -> None:
+    pod = PodProblem(name="main-agent-1-0", reason="ImagePullBackOff", message="not found")
+    status = told(VIEW._replace(pods=[pod, pod]))
+
+    assert condition(status, "Ready") == (
+        "False",
+        "PodsFailing",
+        "0 of 2 agents are online; pod main-agent-1-0: ImagePullBackOff: not found, and 1 more",
+    )
+    assert status.pods == [pod, pod]
+
+
+def test_what_a_change_waits_for_is_told() -> None:
+    for view, reason, part in (
+        (VIEW._replace(waits_for="agent-1 catches up"), "Replacing", "agent-1 catches up"),
+        (VIEW._replace(refused="exceeded quota"), "Refused", "exceeded quota"),
+        (VIEW._replace(agents=Agents(STAYING, ("agent-3",), True)), "ScalingDown", "agent-3: "),
+    ):
+        status, word, message = condition(told(view), "AgentsUpdated")
+        assert (status, word) == ("False", reason)
+        assert part in message
+
+
+async def test_an_operator_without_kubernetes_refuses_managed_agents(tmp_path: Path) -> None:
+    store = EmbeddedStore.open(tmp_path)
+    try:
+        manifest = managed_cluster().model_dump(mode="json", by_alias=True, exclude_none=True)
+        about = {"apiVersion": "quorate.io/v1alpha1", "kind": "StorageCluster"}
+        with pytest.raises(
+            WireError, match=r"StorageCluster main: spec\.managed: .* no pods: write"
+        ):
+            ObjectStore(store).prepare(
+                "storageclusters",
+                "main",
+                {**about, "metadata": {"name": "main"}, "spec": manifest["spec"]},
+            )
+    finally:
+        await store.close()

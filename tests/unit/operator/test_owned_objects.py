@@ -1,0 +1,285 @@
+"""Managed agents beside a master that has their rows: made, replaced one by one, fewer, none."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
+
+import pytest
+
+from quorate.facts.partition_row import majority
+from quorate.facts.zone import ZoneRecord
+from quorate.planning.disruption import Disruption
+from quorate.protocol.status import ClusterStatus
+from quorate_lone_master.world import LoneMaster
+from quorate_loopback.memory_api import MemoryApi, watch_all
+from quorate_operator.mastership.runner import Runner
+from quorate_operator.owned import owned_objects
+from quorate_operator.owned.owned_objects import ManagedView, OwnedObjects
+from quorate_owned.facts import managed_cluster
+from quorate_owned.kubelet import BAD_IMAGE, PODS, SETS, Kubelet
+
+ZONE = ZoneRecord("uid-2", "cart", 12, 3)
+NEW_IMAGE = "localhost/quorate-agent:2"
+Json = dict[str, Any]
+
+
+class LoneRunner:
+    """What owned objects ask of a runner, answered by a master without links."""
+
+    is_leading = True
+    is_stopped = False
+
+    def __init__(self, world: LoneMaster) -> None:
+        self._world = world
+        self.before: list[list[str]] = []
+        """Whom the replacements that were asked about followed."""
+
+    def status(self) -> ClusterStatus:
+        return self._world.master.status()
+
+    def known_zones(self) -> dict[str, ZoneRecord]:
+        return {uid: zone.record for uid, zone in self._world.master.zones.items()}
+
+    def disruption(self, gone: Any = (), restarted: Any = ()) -> Disruption:
+        self.before.append(sorted(restarted))
+        return self._world.master.disruption(gone, restarted)
+
+
+class Managed:
+    """One managed cluster with its master, API server and kubelet."""
+
+    def __init__(self) -> None:
+        self.world = LoneMaster(nodes=())
+        self.api = MemoryApi()
+        self.kubelet = Kubelet(self.api, self.world)
+        self.owned = OwnedObjects(self.api.as_api, lambda place: None)
+        self.runner = LoneRunner(self.world)
+        self.spec: Json = {}
+        self.fewest_spare = 99
+
+    def declare(self, policy: str = "", **spec: Any) -> None:
+        self.spec = {**self.spec, **spec}
+        self.cluster = managed_cluster(deletion_policy=policy, **self.spec)
+        self.see()
+
+    def see(self, pause: str = "") -> ManagedView | None:
+        return self.owned.see(self.cluster, cast(Runner, self.runner), pause)
+
+    def place_zone(self) -> None:
+        self.world.master.set_zone(ZONE, self.world.now)
+        self.world.pass_time(1_000)
+
+    def kinds(self, plural: str) -> list[str]:
+        return sorted(at.rpartition("/")[2] for at in self.api.objects if f"/{plural}/" in at)
+
+    def budget(self) -> Json:
+        at = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets/main-agents"
+        return dict(self.api.objects[at]["spec"])
+
+    async def until(self, is_so: Callable[[], object], what: str) -> None:
+        """Let kubelet and master go on until something is so."""
+        deadline = time.monotonic() + 20
+        while not is_so():
+            assert time.monotonic() < deadline, (what, self.see(), self.world.master.status())
+            self.kubelet.step()
+            self._drain_undialed()
+            self._note_spare()
+            await asyncio.sleep(0.004)
+
+    def _drain_undialed(self) -> None:
+        """As the runner does with agents whose address is taken back."""
+        view, master = self.see(), self.world.master
+        if view is None:
+            return
+        for name in [n for n, each in master.agents.items() if each.record is not None]:
+            held = any(zone.names(name) for zone in master.zones.values())
+            if name in view.agents.leaving and not held:
+                master.forget(name, self.world.now)
+            elif (name in view.agents.leaving) != master.agents[name].drain_wanted:
+                master.drain(name, name in view.agents.leaving, self.world.now)
+        self.world.write()
+
+    def _note_spare(self) -> None:
+        """How many voters the worst partition has beyond a majority."""
+        zone = self.world.master.zones.get(ZONE.uid)
+        for part in zone.parts.values() if zone is not None else ():
+            there = [v for v in part.row.voters if zone and zone.nodes.holder(v.node)]
+            owning = [v for v in there if v.node in part.row.owners]
+            spare = len(owning) - majority(len(part.row.voters))
+            self.fewest_spare = min(self.fewest_spare, spare)
+
+    @property
+    def registered(self) -> list[str]:
+        return sorted(node.name for node in self.runner.status().nodes if node.online)
+
+
+@pytest.fixture
+async def managed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Managed]:
+    monkeypatch.setattr(owned_objects, "LOOK_S", 0.005)
+    monkeypatch.setattr(owned_objects, "watch_revisions", watch_all)
+    made = Managed()
+    made.declare(replicas=3)
+    await made.until(lambda: len(made.registered) == made.spec["replicas"], "three agents")
+    yield made
+    await made.owned.close()
+
+
+async def test_agents_are_made_and_dialed_by_name(managed: Managed) -> None:
+    names = ["main-agent-1", "main-agent-2", "main-agent-3"]
+    await managed.until(lambda: not (managed.see() or 1) or not managed.see().pods, "ready")  # type: ignore[union-attr]
+    view = managed.see()
+
+    assert managed.kinds("statefulsets") == managed.kinds("persistentvolumeclaims") == names
+    assert managed.kinds("services") == managed.kinds("serviceaccounts") == ["main-agents"]
+    assert view is not None
+    assert view.addresses == [f"{name}-0.main-agents.shop.svc:7100" for name in names]
+
+
+async def test_the_budget_follows_the_rows(managed: Managed) -> None:
+    assert "matchExpressions" not in managed.budget()["selector"]
+    managed.place_zone()
+    await managed.until(lambda: managed.budget()["maxUnavailable"] == 1, "one may go")
+    managed.world.kill("agent-2")
+    await managed.until(lambda: managed.budget()["maxUnavailable"] == 0, "nobody may go")
+
+    [chosen] = managed.budget()["selector"]["matchExpressions"]
+    assert chosen["values"] == ["agent-1", "agent-2", "agent-3"]
+
+
+async def test_a_changed_template_replaces_pods_one_by_one(managed: Managed) -> None:
+    managed.place_zone()
+    await managed.until(lambda: managed.budget()["maxUnavailable"] == 1, "all is well")
+    order = [each.name for each in managed.world.master.disruption().agents]
+    managed.kubelet.restarted.clear()
+    managed.declare(image=NEW_IMAGE)
+    await managed.until(lambda: len(managed.kubelet.restarted) == 3, "all replaced")
+    await managed.until(lambda: managed.budget()["maxUnavailable"] == 1, "all is well again")
+
+    assert managed.kubelet.restarted[0] == order[0]
+    assert [order[0]] in managed.runner.before, "the second one waited for the first"
+    assert sorted(managed.kubelet.restarted) == sorted(order)
+    assert managed.fewest_spare >= 0
+    for path, made in managed.api.objects.items():
+        if path.startswith(f"{PODS}/"):
+            of = managed.api.objects[made["metadata"]["of"]]
+            revision = made["metadata"]["labels"]["controller-revision-hash"]
+            assert revision == of["status"]["updateRevision"]
+
+
+async def test_a_bad_image_stops_after_the_first_and_goes_back(managed: Managed) -> None:
+    managed.place_zone()
+    await managed.until(lambda: managed.budget()["maxUnavailable"] == 1, "all is well")
+    managed.declare(image=BAD_IMAGE)
+
+    def is_told() -> bool:
+        view = managed.see()
+        return view is not None and any(each.reason == "ImagePullBackOff" for each in view.pods)
+
+    await managed.until(is_told, "the pod that fails, told")
+    for _ in range(50):
+        managed.kubelet.step()
+        await asyncio.sleep(0.004)
+    assert len(managed.registered) == 2
+    view = managed.see()
+    assert view is not None
+    [trouble] = view.pods
+    assert view.waits_for == f"pod {trouble.name} was replaced and is not ready"
+
+    managed.declare(image=NEW_IMAGE)
+    await managed.until(lambda: len(managed.registered) == 3, "it is back")
+    assert managed.fewest_spare >= 0
+
+
+@pytest.mark.parametrize("policy", ["Retain", "Delete"])
+async def test_fewer_agents_are_drained_first_and_their_claims_stay(
+    managed: Managed, policy: str
+) -> None:
+    managed.declare(policy, replicas=4)
+    await managed.until(lambda: len(managed.registered) == 4, "four agents")
+    managed.place_zone()
+    held = {node.name: node.owners for node in managed.runner.status().nodes}
+    victim = min(held, key=lambda name: (held[name], -int(name[6:])))
+    managed.declare(policy, replicas=3)
+    gone = f"{SETS}/main-{victim}"
+    named_at_end: list[bool] = []
+
+    def is_gone() -> bool:
+        zone = managed.world.master.zones[ZONE.uid]
+        if gone not in managed.api.objects:
+            named_at_end.append(zone.names(victim))
+        return gone not in managed.api.objects
+
+    await managed.until(is_gone, f"{victim} gone")
+
+    assert named_at_end == [False]
+    assert len(managed.kinds("statefulsets")) == 3
+    assert f"main-{victim}" in managed.kinds("persistentvolumeclaims")
+
+
+async def test_at_zero_pods_end_and_later_find_their_data(managed: Managed) -> None:
+    managed.place_zone()
+    await managed.until(lambda: managed.budget()["maxUnavailable"] == 1, "all is well")
+    managed.declare(replicas=0)
+    await managed.until(lambda: not managed.kinds("pods"), "no pod")
+    assert len(managed.kinds("persistentvolumeclaims")) == 3
+
+    managed.declare(replicas=3)
+    await managed.until(lambda: managed.budget()["maxUnavailable"] == 1, "served again")
+    assert not managed.world.master.zones[ZONE.uid].record.recovering
+
+
+async def test_what_somebody_deletes_or_edits_is_put_right(managed: Managed) -> None:
+    service = "/api/v1/namespaces/shop/services/main-agents"
+    del managed.api.objects[service]
+    managed.api.revision += 1
+    await managed.until(lambda: service in managed.api.objects, "the Service")
+    edited = managed.api.objects[f"{SETS}/main-agent-1"]
+    managed.api.put(f"{SETS}/main-agent-1", {**edited, "spec": {**edited["spec"], "replicas": 0}})
+    await managed.until(
+        lambda: managed.api.objects[f"{SETS}/main-agent-1"]["spec"]["replicas"] == 1, "one pod"
+    )
+
+
+async def test_at_rest_nothing_is_written(managed: Managed) -> None:
+    await managed.until(lambda: managed.see() and not managed.see().pods, "ready")  # type: ignore[union-attr]
+    await asyncio.sleep(0.1)
+    revision = managed.api.revision
+    await asyncio.sleep(0.2)
+
+    assert managed.api.revision == revision
+
+
+async def test_while_the_cluster_is_paused_only_the_budget_goes_on(managed: Managed) -> None:
+    managed.place_zone()
+    await managed.until(lambda: managed.budget()["maxUnavailable"] == 1, "all is well")
+    managed.spec["image"] = NEW_IMAGE
+    managed.cluster = managed_cluster(**managed.spec)
+    before = managed.api.objects[f"{SETS}/main-agent-1"]["spec"]
+    real = managed.see
+    managed.see = lambda pause="paused": real(pause)  # type: ignore[method-assign]
+    managed.world.kill("agent-3")
+    await managed.until(lambda: managed.budget()["maxUnavailable"] == 0, "the budget")
+
+    assert managed.api.objects[f"{SETS}/main-agent-1"]["spec"] == before
+
+
+async def test_one_object_that_is_refused_does_not_hold_up_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(owned_objects, "LOOK_S", 0.005)
+    monkeypatch.setattr(owned_objects, "watch_revisions", watch_all)
+    made = Managed()
+    made.api.refuse = lambda method, path: (
+        403 if "persistentvolumeclaims/main-agent-1" in path and method != "GET" else 0
+    )
+    made.declare(replicas=3)
+    await made.until(lambda: len(made.kinds("statefulsets")) == 3, "the others")
+    view = made.see()
+    await made.until(lambda: made.see() is not None, "a view")
+    view = made.see()
+
+    assert view is not None
+    assert "main-agent-1" in view.refused
+    assert made.kinds("persistentvolumeclaims") == ["main-agent-2", "main-agent-3"]
+    await made.owned.close()
