@@ -423,7 +423,7 @@ def test_a_file_that_the_system_refuses_is_named_and_nothing_stays_open(agent: O
         open_stored_zones(folder, Descriptors(1 << 16))
     ports = ClientPorts("127.0.0.1", 40_000)
     assert asyncio.run(ports.look_up())
-    opening = ZoneOpening("agent-1", folder, Descriptors(1 << 16), ports)
+    opening = ZoneOpening("agent-1", folder, Descriptors(1 << 16), ports, chooses=True)
     with pytest.raises(ZoneRefused, match=refused):
         opening.open(ZoneRecord("z2", "books", 4, 1), None)
     folder.close()
