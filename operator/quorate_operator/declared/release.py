@@ -53,16 +53,15 @@ class Release:
         `has_zones`: whether the watch has shown one that is."""
         name = body["metadata"]["name"]
         is_kept = is_freed(body) or not erases(body)
-        if is_kept or await self._termination.is_under_way():
+        begins = not has_zones and self._begins_with_cluster(name)
+        if is_kept or await self._termination.is_under_way(anew=begins):
             _log.info("cluster %s/%s: its object goes, its data is kept", self._namespace, name)
             return True
         led = self._led.get(name)
         if led is None or not led.runner.is_leading or led.pause or has_zones:
             return False
-        known = led.runner.known_zones()
         # The watch may be behind, the more so where this process leads for a moment only.
-        is_first = not known or not all(record.deleting for record in known.values())
-        if is_first and await self._has_zones(name):
+        if self._begins_with_cluster(name) and await self._has_zones(name):
             return False
         if not led.erase_all_but((), "is deleted"):
             return False
@@ -75,7 +74,8 @@ class Release:
         agents, and its data is kept with the cluster's.  While it is paused, it stays."""
         where = f"{self._namespace}/{zone.name}"
         is_kept = is_freed(zone.body) or not (erases(zone.body) or pause)
-        if is_kept or await self._termination.is_under_way():
+        begins = not pause and self._begins_with_zone(zone)
+        if is_kept or await self._termination.is_under_way(anew=begins):
             _log.info("zone %s: its object goes, its data is kept", where)
             return True
         if pause:
@@ -88,6 +88,22 @@ class Release:
             return True
         known = led.runner.known_zones()
         return led.is_erased(erasable(zone.uid, zone.name, zone.zone, known))
+
+    def _begins_with_cluster(self, name: str) -> bool:
+        """Whether some data of a cluster is still kept, and could be erased now."""
+        led = self._led.get(name)
+        if led is None or not led.runner.is_leading or led.pause:
+            return False
+        known = led.runner.known_zones()
+        return not known or not all(record.deleting for record in known.values())
+
+    def _begins_with_zone(self, zone: DeclaredZone) -> bool:
+        """Whether data of a Zone is still kept, and could be erased now."""
+        led = self._led.get(zone.cluster)
+        if led is None or not led.runner.is_leading:
+            return False
+        record = erasable(zone.uid, zone.name, zone.zone, led.runner.known_zones())
+        return record is not None and not record.deleting
 
     async def _has_zones(self, cluster: str) -> bool:
         """Whether the API server has a Zone that is declared in this cluster."""

@@ -9,7 +9,8 @@ import time
 from quorate_operator.kube.api import NAMESPACE_TERMINATING, ApiRefused, KubeApi
 
 LOOK_S = 2.0
-"""How often the Namespace is read, at most, while objects wait to be deleted."""
+"""How often the Namespace is read, at most, while objects wait to be deleted.  It is also read each
+time before data is erased."""
 
 
 class Termination:
@@ -30,11 +31,11 @@ class Termination:
         self._is_known = False
         self._looked_s = float("-inf")
 
-    async def is_under_way(self) -> bool:
+    async def is_under_way(self, *, anew: bool) -> bool:
         """Whether the namespace is being deleted.  Without the right to read it: as far as is
-        known from refusals.  ApiUnclear."""
+        known from refusals.  `anew`: read it now, because data is about to be erased.  ApiUnclear."""
         now_s = time.monotonic()
-        if not self._is_known and now_s - self._looked_s >= LOOK_S:
+        if not self._is_known and (anew or now_s - self._looked_s >= LOOK_S):
             self._looked_s = now_s
             try:
                 found = await self._api.get(self._path)

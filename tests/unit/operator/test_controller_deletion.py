@@ -303,3 +303,34 @@ async def test_a_paused_zone_goes_with_its_namespace_and_one_made_anew_waits_aga
     await until(lambda: declared.api.requests.count(namespace) >= 2, "it waits again")
     assert not again.done()
     again.cancel()
+
+
+@pytest.mark.parametrize("kind", ["Zone", "StorageCluster"])
+async def test_a_namespace_that_was_there_a_moment_ago_is_read_again_before_data_is_erased(
+    declared: Namespace, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A Zone of another cluster has waited, so the Namespace was read just before it was deleted."""
+    monkeypatch.setattr(termination, "LOOK_S", 3600.0)
+    external = {"addresses": declared.addresses()}
+    declared.declare("StorageCluster", "main", external=external, deletionPolicy="Delete")
+    declared.start()
+    declared.zone("first", deletionPolicy="Delete" if kind == "Zone" else "Retain")
+    await declared.until_available("first")
+    declared.zone("paused", {names.ANNOTATION_PAUSED: "true"}, clusterRef={"name": "another"})
+    waiting = asyncio.create_task(declared.controller.zone_released(declared.deleting("paused")))
+    namespace = ("GET", "/api/v1/namespaces/default")
+    await until(lambda: namespace in declared.api.requests, "the Namespace was read")
+    assert not waiting.done()
+    _terminate(declared)
+
+    rows = declared.tables()
+    await declared.delete("first")
+    if kind == "StorageCluster":
+        waiting.cancel()
+        del declared.api.objects[declared.path("Zone", "paused")]
+        declared.controller.zone_gone("paused", "uid-of-paused")
+        await declared.delete("main", kind)
+    waiting.cancel()
+
+    assert rows
+    assert declared.tables() == rows
