@@ -33,7 +33,7 @@ class Termination:
 
     async def is_under_way(self, *, anew: bool) -> bool:
         """Whether the namespace is being deleted.  Without the right to read it: as far as is
-        known from refusals.  `anew`: read it now, because data is about to be erased.  ApiUnclear."""
+        known from refusals.  `anew`: read it now, for data is about to be erased.  ApiUnclear."""
         now_s = time.monotonic()
         if not self._is_known and (anew or now_s - self._looked_s >= LOOK_S):
             self._looked_s = now_s

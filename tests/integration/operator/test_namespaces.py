@@ -240,6 +240,7 @@ def test_a_namespace_goes_with_its_objects_and_the_others_are_led_as_before(
         ("update", "leases/quorate-operator"),
         ("delete", "zones"),
         ("update", "storageclusters"),
-        ("list", "pods"),
+        ("create", "pods"),
+        ("delete", "persistentvolumeclaims"),
     ):
         assert not office.may(account, verb, what, two.namespace), f"{verb} {what}"

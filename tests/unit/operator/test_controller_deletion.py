@@ -309,7 +309,7 @@ async def test_a_paused_zone_goes_with_its_namespace_and_one_made_anew_waits_aga
 async def test_a_namespace_that_was_there_a_moment_ago_is_read_again_before_data_is_erased(
     declared: Namespace, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """A Zone of another cluster has waited, so the Namespace was read just before it was deleted."""
+    """A Zone of another cluster has waited: the Namespace was read just before it was deleted."""
     monkeypatch.setattr(termination, "LOOK_S", 3600.0)
     external = {"addresses": declared.addresses()}
     declared.declare("StorageCluster", "main", external=external, deletionPolicy="Delete")
