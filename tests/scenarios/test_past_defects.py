@@ -11,7 +11,7 @@ from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord, Voter
 from quorate.facts.zone import SyncWrites, ZoneRecord
 from quorate.protocol.master import Master
-from quorate.protocol.messages import Acks, Append, Message, PreparedRow, ZoneTable
+from quorate.protocol.messages import Acks, Append, FenceAck, Message, PreparedRow, ZoneTable
 from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Value, ZoneKey
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.transfer_messages import Updates
@@ -437,4 +437,33 @@ def test_a_voter_that_the_others_do_not_reach_is_not_elected_when_the_primary_is
     assert unreached not in elected, elected
     story.heal()
     story.start(lost)
+    story.come_to_rest()
+
+
+def test_a_voter_that_has_just_started_holds_up_no_quorum_whose_leases_are_over() -> None:
+    """It has forgotten what it granted, so it reports a whole lease; the others' are over."""
+    story = Scenario()
+    first = story.primary
+    story.written(first, b"x", b"0")
+    (second, third) = story.backups()
+    story.cluster.masters[-1].die()
+    story.crash(first)
+    story.run(SETTINGS.lease_ms + 100)
+    told: list[str] = []
+
+    def judge(link: Link, sender: Process, receiver: Process, message: object) -> int:
+        """The answer of the one that has started comes before the third one's."""
+        if isinstance(message, FenceAck):
+            told.append(sender.name)
+            return 0 if sender.name == third and first not in told else 1
+        return 1
+
+    story.cluster.network.judge = judge
+    story.start(first)
+    story.cluster.add_master()
+    story.wait(lambda: first in told, "its answer")
+
+    story.wait(lambda: story.serves(second), "the second serves", SETTINGS.lease_ms // 2)
+    assert story.read(second, b"x") == b"0"
+    story.cluster.network.judge = None
     story.come_to_rest()

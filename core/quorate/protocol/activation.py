@@ -51,8 +51,7 @@ def step(replicas: Replicas, role: Primary, now: Now) -> None:
     _sync(replicas, role, now)
     if role.stage is Stage.ADOPTING and role.has_quorum_adopted():
         role.stage = Stage.WAITING
-    leases_over = role.hand_over or now.boot_ms >= role.lease_wait_until
-    if role.stage is Stage.WAITING and leases_over:
+    if role.stage is Stage.WAITING and (role.hand_over or role.are_leases_over(now.boot_ms)):
         role.stage = Stage.SERVING
         role.renew({n: replicas.leases.held_until(n) for n in role.peers})
         replicas.upkeep.survey(role.copy)

@@ -75,7 +75,7 @@ def _begin_role(
     replicas.promise_moved(copy, earlier, replicas.me)
     replicas.drop_fill(row.partition)
     role = Primary(copy, row, replicas.me, replicas.stores, now.boot_ms)
-    role.lease_wait_until = copy.lease_until
+    role.lease_until = copy.lease_until
     role.hand_over = handed_over
     if carried is not None:
         # The same process again, in a new term: it holds everything it has reserved, so the new

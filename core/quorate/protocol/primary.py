@@ -67,10 +67,25 @@ class Clientless(Waiter):
 
 
 class Peer:
-    """Another copy as the primary sees it.  `lwm` counts only once it has adopted the term; `told`:
-    it was told to adopt beside the Fence."""
+    """Another copy as the primary sees it.
 
-    __slots__ = ("adopted", "answer", "asked_ms", "lwm", "progress_ms", "promised", "ready", "told")
+    - `lwm` counts only once the copy has adopted the term.
+    - `told`: the copy was told to adopt beside the Fence.
+    - `lease_until`: the boot time, in ms, at which every lease is over that the copy granted to
+      earlier primaries; -1 until it has reported.
+    """
+
+    __slots__ = (
+        "adopted",
+        "answer",
+        "asked_ms",
+        "lease_until",
+        "lwm",
+        "progress_ms",
+        "promised",
+        "ready",
+        "told",
+    )
 
     def __init__(self) -> None:
         self.promised = False
@@ -79,6 +94,7 @@ class Peer:
         self.lwm = -1
         self.answer: FenceAck | None = None
         self.asked_ms = -1
+        self.lease_until = -1
         self.progress_ms = 0
         self.told = False
 
@@ -103,7 +119,7 @@ class Primary:
         "joint",
         "joint_hwm",
         "lapsed_ms",
-        "lease_wait_until",
+        "lease_until",
         "lineage",
         "locks",
         "parts",
@@ -159,7 +175,7 @@ class Primary:
         self.lapsed_ms = 0  # when it was first seen not to serve any more; 0: it serves
         self.gave_up_ms = 0  # for which of these times nobody waits any more
         self.since_ms = now_ms
-        self.lease_wait_until = 0
+        self.lease_until = 0  # as of a peer: for the leases that this agent granted
         self.plan: GatherPlan | None = None
         self.fetched_rows: dict[bytes, Row | None] = {}
         self.announced = (0, 0)
@@ -384,8 +400,9 @@ class Primary:
             peer.asked_ms = -1
         peer.answer = ack
         peer.progress_ms = now_ms
-        if not self.persisted:
-            self.lease_wait_until = max(self.lease_wait_until, now_ms + ack.lease_ms)
+        # Every answer is an upper bound: since its promise the peer has granted no such lease.
+        until = now_ms + ack.lease_ms
+        peer.lease_until = until if peer.lease_until < 0 else min(peer.lease_until, until)
 
     def has_quorum_promised(self) -> bool:
         """Whether a quorum of the voters (ourselves included) promised."""
@@ -398,6 +415,17 @@ class Primary:
         value = {n: 1 for n, peer in self.peers.items() if peer.adopted}
         value[self.holder.node] = 1 if self.persisted else 0
         return self._count(self.row.voters, value) == 1
+
+    def are_leases_over(self, now_ms: int) -> bool:
+        """Return whether no earlier primary can have its lease any more.
+
+        A quorum of the voters (ourselves included) has promised our term, and the leases that these
+        voters had granted are over.  They grant an earlier primary no new one, and it cannot have
+        a quorum of leases without one of them (protocol.md, section 5, step 7).
+        """
+        over = {n: 1 for n, peer in self.peers.items() if 0 <= peer.lease_until <= now_ms}
+        over[self.holder.node] = 1 if self.lease_until <= now_ms else 0
+        return self._count(self.row.voters, over) == 1
 
     def gather(self) -> GatherPlan:
         """What we lack to hold the union of the answers (protocol.md, section 5, steps 3 and 4)."""
