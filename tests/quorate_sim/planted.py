@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from quorate_sim import (
+    lease_stories,
     planted_copies,
     planted_masters,
     planted_placements,
@@ -67,6 +68,8 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 }
 
 STORIES: dict[str, Callable[[], None]] = {
+    "lease-forgotten": lease_stories.a_voter_that_restarts_reports_the_lease_it_has_forgotten,
+    "lease-not-joint": lease_stories.a_lease_in_joint_mode_needs_the_new_voters_too,
     "refused-and-told-all": refused_story.rebuilding_waits_for_an_agent_that_refuses_its_zone,
     "transfer-from-unrepaired": unrepaired_story.a_copy_supplies_rows_only_of_a_term_it_adopted,
 }

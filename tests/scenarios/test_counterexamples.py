@@ -12,19 +12,20 @@ from quorate.protocol import migration_commit, primary
 from quorate.protocol.copy import Copy
 from quorate_sim.changed import changed
 from quorate_sim.disk import SimStorage
+from quorate_sim.lease_stories import (
+    a_lease_in_joint_mode_needs_the_new_voters_too,
+    a_voter_that_restarts_reports_the_lease_it_has_forgotten,
+)
 from quorate_sim.planted_copies import (
     answer_above_a_hole,
     lineage_before_data,
     list_forgotten,
     promise_forgotten,
     store_known_by_name,
-    transfer_from_unrepaired,
 )
 from quorate_sim.planted_masters import nobody_left_but_stuck, plus_one_for_plus_two
 from quorate_sim.planted_primaries import (
     caught_up_before_joint,
-    lease_forgotten,
-    lease_not_joint,
     no_joint_mode,
     skip_the_lease_wait,
 )
@@ -103,31 +104,7 @@ def test_same_term_twice_a_primary_that_restarts_at_once_gets_a_new_term() -> No
 
 
 def test_lease_forgotten_a_restarted_voter_waits_before_another_may_serve() -> None:
-    story = Scenario()
-    old = story.primary
-    other, voter = story.backups()
-    story.written(old, b"x", b"1")
-    # The old primary is heard by one voter alone; that voter restarts and forgets what it granted.
-    master = story.cluster.masters[-1].name
-    story.cut(old, off=(other, master))
-    story.run(500)
-    story.cut(old)
-    story.crash(voter)
-    story.run(20)
-    story.start(voter)
-    for _ in range(1000):  # the checks see when another serves while the old one takes commands
-        story.run(2)
-        if story.serves(old):
-            story.cluster.clients.send_to(story.agent(old), "get", b"x")
-    assert story.primary in (other, voter)
-    assert not story.serves(old)
-    story.heal()
-    story.come_to_rest()
-
-
-def test_lease_forgotten_is_noticed_when_the_rule_is_off() -> None:
-    with lease_forgotten(), pytest.raises(InvariantError, match="I-4"):
-        test_lease_forgotten_a_restarted_voter_waits_before_another_may_serve()
+    a_voter_that_restarts_reports_the_lease_it_has_forgotten()
 
 
 def _isolated_primary_is_read_while_another_is_activated() -> None:
@@ -399,21 +376,7 @@ def test_caught_up_before_joint_an_answer_needs_the_destination() -> None:
 
 
 def test_lease_not_joint_a_primary_that_misses_the_commit_stops_serving() -> None:
-    story, leaver, destination = _moving_a_backup()
-    first = story.primary
-    copies = story.zone(destination).copies
-    story.wait(lambda: copies[0].prepared is not None, "the row is prepared", step_ms=1)
-    # The two that would be a majority of the old voters never hear of the commit.
-    others = [name for name in story.cluster.agents if name not in (first, leaver)]
-    story.cut(first, leaver, off=(*others, story.cluster.masters[-1].name))
-    for _ in range(1500):
-        story.run(2)
-        if story.serves(first):
-            story.cluster.clients.send_to(story.agent(first), "get", b"x")
-    assert not story.serves(first)
-    assert story.primary in others
-    story.heal()
-    story.come_to_rest()
+    a_lease_in_joint_mode_needs_the_new_voters_too()
 
 
 def test_transfer_from_unrepaired_a_copy_supplies_rows_only_of_a_term_it_adopted() -> None:
@@ -449,8 +412,6 @@ def test_two_in_memory_is_noticed_when_the_rule_is_off() -> None:
     [
         (plus_one_for_plus_two, "reserved_number_what_follows"),
         (caught_up_before_joint, "caught_up_before_joint"),
-        (lease_not_joint, "lease_not_joint"),
-        (transfer_from_unrepaired, "transfer_from_unrepaired"),
         (promise_forgotten, "promise_forgotten"),
         (list_forgotten, "list_forgotten"),
     ],

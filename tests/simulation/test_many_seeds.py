@@ -14,8 +14,6 @@ PLANTED_SEEDS = 2000
 
 LATER = (
     "adopted-by-nobody",
-    "lease-forgotten",
-    "lease-not-joint",
     "never-looks-again",
     "promise-not-durable",
 )
