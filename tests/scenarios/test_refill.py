@@ -5,6 +5,7 @@ that a quorum holds what was answered, and that acknowledgements are never taken
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -321,7 +322,7 @@ def test_it_is_done_when_the_write_that_ends_it_is_durable(
     was_filling = False
     said: list[Refilling] = []
 
-    def commit_and_ask() -> None:
+    def commit_and_ask(*set_aside: Any) -> None:
         nonlocal was_filling
         ends = was_filling and not zone.fills and not said
         was_filling = bool(zone.fills)
@@ -329,7 +330,7 @@ def test_it_is_done_when_the_write_that_ends_it_is_durable(
             said.append(zone.refills.ask(asked.question))  # in the same turn
             assert not zone.fills, "it does not begin again"
             storage.refuse = is_refused
-        commit()
+        commit(*set_aside)
 
     monkeypatch.setattr(storage, "commit", commit_and_ask)
     asked.ask()
@@ -363,12 +364,12 @@ def test_no_room_for_the_very_write_that_ends_it_is_not_called_done(
     commit = storage.commit
     was_filling = refused = False
 
-    def commit_but_the_end() -> None:
+    def commit_but_the_end(*set_aside: Any) -> None:
         nonlocal was_filling, refused
         if was_filling and not fills and not refused:
             storage.refuse = refused = True
         was_filling = bool(fills)
-        commit()
+        commit(*set_aside)
 
     monkeypatch.setattr(storage, "commit", commit_but_the_end)
     asked = Asked(story, bad, good)
