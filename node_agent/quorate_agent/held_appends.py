@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from quorate.protocol.messages import Append
-
-LONG_BYTES = 256 * 1024
-"""Updates of an `Append` that have more are held."""
+from quorate_agent.storage.long_values import LONG_BYTES
 
 
 class HeldAppends:

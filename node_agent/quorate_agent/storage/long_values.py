@@ -28,8 +28,9 @@ from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.database import Database
 from quorate_agent.storage.value_files import ValueFiles, checksum
 
-LONG_BYTES: Final = 256 * 1024
-"""A value of more bytes, or an update, is kept in a file."""
+LONG_BYTES: Final = 512 * 1024
+"""A value of more bytes, or an update, is kept in a file.  To make and sync a file takes as long as
+the engine takes for a value of some 700 KiB."""
 
 REFERENCE: Final = Struct(">QQQQ")
 """Number of the file; where the value begins in it; its length; its checksum."""

@@ -118,6 +118,19 @@ def test_rows_of_one_update_are_parts_of_its_file_and_rows_without_one_have_thei
     ]
 
 
+def test_a_value_for_which_a_file_would_cost_more_than_the_engine_is_in_no_file(
+    storage: RocksStorage, tmp_path: Path
+) -> None:
+    value = long_value(1, 500 * 1024)
+    write(storage, 1, value)
+
+    assert storage.write_ahead() == ()
+    storage.commit()
+
+    assert files_of(tmp_path / "zone") == {}
+    assert storage.space(0, 0).get(b"k") == Row(1, 1, 0, value)
+
+
 def test_no_batch_has_a_long_value(storage: RocksStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     written = storage.database.write
@@ -130,7 +143,7 @@ def test_no_batch_has_a_long_value(storage: RocksStorage, monkeypatch: pytest.Mo
     monkeypatch.setattr(storage.database, "write", write_noting)
     write(storage, 1, long_value(1, 1_000_000))
     storage.space(0, 0).put_all(
-        {b"%d" % number: Row(2, 1, 0, long_value(number, 300_000)) for number in range(10)}
+        {b"%d" % number: Row(2, 1, 0, long_value(number, 600_000)) for number in range(10)}
     )
     storage.commit()
 
@@ -320,7 +333,7 @@ def test_wherever_the_process_ends_the_value_is_there_whole_or_not_at_all(
         copy()
 
     def write_some_and_copy(descriptor: int, data: memoryview) -> int:
-        count = write_file(descriptor, data[:50_000])
+        count = write_file(descriptor, data[:100_000])
         copy()
         return count
 
