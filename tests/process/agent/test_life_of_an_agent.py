@@ -16,8 +16,8 @@ from quorate_control_plane.ports import free_ports
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 GRACE_S = 8.0
-SLACK_S = 2.0
-"""Of a machine that others use; ending takes at most GRACE_S less what it did not have to wait."""
+SLACK_S = 10.0
+"""Of a machine that others use.  Without a bound an agent would wait until somebody leads."""
 
 
 def _statuses(agent: Agent) -> dict[str, int]:
@@ -47,8 +47,8 @@ def test_an_agent_is_ready_from_when_it_takes_part_until_it_is_told_to_end(
     cluster.declare()
     wait_until(lambda: all(map(_is_ready, agents)), "readiness")
     cluster.apply_zone("z", partitions=16)
-    wait_until(lambda: all(map(_is_ready, agents)), "readiness")
-    assert first.asked("/readyz")[1] == "takes part in 1 zones\n"
+    in_zone = (200, "takes part in 1 zones\n")
+    wait_until(lambda: all(each.asked("/readyz") == in_zone for each in agents), "readiness")
     cluster.operator.kill()
     assert _is_ready(first), "zones go on while the operator is away"
     cluster.operator.start()
@@ -56,9 +56,11 @@ def test_an_agent_is_ready_from_when_it_takes_part_until_it_is_told_to_end(
 
     leaves = cluster.agent_with_most_primaries()
     with Pulses(cluster, "z") as pulses:
+        cluster.operator.pause()  # so that it is there until it was asked
         leaves.interrupt()
-        wait_until(lambda: leaves.asked("/readyz")[0] == 503, "end of readiness")
-        assert leaves.asked("/readyz")[1] == "hands its primaries over and ends\n"
+        leaving = (503, "hands its primaries over and ends\n")
+        wait_until(lambda: leaves.asked("/readyz") == leaving, "end of readiness")
+        cluster.operator.resume()
         wait_until(lambda: not leaves.is_alive(), "end of the agent")
         pulses.wait_all_written_since(time.monotonic())
 
