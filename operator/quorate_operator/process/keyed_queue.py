@@ -43,7 +43,7 @@ class KeyedQueue(Generic[K]):
     @property
     def is_idle(self) -> bool:
         """Whether no key waits, comes later, or is in a worker's hand."""
-        return not (self._waiting or self._in_hand or self._later)
+        return not (len(self) or self._in_hand or self._later)
 
     def add(self, key: K) -> None:
         """Look at `key` as soon as a worker is free."""

@@ -25,6 +25,18 @@ async def test_a_key_that_is_added_often_is_handed_out_once_in_the_order_of_its_
     assert len(queue) == 0
 
 
+async def test_a_queue_is_not_idle_while_a_key_was_never_taken() -> None:
+    queue = KeyedQueue[str]()
+    assert queue.is_idle
+
+    queue.add("a")
+
+    assert not queue.is_idle
+    key = await taken(queue)
+    queue.done(key)
+    assert queue.is_idle
+
+
 async def test_a_key_that_was_never_taken_goes_before_those_that_were() -> None:
     queue = KeyedQueue[str]()
     for key in ("a", "b"):
