@@ -104,7 +104,6 @@ class Controller:
         self._abouts: dict[str, About] = {}
         self._releasing: dict[str, asyncio.Event] = {}
         """By uid: StorageClusters that are being deleted; set when they may go."""
-        self._release = Release(ownership_api, objects_api, namespace, self._led)
         self._overtaken: dict[str, int] = {}
         """How often agents of a cluster knew a later mastership."""
         self._to_lead_again: set[str] = set()
@@ -113,6 +112,9 @@ class Controller:
         self._queue = KeyedQueue[Key](lambda: random.uniform(0.8, 1.2))
         self._owned = OwnedObjects(
             owned_api or objects_api, lambda place: self._queue.add(Key(Kind.CLUSTER, place[1]))
+        )
+        self._release = Release(
+            ownership_api, objects_api, namespace, self._led, self._owned.keep_claims
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._on_failed = on_failed

@@ -5,7 +5,7 @@ with that deletion, and is asked until the answer is yes.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from quorate.wire.storage_cluster import StorageCluster
@@ -24,7 +24,10 @@ Body = Mapping[str, Any]
 
 
 class Release:
-    """Judges the objects of one namespace; `ownership_api`: for all that the metastore holds."""
+    """Judges the objects of one namespace.
+
+    `ownership_api`: for all that the metastore holds; `keep_claims`: takes the volumes of managed
+    agents out of the ownership of a cluster whose object goes alone."""
 
     def __init__(
         self,
@@ -32,11 +35,13 @@ class Release:
         objects_api: KubeApi,
         namespace: str,
         led: LedClusters[WatchedCluster],
+        keep_claims: Callable[[StorageCluster], Awaitable[None]],
     ) -> None:
         self._ownership_api = ownership_api
         self._api = objects_api
         self._namespace = namespace
         self._led = led
+        self._keep_claims = keep_claims
         self._termination = Termination(objects_api, namespace)
 
     def note(self, refused: ApiRefused) -> None:
@@ -53,6 +58,8 @@ class Release:
         `has_zones`: whether the watch has shown one that is."""
         name = body["metadata"]["name"]
         is_kept = is_freed(body) or not erases(body)
+        if is_kept:
+            await self._keep_volumes(body)
         begins = not has_zones and self._begins_with_cluster(name)
         if is_kept or await self._termination.is_under_way(anew=begins):
             _log.info("cluster %s/%s: its object goes, its data is kept", self._namespace, name)
@@ -88,6 +95,14 @@ class Release:
             return True
         known = led.runner.known_zones()
         return led.is_erased(erasable(zone.uid, zone.name, zone.zone, known))
+
+    async def _keep_volumes(self, body: Body) -> None:
+        """Claims of managed agents stay, unless the namespace goes with all that is in it."""
+        try:
+            await self._keep_claims(StorageCluster.parse(body))
+        except ApiRefused:  # the operator's rights may be gone already
+            if not await self._termination.is_under_way(anew=True):
+                raise
 
     def _begins_with_cluster(self, name: str) -> bool:
         """Whether some data of a cluster is still kept, and could be erased now."""

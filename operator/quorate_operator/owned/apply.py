@@ -78,7 +78,7 @@ class Applier:
         kept = {(each["kind"], each["metadata"]["name"]) for each in wanted}
         for kind in PRUNED:
             for name, item in there[kind].items():
-                if (kind, name) in kept or not _is_owned(item, owner):
+                if (kind, name) in kept or not is_owned(item, owner):
                     continue
                 await self.delete(kind, item)
 
@@ -97,6 +97,7 @@ class Applier:
         self._applied.pop(path, None)
 
 
-def _is_owned(item: Json, owner: str) -> bool:
+def is_owned(item: Json, owner: str) -> bool:
+    """Whether the object goes with the one that has the uid `owner`."""
     references = item["metadata"].get("ownerReferences") or ()
     return any(each.get("uid") == owner for each in references)

@@ -50,7 +50,7 @@ def desired_children(
     made = [_account(cluster), _headless(cluster)]
     for agent in sorted(present, key=lambda name: (len(name), name)):
         name = stateful_set_name(cluster.metadata.name, agent)
-        made.append(_claim(cluster, agent, managed.storage, claims.get(name)))
+        made.append(claim_of(cluster, agent, managed.storage, claims.get(name)))
         made.append(_stateful_set(cluster, managed, agent, agents.run))
     made += [_client_service(cluster, zone) for zone in zones if _same_port(zone)]
     made.append(_budget(cluster, disruption))
@@ -117,8 +117,12 @@ def _headless(cluster: StorageCluster) -> Json:
     }
 
 
-def _claim(cluster: StorageCluster, agent: str, storage: AgentStorage, there: Json | None) -> Json:
-    """Owned by the StorageCluster only where the data goes with it."""
+def claim_of(
+    cluster: StorageCluster, agent: str, storage: AgentStorage, there: Json | None
+) -> Json:
+    """The claim of one agent; `there`: as it is now.
+
+    Owned by the StorageCluster only where the data goes with it."""
     erases = cluster.spec.deletion_policy is DeletionPolicy.DELETE
     size, class_name = storage.size, storage.class_name
     if there is not None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from quorate.planning.disruption import Disruption
+from quorate.wire.resource import DeletionPolicy
 from quorate.wire.storage_cluster import PodProblem, StorageCluster
 from quorate_operator import names
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost
@@ -27,8 +28,8 @@ from quorate_operator.owned.agent_names import (
     pod_name,
     stateful_set_name,
 )
-from quorate_operator.owned.apply import PATHS, Applier
-from quorate_operator.owned.children import ZonePort, desired_children, labels
+from quorate_operator.owned.apply import PATHS, Applier, is_owned
+from quorate_operator.owned.children import ZonePort, claim_of, desired_children, labels
 from quorate_operator.owned.pod_states import trouble
 from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
 from quorate_operator.process.keyed_queue import KeyedQueue
@@ -107,6 +108,29 @@ class OwnedObjects:
             self._queue.add(place)
         seen.cluster, seen.pause = cluster, pause
         return seen.view
+
+    async def keep_claims(self, cluster: StorageCluster) -> None:
+        """The cluster's object goes and its data is kept: see to it that no claim goes with it.
+
+        A claim may still be owned by the object, because `deletionPolicy` was Delete a moment ago,
+        or is, and a user has it released.
+
+        ApiRefused, ApiUnclear, MandateLost: some may be owned."""
+        if cluster.spec.managed is None:
+            return
+        spec = cluster.spec.model_copy(update={"deletion_policy": DeletionPolicy.RETAIN})
+        kept = cluster.model_copy(update={"spec": spec})
+        namespace, name = cluster.metadata.namespace, cluster.metadata.name
+        seen = self._seen.get((namespace, name))
+        if seen is not None:
+            seen.cluster = kept  # what is applied from here on owns no claim
+        path = PATHS["PersistentVolumeClaim"].format(namespace)
+        claims = [each async for each in self._api.list(path, f"{names.LABEL_CLUSTER}={name}")]
+        for there in claims:
+            agent = there["metadata"]["labels"].get(names.LABEL_AGENT, "")
+            if agent and is_owned(there, cluster.metadata.uid):
+                made = claim_of(kept, agent, cluster.spec.managed.storage, there)
+                await self._api.apply(f"{path}/{there['metadata']['name']}", made)
 
     def _drop(self, place: Place) -> None:
         seen = self._seen.pop(place, None)

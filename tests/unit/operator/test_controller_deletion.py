@@ -11,6 +11,7 @@ from quorate_loopback.waiting import until
 from quorate_operator import names
 from quorate_operator.declared import termination, watched_cluster
 from quorate_operator.kube.api import ApiRefused, path_of
+from quorate_owned.facts import MANAGED
 
 Json = dict[str, Any]
 
@@ -253,6 +254,33 @@ async def test_a_cluster_with_delete_waits_also_for_zones_that_the_watch_has_not
     assert led is not None
     assert not led.deleting
     releasing.cancel()
+
+
+# --- volumes of managed agents -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("policy", "released"), [("Retain", False), ("Delete", True)])
+async def test_no_claim_goes_with_a_cluster_whose_data_is_kept(
+    declared: Namespace, policy: str, released: bool
+) -> None:
+    """The claim was made while deletionPolicy was Delete, so it is owned by the StorageCluster."""
+    released_now = {names.ANNOTATION_RELEASE: "true"} if released else None
+    del declared.api.objects[declared.path("StorageCluster", "main")]
+    declared.declare("StorageCluster", "main", managed=MANAGED, deletionPolicy="Delete")
+    declared.start()
+    claim = "/api/v1/namespaces/default/persistentvolumeclaims/main-agent-1"
+    await until(
+        lambda: "ownerReferences" in declared.api.objects.get(claim, {}).get("metadata", {}), "made"
+    )
+
+    cluster = declared.path("StorageCluster", "main")
+    body = declared.api.objects[cluster]
+    metadata = {**body["metadata"], "annotations": released_now or {}}
+    spec = {**body["spec"], "deletionPolicy": policy}
+    declared.api.put(cluster, {**body, "metadata": metadata, "spec": spec})
+    await declared.delete("main", "StorageCluster")
+
+    assert "ownerReferences" not in declared.api.objects[claim]["metadata"]
 
 
 # --- a namespace that is deleted ---------------------------------------------------------------
