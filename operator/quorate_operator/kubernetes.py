@@ -166,7 +166,7 @@ class KubernetesOperator:
 
     async def _lead(self, election: asyncio.Task[bool], stopping: asyncio.Task[bool]) -> None:
         served = self._served = ServedNamespaces(
-            self._scope, self._make_controller, self._objects_api, self.metrics
+            self._scope, self._make_controller, self._objects_api, self.metrics, self._fail
         )
         watches = self._watches = Watches(
             served,

@@ -30,14 +30,22 @@ Body = Mapping[str, Any]
 
 
 class ServedNamespaces:
-    """Exists while this process is the master.  `make`: the controller of a namespace."""
+    """Exists while this process is the master.  `make`: the controller of a namespace.
+
+    `on_failed`: a task has ended by what nobody foresaw, with a sentence: this process must end."""
 
     def __init__(
-        self, scope: Scope, make: Callable[[str], Controller], api: KubeApi, metrics: Metrics
+        self,
+        scope: Scope,
+        make: Callable[[str], Controller],
+        api: KubeApi,
+        metrics: Metrics,
+        on_failed: Callable[[str], None],
     ) -> None:
         self._scope = scope
         self._make = make
         self._api = api
+        self._on_failed = on_failed
         self._controllers: dict[str, Controller] = {}
         self._listed: set[str] = set()
         self._unlisted: dict[str, str] = {}
@@ -49,6 +57,14 @@ class ServedNamespaces:
         loop = asyncio.get_running_loop()
         works = [self._list(place) for place in self._scope.places]
         self._tasks = [loop.create_task(work) for work in (*works, self._keep_sweeping())]
+        for task in self._tasks:
+            task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("a defect: %r", error, exc_info=error)
+            self._on_failed(f"stopped by a defect: {type(error).__name__}: {error}")
 
     async def close(self) -> None:
         """Write and send nothing more, whatever the watches still see."""

@@ -28,6 +28,7 @@ class Office:
         self.two = Namespace(other, "two", self.api)
         self.both = (self.one, self.two)
         self.made: list[str] = []
+        self.failures: list[str] = []
         for each in self.both:
             each.zone("first")
         self.served: ServedNamespaces
@@ -35,7 +36,7 @@ class Office:
     def start(self, scope: Scope) -> None:
         """Lead, and show what there is as the watches do."""
         api, metrics = self.api.as_api, self.one.metrics
-        self.served = ServedNamespaces(scope, self._make, api, metrics)
+        self.served = ServedNamespaces(scope, self._make, api, metrics, self.failures.append)
         self.served.start()
         for each in self.both:
             self.served.zone_seen(self.api.objects[each.path("Zone", "first")])
@@ -137,3 +138,16 @@ async def test_the_controller_of_a_namespace_without_objects_ends_and_one_begins
     office.served.cluster_seen(office.api.put(office.one.path("StorageCluster", "main"), cluster))
     office.served.zone_seen(office.api.put(office.one.path("Zone", "first"), zone))
     await office.one.until_available("first")
+
+
+async def test_a_defect_while_clusters_are_listed_is_told(office: Office) -> None:
+    """Else no controller would ever begin, and the process would look healthy."""
+
+    def meets_defect(method: str, path: str) -> int:
+        raise ZeroDivisionError("nobody foresaw this")
+
+    office.api.refuse = meets_defect
+    office.start(ALL)
+
+    await until(lambda: office.failures, "told")
+    assert office.failures == ["stopped by a defect: ZeroDivisionError: nobody foresaw this"]
