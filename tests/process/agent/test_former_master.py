@@ -18,6 +18,7 @@ from quorate.protocol.messages import (
     AskInventory,
     EventsTold,
     Freeze,
+    Greet,
     Hello,
     MasterPing,
     Members,
@@ -97,6 +98,7 @@ def words_that_would_harm(
         Freeze(term, zone.uid, row.partition, "former", row.term),
         AskInventory(term, rows=True),
         EventsTold(term, ()),
+        Greet(term, "127.0.0.1", 1),
     ]
 
 
