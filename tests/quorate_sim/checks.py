@@ -53,7 +53,7 @@ class Checks:
         self._oldest_tombstone: dict[tuple[str, str, str, int, int], int] = {}
         self._newest: dict[str, NodeRecord] = {}
         self._rows_stored: dict[tuple[str, str, int], int] = {}
-        self._written: dict[Where, PartitionRow] = {}
+        self._written: dict[Where, dict[int, PartitionRow]] = {}
         self._activated: dict[int, Primary] = {}
         self._answered_in: dict[Where, dict[int, int]] = {}
         self._answered_by: dict[Where, dict[int, str]] = {}
@@ -87,8 +87,10 @@ class Checks:
             if prepared != row:
                 raise InvariantError(f"I-4: {row} has the version of {prepared}, which was sent")
             # Also where the metastore was lost: a rebuilt row follows what was written before.
-            old = known.get(row.partition, self._written.get((uid, row.partition)))
-            self._written[uid, row.partition] = row
+            written = self._written.setdefault((uid, row.partition), {})
+            old = known.get(row.partition, next(reversed(written.values()), None))
+            written.pop(row.version, None)
+            written[row.version] = row
             if old is None or old == row:
                 continue
             is_older = row.term < old.term or (row.partition not in known and row.term == old.term)
@@ -214,10 +216,10 @@ class Checks:
         zone = agent.core.zones.get(message.zone) if isinstance(message, RowsStored) else None
         if isinstance(message, RowsStored) and zone is not None:
             for partition, version in message.versions:
-                row = zone.table[partition]
                 where = (message.zone, zone.me.store, partition)
                 self._rows_stored.pop(where, None)
-                if row is not None and zone.names_me(row):
+                # Not the row that it knows by now: of that one it has said nothing yet.
+                if zone.names_me(self._written[message.zone, partition][version]):
                     self._rows_stored[where] = version
         if isinstance(message, FenceAck):
             key = (message.zone, message.store, message.partition)

@@ -1,4 +1,5 @@
-"""What the simulator says of a written row (I-1): as much as the protocol promises, and no more."""
+"""What the simulator says of a written row (I-1), and of one that an agent has stored (I-4): as
+much as the protocol promises, and no more."""
 
 import msgspec
 import pytest
@@ -6,9 +7,12 @@ import pytest
 from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
+from quorate.protocol.copy import Copy
+from quorate.protocol.messages import RowsStored
 from quorate_sim.checks import Checks
 from quorate_sim.cluster import Cluster
-from quorate_sim.scenario import quiet
+from quorate_sim.disk import Image, SimStorage
+from quorate_sim.scenario import Scenario, quiet
 
 pytestmark = pytest.mark.simulation
 
@@ -87,3 +91,40 @@ def test_a_loss_that_the_master_has_not_heard_of_is_not_its_step(
     checks.node_written(node(4, 9))  # registered by another master
     after = row(3, *THREE[:2], Voter("a4", "s4"))
     checks.rows_written("zone", (row(2, *THREE),), (after,), checks.deciding(known))
+
+
+@pytest.fixture
+def moving() -> tuple[Scenario, str, PartitionRow]:
+    """A row that names the fourth agent for the first time, as a migration's destination: it has
+    heard of that row.  The story, the agent, the row before."""
+    story = Scenario(agents=4)
+    before = story.row
+    spare = next(name for name in story.cluster.agents if name not in before.voter_nodes)
+    story.drain(story.backups()[0])
+    story.wait(lambda: story.zone(spare).table[0] == story.row != before, "is told", step_ms=1)
+    assert story.zone(spare).names_me(story.row)
+    return story, spare, before
+
+
+def judge_without_it(story: Scenario, name: str, version: int) -> None:
+    """The agent says that it has stored the row of this version; its disk has nothing of it."""
+    checks, agent = story.cluster.checks, story.agent(name)
+    checks.sent(agent, RowsStored("zone", ((0, version),)))
+    story.zone(name).copies[0] = Copy(0, SimStorage(Image()))
+    checks.agent_step(agent)
+
+
+def test_a_row_that_was_said_to_be_stored_must_be_known(
+    moving: tuple[Scenario, str, PartitionRow],
+) -> None:
+    story, spare, _ = moving
+    with pytest.raises(InvariantError, match=r"I-4: .* had stored row 2 and knows 0"):
+        judge_without_it(story, spare, story.row.version)
+
+
+def test_word_of_a_row_is_not_word_of_the_next_one(
+    moving: tuple[Scenario, str, PartitionRow],
+) -> None:
+    # A slow disk held it back until the agent heard of the row that is the first to name it.
+    story, spare, before = moving
+    judge_without_it(story, spare, before.version)
