@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from quorate.facts.errors import InvariantError
@@ -118,6 +118,15 @@ class Checks:
             if voter.node not in registered
             or registered[voter.node].zone_store(persistent) == voter.store
         ]
+
+    def rows_to_be_told(
+        self, uid: str, partition: int, stores: Iterable[Voter]
+    ) -> list[PartitionRow]:
+        """Rows of which one will be the newest that agents tell of: the newest one that any of
+        these stores is known to have, and those after it, which somebody may have heard of."""
+        known = max(self._rows_stored.get((uid, each.store, partition), 0) for each in stores)
+        written = self._written.get((uid, partition), {})
+        return [row for version, row in written.items() if known and version >= known]
 
     def prepared(self, message: PreparedRow) -> None:
         """A master sends a row that is not yet the row: its number is taken."""

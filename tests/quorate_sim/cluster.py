@@ -159,15 +159,7 @@ class Cluster:
     def may_lose_store(self, name: str) -> bool:
         """Whether every voter set keeps so many stores without this agent's that each majority of
         it has one of them."""
-        intact = set()
-        for other in self.disks:
-            if other == name:
-                continue
-            agent = self.agents[other]
-            store = self.disks[other].store
-            intact.add(Voter(other, store))
-            if agent.alive:
-                intact.add(Voter(other, f"{store}.{agent.incarnation}"))
+        intact = self._intact() - self._stores_of(name)
         stored = self.metastore.stored()
         for uid, record in self.zones.items():
             if any(self.committed_row(uid, p) is None for p in range(record.partitions)):
@@ -177,12 +169,35 @@ class Cluster:
             if not isinstance(rows, tuple):
                 continue
             for row in rows:
-                groups = [row.voters, row.active.voters if row.active is not None else ()]
-                for voters in groups:
-                    left = sum(voter in intact for voter in voters)
-                    if voters and left <= len(voters) - majority(len(voters)):
-                        return False
+                if not _has_quorums(row, intact):
+                    return False
         return True
+
+    def may_lose_metastore(self) -> bool:
+        """Whether each partition can get its row again: whichever row turns out to be the newest
+        that was told has a quorum of stores that are there, before its migration and after it.
+        Where it has not, the partition is not served, and a person decides."""
+        intact = self._intact()
+        for uid, record in self.zones.items():
+            for partition in range(record.partitions):
+                if self.committed_row(uid, partition) is None:
+                    return False
+                rows = self.checks.rows_to_be_told(uid, partition, intact)
+                if not rows or not all(_has_quorums(row, intact) for row in rows):
+                    return False
+        return True
+
+    def _intact(self) -> set[Voter]:
+        """Every store that is there, with what it holds."""
+        return set().union(*(self._stores_of(name) for name in self.disks))
+
+    def _stores_of(self, name: str) -> set[Voter]:
+        """The agent's store; while its process runs, also that of its zones in memory."""
+        agent, store = self.agents[name], self.disks[name].store
+        stores = {Voter(name, store)}
+        if agent.alive:
+            stores.add(Voter(name, f"{store}.{agent.incarnation}"))
+        return stores
 
     def may_lose_tail(self, name: str) -> bool:
         """Whether every other voter holds all that this machine would forget with its power."""
@@ -316,3 +331,13 @@ class Cluster:
         left += [f"files of {name}" for name, disk in self.disks.items() if uid in disk.images]
         left += [f"copies of {agent.label}" for agent in self.living() if uid in agent.core.zones]
         return left
+
+
+def _has_quorums(row: PartitionRow, intact: set[Voter]) -> bool:
+    """Whether so many stores of the row are there that every majority has one of them, before its
+    migration and after it."""
+    groups = [row.voters] + ([row.active.voters] if row.active is not None else [])
+    return all(
+        sum(voter in intact for voter in voters) > len(voters) - majority(len(voters))
+        for voters in groups
+    )

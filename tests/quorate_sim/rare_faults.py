@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from quorate.facts.partition_row import majority
 from quorate.protocol.masterships import RECOVERY_TERMS, TERMS_BELIEVED
 from quorate.protocol.tool_messages import Refill, Refilling
 from quorate_sim.world import MS
@@ -82,7 +81,7 @@ class RareEvents:
             self._refill()
         if often(rare.refusals):
             self._refuse()
-        if self._losses and often(0.3) and self._is_told():
+        if self._losses and often(0.3) and self._cluster.may_lose_metastore():
             self._losses -= 1
             self._lose_metastore()
         if often(rare.unheard):
@@ -151,34 +150,19 @@ class RareEvents:
 
     # --- a metastore that is lost ----------------------------------------------------------------
 
-    def _is_told(self) -> bool:
-        """Whether every row is with a majority of its voters.  One that no agent was told cannot be
-        rebuilt: its partition is not served, and a person decides."""
-        for uid, record in self._cluster.zones.items():
-            for partition in range(record.partitions):
-                row = self._cluster.committed_row(uid, partition)
-                if row is None:
-                    return False
-                agents = [self._cluster.agent_at(node) for node in row.voter_nodes]
-                zones = [agent.core.zones.get(uid) for agent in agents if agent is not None]
-                copies = [zone.copies.get(partition) for zone in zones if zone is not None]
-                told = sum(copy is not None and copy.adopted for copy in copies)
-                if told < majority(len(row.voters)):
-                    return False
-        return True
-
     def _lose_metastore(self) -> None:
         """All that it held is gone, writes on their way included; soon somebody has it rebuilt from
         what the agents have, as `quorate-operator recover` does."""
         cluster = self._cluster
-        cluster.coverage.struck("metastore lost", [])
-        self._world.trace("metastore", "is lost")
         self._end_masters()
         if cluster.swarm.rare.outages:
             self._go_down()
-        # Nobody begins before an agent answers; one that is away may know a few masterships more.
-        heard = [agent.disk for agent in cluster.living()] or list(cluster.disks.values())
-        cluster.metastore.lose(max(disk.master_term for disk in heard) + RECOVERY_TERMS)
+        if cluster.may_lose_metastore():  # still so: memory may have gone with the agents
+            cluster.coverage.struck("metastore lost", [])
+            self._world.trace("metastore", "is lost")
+            # Nobody begins before an agent answers; who is away may know a few masterships more.
+            heard = [agent.disk for agent in cluster.living()] or list(cluster.disks.values())
+            cluster.metastore.lose(max(disk.master_term for disk in heard) + RECOVERY_TERMS)
         self._world.after(self._world.random.randrange(50, 3000) * MS, self._one_more_master)
 
     def _go_down(self) -> None:
