@@ -104,6 +104,15 @@ def rebuilt_without_a_quorum() -> AbstractContextManager[None]:
     return changed(recover_rows, "quorum", quorum)
 
 
+def newcomers_vote_when_rebuilt() -> AbstractContextManager[None]:
+    """A row that is rebuilt under a migration has its newcomer among the voters in any case."""
+
+    def is_uncommitted(migration: object, told: object) -> bool:
+        return False
+
+    return changed(recover_rows, "_is_uncommitted", is_uncommitted)
+
+
 def rebuilt_whatever_the_mastership() -> AbstractContextManager[None]:
     """Rows are rebuilt as if no earlier mastership had rebuilt any that are lost again."""
 

@@ -5,7 +5,7 @@ import pytest
 from quorate.facts.errors import InvariantError
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.masterships import RECOVERY_TERMS, TERMS_BELIEVED
-from quorate.protocol.messages import ZoneTable
+from quorate.protocol.messages import Sync, ZoneTable
 from quorate.protocol.metastore import ZoneKey
 from quorate.protocol.recover_rows import RECOVERY_GAP
 from quorate_operator.metastores.memory import MemoryMetastore
@@ -13,6 +13,7 @@ from quorate_sim.master_process import MasterProcess
 from quorate_sim.network import Link, Process
 from quorate_sim.planted_masters import (
     changes_of_voters_unheard_of,
+    newcomers_vote_when_rebuilt,
     rebuilt_whatever_the_mastership,
     rebuilt_without_a_quorum,
 )
@@ -269,18 +270,55 @@ def test_a_change_of_voters_that_no_quorum_of_them_has_is_noticed() -> None:
         _a_change_of_voters_does_not_reach_two_of_three()
 
 
-def test_a_migration_under_way_is_given_up_with_its_newcomer_among_the_voters() -> None:
+def test_a_migration_under_way_is_given_up_and_its_newcomer_is_no_voter() -> None:
     story = Scenario()
     serving = story.primary
     story.written(serving, b"x", b"1")
+    before = story.row
     story.add("a4")
     story.drain(story.backups()[-1])
     story.wait(lambda: story.row.active is not None, "a migration is under way")
-    story.run(20)
 
     _lose_metastore(story)
     _recover(story)
     story.wait(lambda: story.cluster.committed_row("zone", 0) is not None, "a row")
 
+    assert set(story.row.voters) == set(before.voters)
     assert story.read(story.wait_for_primary(), b"x") == b"1"
     story.come_to_rest()
+
+
+def _the_only_copy_ends_while_it_moves_and_its_row_is_rebuilt() -> None:
+    """The newcomer has none of the only copy's rows; nobody but it is left."""
+    story = Scenario(agents=1, replicas=1, in_memory=True)
+    only = story.primary
+    story.written(only, b"x", b"1")
+    store = story.row.voters[0].store
+    story.add("a2")
+
+    def judge(link: Link, sender: Process, receiver: Process, message: object) -> int:
+        return 0 if isinstance(message, Sync) else 1
+
+    story.cluster.network.judge = judge
+    story.drain(only)
+    story.wait(lambda: story.row.active is not None, "a migration is under way")
+    story.wait(lambda: 0 in story.zone("a2").copies, "the newcomer has its row")
+    _lose_metastore(story)
+    _recover(story)
+    story.wait(lambda: story.cluster.committed_row("zone", 0) is not None, "a row")
+    story.crash(only)
+    story.start(only)
+    story.cluster.network.judge = None
+    story.run(10_000)
+
+    assert story.primary == "", f"{story.primary} serves without what {only} had answered"
+    assert [voter.store for voter in story.row.voters] == [store]
+
+
+def test_where_the_only_copy_ends_before_its_rebuilt_row_is_served_nobody_serves() -> None:
+    _the_only_copy_ends_while_it_moves_and_its_row_is_rebuilt()
+
+
+def test_a_newcomer_that_votes_in_a_rebuilt_row_without_what_was_answered_is_noticed() -> None:
+    with newcomers_vote_when_rebuilt(), pytest.raises((AssertionError, InvariantError)):
+        _the_only_copy_ends_while_it_moves_and_its_row_is_rebuilt()

@@ -78,7 +78,10 @@ class ZoneRecovery:
         self._note_recovering(True)
 
     def withdraw(self, versions: Mapping[int, int], why: str) -> None:
-        """Stored rows are older than what agents have: rows up to these versions count no more."""
+        """Stored rows are older than what agents have: rows up to these versions count no more.
+
+        What agents told before that is asked for again: it may be older than what was decided."""
+        self._forget_told()
         for partition, version in versions.items():
             self._below[partition] = max(version, self._below.get(partition, 0))
         self.lose(versions, why)
@@ -224,11 +227,14 @@ class ZoneRecovery:
     def _end(self) -> None:
         self.waiting = ""
         self._below.clear()
+        self._forget_told()
+        self._tell(Reason.OWNERSHIP_REBUILT, "every row that was lost is rebuilt")
+        self._note_recovering(False)
+
+    def _forget_told(self) -> None:
         self._asked_ms.clear()
         for agent in self._master.agents.values():
             agent.rows.pop(self._uid, None)
-        self._tell(Reason.OWNERSHIP_REBUILT, "every row that was lost is rebuilt")
-        self._note_recovering(False)
 
     def _tell(self, reason: Reason, message: str, kind: str = "Normal") -> None:
         self._master.event(self._uid, None, reason, message, kind)

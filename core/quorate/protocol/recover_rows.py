@@ -6,9 +6,12 @@ safe, because
 1. a change of the voters is committed only when a quorum of the voters before it has the row of
    that migration durably (`migration_commit.is_known`).  So of a quorum of the voters of the newest
    row that was told, nobody knows such a change: there was none, but for that row's own migration;
-2. the voters of the new row are those of the newest one, before and after its migration.  Every
-   quorum of them has one of each quorum that can have acknowledged a write, promised a term or
-   granted a lease: its activation finds every acknowledged write, and ends every other primary;
+2. the voters of the new row are those of the newest one.  Where that row's own migration may have
+   been committed, they are those before and after it.  Every majority of them has one of each
+   quorum that can have acknowledged a write, promised a term or granted a lease: its activation
+   finds every acknowledged write, and ends every other primary.  A destination that has told, and
+   has prepared nothing, shows that there was no such commit, and that none can follow.  It does not
+   vote then: it may lack what was answered, and could be all that is left of the voters;
 3. its version and term are above all that was told by more than anybody can have missed.  They are
    also above what was rebuilt before and is lost again, which perhaps only an agent was told that
    is away: a quorum that told an earlier master obeys no other of its number or below, so a later
@@ -22,7 +25,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from quorate.facts.partition_row import PartitionRow, quorum
+from quorate.facts.partition_row import Migration, PartitionRow, quorum
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol import ownership
 from quorate.protocol.messages import CopyReport
@@ -71,7 +74,9 @@ def recovered_row(
             return Waiting(
                 (), f"{node} knows that there is row {known.version}, which no agent here has"
             )
-    sets = [newest.voters] + ([newest.active.voters] if newest.active is not None else [])
+    sets = [newest.voters]
+    if newest.active is not None and not _is_uncommitted(newest.active, told):
+        sets.append(newest.active.voters)
     missing: set[str] = set()
     for voters in sets:
         heard = [voter for voter in voters if _has_told(voter, told)]
@@ -90,6 +95,16 @@ def recovered_row(
     voters = tuple(dict.fromkeys(voter for each in sets for voter in each))
     version = max(_highest(newest, reports, below), (master_term - 1) * RECOVERY_GAP)
     return _above(version + RECOVERY_GAP, newest, voters, told)
+
+
+def _is_uncommitted(migration: Migration, told: Mapping[str, Told]) -> bool:
+    """Whether its destination has told, and has prepared nothing: no master commits before that,
+    and an agent that has told obeys no earlier master any more."""
+    destination = migration.destination
+    agent = told.get(destination.node) if destination is not None else None
+    if agent is None or destination is None or agent.holder.store != destination.store:
+        return False
+    return agent.report is None or agent.report.prepared is None
 
 
 def _has_told(voter: Voter, told: Mapping[str, Told]) -> bool:

@@ -173,6 +173,26 @@ def test_a_withdrawn_row_does_not_come_back_with_a_write_that_was_under_way() ->
     assert zone.parts[3].row.version > 7 + RECOVERY_GAP
 
 
+def test_agents_are_asked_anew_when_a_row_is_withdrawn_while_another_is_rebuilt() -> None:
+    """What they told before may be older than what this master has decided since then."""
+    world = _placed(OTHER)
+    row = world.rows(OTHER)[5]
+    zone = world.master.zones[OTHER.uid]
+    zone.withdraw({3: 7}, "agent c has row 7")
+    world.knows = lambda node, uid: False
+    world.pass_time(1_000)
+    for node in ("a", "b", "c"):
+        told = CopyReport(5, row.version, None, "", 1, 0, 0, True, 0, 1, row)
+        world.master.receive(node, Inventory(OTHER.uid, (told,), rows=True), world.now)
+    asked: list[str] = []
+    world.knows = lambda node, uid: asked.append(node) is None
+
+    zone.withdraw({5: 9}, "agent c has row 9")
+    world.wait(lambda: 5 in zone.parts)
+
+    assert sorted({*asked}) == ["a", "b", "c"]
+
+
 def test_a_row_that_waits_to_be_written_gives_way_to_one_that_another_has_stored() -> None:
     world = LoneMaster(OTHER, nodes=("a", "b", "c", "d"), rebuilds=True)
     world.wait(lambda: _is_noted(world, OTHER))

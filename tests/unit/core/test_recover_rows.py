@@ -3,7 +3,12 @@
 import msgspec
 import pytest
 
-from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
+from quorate.facts.partition_row import (
+    Migration,
+    MigrationKind,
+    PartitionRow,
+    committed_row,
+)
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol.messages import CopyReport
 from quorate.protocol.recover_rows import RECOVERY_GAP, Told, Waiting, recovered_row
@@ -30,9 +35,10 @@ def told(
     promised: int = 7,
     lwm: int = 5,
     store: str = "",
+    prepared: PartitionRow | None = None,
 ) -> Told:
     known = version or (row.version if row is not None else 0)
-    report = CopyReport(3, known, None, "", 7, lwm, lwm, True, 0, promised, row)
+    report = CopyReport(3, known, prepared, "", 7, lwm, lwm, True, 0, promised, row)
     return Told(holder(node, store), report)
 
 
@@ -88,11 +94,46 @@ def test_a_quorum_of_each_set_of_voters_is_heard_first(
     assert all(node in found.why for node in missing)
 
 
-def test_under_a_migration_the_voters_of_both_sides_vote() -> None:
-    row = recovered_row(3, of(told("a", MOVING), told("b", ROW)), (), 1)
+@pytest.mark.parametrize(
+    "destination",
+    [
+        (),
+        (told("d", MOVING, prepared=committed_row(MOVING)),),
+        (told("d", MOVING, store="another"),),
+    ],
+    ids=["away", "prepared", "with another store"],
+)
+def test_where_its_migration_may_be_committed_the_voters_of_both_sides_vote(
+    destination: tuple[Told, ...],
+) -> None:
+    row = recovered_row(3, of(told("a", MOVING), told("b", ROW), *destination), (), 1)
 
     assert isinstance(row, PartitionRow)
     assert row.voters == voters("abcd")
+    assert row.active is None
+
+
+def test_a_migration_that_only_drops_a_voter_may_be_committed_whoever_told() -> None:
+    drop = Migration("z/3/11", MigrationKind.DROP, "c", None, ("a", "b"), voters("ab"))
+    dropping = msgspec.structs.replace(ROW, version=11, active=drop)
+
+    found = recovered_row(3, of(told("b", dropping), told("c", dropping)), (), 1)
+
+    assert isinstance(found, Waiting)
+    assert found.nodes == ("a",)  # of a, b only b
+
+
+@pytest.mark.parametrize(
+    "destination",
+    [told("d", MOVING), told("d", None), Told(holder("d"), None)],
+    ids=["has the row", "has a copy", "knows nothing"],
+)
+def test_a_newcomer_that_has_told_and_prepared_nothing_does_not_vote(destination: Told) -> None:
+    """It lacks what was answered, perhaps, and could be the only store that is left."""
+    row = recovered_row(3, of(told("a", MOVING), told("b", ROW), destination), (), 1)
+
+    assert isinstance(row, PartitionRow)
+    assert row.voters == voters("abc")
     assert row.active is None
 
 
