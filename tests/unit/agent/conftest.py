@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from quorate_agent.storage.rocks import RocksStorage
 from quorate_lone_agent.agent import Agent
 from quorate_lone_agent.storage_engine import Engine
 
@@ -22,6 +23,14 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     engine = Engine(request.param, tmp_path)
     yield engine
     engine.close()
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[RocksStorage]:
+    """A zone on disk, in the folder `zone`, that keeps nothing yet."""
+    opened = RocksStorage(tmp_path / "zone")
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
