@@ -38,6 +38,7 @@ from quorate_operator.mastership.runner import Runner
 from quorate_operator.metastores.kubernetes import KubernetesMetastore
 from quorate_operator.owned.owned_objects import OwnedObjects
 from quorate_operator.process.clock import rfc3339
+from quorate_operator.process.defects import report_defect
 from quorate_operator.process.keyed_queue import KeyedQueue
 from quorate_operator.process.mandate import Mandate
 from quorate_operator.process.metrics import Metrics
@@ -303,13 +304,7 @@ class Controller:
     def _start_task(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.append(task)
-        task.add_done_callback(self._task_ended)
-
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            _log.error("a defect: %r", error, exc_info=error)
-            self._on_failed(f"stopped by a defect: {type(error).__name__}: {error}")
+        task.add_done_callback(partial(report_defect, log=_log, on_failed=self._on_failed))
 
     # --- clusters --------------------------------------------------------------------------------
 

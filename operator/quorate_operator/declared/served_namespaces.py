@@ -8,6 +8,7 @@ last one is gone.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from quorate.protocol.status import ClusterStatus
@@ -16,6 +17,7 @@ from quorate.wire.storage_cluster import StorageCluster
 from quorate_operator.declared.controller import Controller
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
 from quorate_operator.kube.scope import Scope
+from quorate_operator.process.defects import report_defect
 from quorate_operator.process.metrics import Metrics
 
 _log = logging.getLogger("quorate.namespaces")
@@ -58,13 +60,7 @@ class ServedNamespaces:
         works = [self._list(place) for place in self._scope.places]
         self._tasks = [loop.create_task(work) for work in (*works, self._keep_sweeping())]
         for task in self._tasks:
-            task.add_done_callback(self._task_ended)
-
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            _log.error("a defect: %r", error, exc_info=error)
-            self._on_failed(f"stopped by a defect: {type(error).__name__}: {error}")
+            task.add_done_callback(partial(report_defect, log=_log, on_failed=self._on_failed))
 
     async def close(self) -> None:
         """Write and send nothing more, whatever the watches still see."""

@@ -1,0 +1,16 @@
+"""Background tasks that must not fail: a defect in one ends the process, so that another leads."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+
+def report_defect(
+    task: asyncio.Task[None], log: logging.Logger, on_failed: Callable[[str], None]
+) -> None:
+    """Log the exception that ended `task`, and call `on_failed` with a sentence about it.  A task
+    that was cancelled, or is done, is passed over."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        log.error("a defect: %r", error, exc_info=error)
+        on_failed(f"stopped by a defect: {type(error).__name__}: {error}")
