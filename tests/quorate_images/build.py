@@ -34,7 +34,6 @@ ROOT = Path(__file__).parents[2]
 _COMPONENTS = ("core", "operator", "node_agent", "spark", "cli")
 _FILES = ("Dockerfile", ".dockerignore", "pyproject.toml", "README.md")
 _KEPT = timedelta(days=1)
-_INDEX_SETTINGS = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout")
 _INSIDE = "/mnt"  # an empty folder of the base: to mount something there leaves no trace
 _CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 
@@ -89,7 +88,7 @@ def _build(target: str, name: str, bases: tuple[str, str], settings: Path) -> No
 
 
 def _index_settings() -> str:
-    """Where packages come from, as pip is told it on this machine; nothing else of its settings."""
+    """Settings for pip inside: from which index, and how it is reached, as on this machine."""
     lines = ["[global]", "disable-pip-version-check = true", f"cert = {_INSIDE}/certificates.crt"]
     lines.append(f"cache-dir = {_INSIDE}/packages")
     told = subprocess.run(
@@ -98,7 +97,7 @@ def _index_settings() -> str:
     for line in told.stdout.splitlines():
         key, _, value = line.partition("=")
         name = key.rpartition(".")[2]
-        if name in _INDEX_SETTINGS:
+        if name.endswith(("-url", "-host")) or name in ("proxy", "timeout"):
             lines.append(f"{name} = {' '.join(str(ast.literal_eval(value)).split())}")
     return "\n".join(lines) + "\n"
 
