@@ -136,7 +136,7 @@ def _assert_rights(release: Release) -> None:
     for user in ("editor", "viewer"):  # the controller manager puts roles together
         wait_until(
             lambda user=user: release.may("list", "zones.quorate.io", user), f"right of {user}"
-        )  # type: ignore[misc]
+        )
     wait_until(lambda: release.may("create", "zones.quorate.io", "editor"), "right to create")
     assert not release.may("create", "zones.quorate.io", "viewer")
     assert not release.may("update", "partitiontables.quorate.io", "editor")

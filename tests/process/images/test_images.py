@@ -113,7 +113,7 @@ def test_the_images_serve_a_key_as_any_user_without_rights(containers: Container
         return list(status["endpoints"]) if is_ready and len(status["ports"]) == 3 else []
 
     endpoints = wait_until(is_replicated, "zone with all copies", 60, containers.logs)
-    nodes = [ClusterNode(HOST, int(each.rpartition(":")[2])) for each in endpoints]  # type: ignore[no-untyped-call]
+    nodes = [ClusterNode(HOST, int(each.rpartition(":")[2])) for each in endpoints]
     with RedisCluster(startup_nodes=nodes, socket_timeout=20) as client:
         client.set("greeting", "hello")
 

@@ -224,4 +224,4 @@ class Folder(RuleBasedStateMachine):
 @pytest.mark.parametrize("examples", [12, pytest.param(80, marks=pytest.mark.deep)])
 def test_only_a_folder_that_lost_what_was_recorded_is_a_new_store(examples: int) -> None:
     small = settings(max_examples=examples, stateful_step_count=14)
-    run_state_machine_as_test(Folder, settings=small)  # type: ignore[no-untyped-call]  # hypothesis has none
+    run_state_machine_as_test(Folder, settings=small)

@@ -37,17 +37,17 @@ def test_a_cluster_of_the_earlier_form_is_declared_in_the_new_one(
     known: dict[str, Any] | None,
 ) -> None:
     operator = Operator(known)
-    Membership(operator, print).declare(ENTRY)  # type: ignore[arg-type]
+    Membership(operator, print).declare(ENTRY)
 
     assert operator.puts == [external(["127.0.0.1:7101"])]
 
 
 def test_what_a_user_declared_besides_stays_and_what_is_known_is_not_told_again() -> None:
     operator = Operator({**EARLIER, "deletionPolicy": "Delete"})
-    Membership(operator, print).declare(ENTRY)  # type: ignore[arg-type]
+    Membership(operator, print).declare(ENTRY)
     told = {"deletionPolicy": "Delete", **external(["127.0.0.1:7101"])}
     assert operator.puts == [told]
 
     operator = Operator(told)
-    Membership(operator, print).declare(ENTRY)  # type: ignore[arg-type]
+    Membership(operator, print).declare(ENTRY)
     assert operator.puts == []

@@ -127,7 +127,7 @@ async def managed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Managed]:
 
 async def test_agents_are_made_and_dialed_by_name(managed: Managed) -> None:
     names = ["main-agent-1", "main-agent-2", "main-agent-3"]
-    await managed.until(lambda: not (managed.see() or 1) or not managed.see().pods, "ready")  # type: ignore[union-attr]
+    await managed.until(lambda: not (managed.see() or 1) or not managed.see().pods, "ready")
     view = managed.see()
 
     assert managed.kinds("statefulsets") == managed.kinds("persistentvolumeclaims") == names
@@ -242,7 +242,7 @@ async def test_what_somebody_deletes_or_edits_is_put_right(managed: Managed) -> 
 
 
 async def test_at_rest_nothing_is_written(managed: Managed) -> None:
-    await managed.until(lambda: managed.see() and not managed.see().pods, "ready")  # type: ignore[union-attr]
+    await managed.until(lambda: managed.see() and not managed.see().pods, "ready")
     await asyncio.sleep(0.1)
     revision = managed.api.revision
     await asyncio.sleep(0.2)
@@ -257,7 +257,7 @@ async def test_while_the_cluster_is_paused_only_the_budget_goes_on(managed: Mana
     managed.cluster = managed_cluster(**managed.spec)
     before = managed.api.objects[f"{SETS}/main-agent-1"]["spec"]
     real = managed.see
-    managed.see = lambda pause="paused": real(pause)  # type: ignore[method-assign]
+    managed.see = lambda pause="paused": real(pause)
     managed.world.kill("agent-3")
     await managed.until(lambda: managed.budget()["maxUnavailable"] == 0, "the budget")
 
