@@ -1,4 +1,4 @@
-"""What of the chart is written by a program, or compared with what it would write (`--check`).
+"""Generate files of the chart, or compare them with what would be generated (`--check`).
 
 The kinds, from the same models as crds/, and the table of values, from the comments in values.yaml.
 """

@@ -1,4 +1,4 @@
-"""Where a host that is dialed is now: its name is looked up anew for each attempt."""
+"""The present addresses of a dialed host: its name is looked up anew for each attempt."""
 
 import asyncio
 import errno
@@ -9,7 +9,7 @@ from quorate.facts.addresses import is_ip
 
 
 class Address(NamedTuple):
-    """Where a socket can be connected to."""
+    """A destination of a socket."""
 
     family: socket.AddressFamily
     sockaddr: tuple[object, ...]

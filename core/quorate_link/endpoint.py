@@ -321,7 +321,7 @@ class Endpoint:
 
 
 def _words_of(error: OSError) -> str:
-    """What an attempt met, as a sentence's part."""
+    """Return the error of an attempt as a part of a sentence."""
     if isinstance(error, TimeoutError):
         return "nobody answers there in time"
     if isinstance(error, socket.gaierror):

@@ -58,7 +58,7 @@ class Link(asyncio.Protocol):
         self._closing = False
         self._address = ""
         self.host = ""
-        """Of the other side."""
+        """The host of the other side."""
 
     @property
     def dialed(self) -> bool:

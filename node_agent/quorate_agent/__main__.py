@@ -59,7 +59,7 @@ class _JsonFormatter(logging.Formatter):
 
 
 class _Refused(Exception):
-    """What is stored cannot be used: a sentence."""
+    """A sentence about stored data that cannot be used."""
 
 
 async def _run(settings: AgentSettings, secret: ClusterSecret, descriptors: Descriptors) -> Agent:
@@ -93,7 +93,7 @@ async def _run(settings: AgentSettings, secret: ClusterSecret, descriptors: Desc
 
 
 def _end_at_once() -> None:
-    """Nothing was promised to anybody yet, and what is stored can be opened again."""
+    """End at once: no promise was made yet, and the stored data can be opened again."""
     os._exit(0)
 
 

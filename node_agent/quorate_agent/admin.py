@@ -1,4 +1,4 @@
-"""What an agent answers on its admin port: metrics, whether it lives, has started, takes part.
+"""The admin port of an agent: metrics, and whether it lives, has started, takes part.
 
 GET /metrics, /healthz, /startupz and /readyz over HTTP/1.1, one answer per connection: a handler of
 a page instead of a web framework, because an empty agent is to stay small.  Anybody may ask: what

@@ -1,4 +1,4 @@
-"""What an agent is told on its command line."""
+"""The command line of an agent."""
 
 import argparse
 from pathlib import Path

@@ -50,9 +50,9 @@ class Descriptors:
         self.tables = min(max(limit // _LIMIT_PER_TABLE, TABLES_MIN), TABLES_MAX)
         """How many tables each zone may keep open."""
         self.links = min(max(limit // _LIMIT_PER_LINK, LINKS_MIN), LINKS_MAX)
-        """How many links of members there may be: more are refused."""
+        """The largest number of links of members.  More are refused."""
         self.strangers = min(self.links // _LINKS_PER_STRANGER, STRANGERS_MAX)
-        """How many connections beside them that have proven nothing."""
+        """The largest number of connections beside them that have proven nothing."""
         self.reserve = FIXED + self.links + self.strangers
         self.clients = 0
         self._zones: dict[str, int] = {}

@@ -21,7 +21,7 @@ FAREWELL_S = NEWS_S + 1.0
 a connection that ends."""
 
 CLOSING_S = 4.0
-"""What closing takes at most behind that: writes are made durable, connections are ended."""
+"""Time for closing after that: writes are made durable, connections are ended."""
 
 
 async def leave_in_time(

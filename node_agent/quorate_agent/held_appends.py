@@ -24,7 +24,7 @@ class HeldAppends:
         self._held: dict[str, list[tuple[str, Append]]] = {}
 
     def hold(self, node: str, message: Append) -> Append | None:
-        """What of the message is not held; None: all of it is."""
+        """Hold the parts of the message that must wait; return the rest, None if there is none."""
         zone = message.zone
         if zone not in self.going_on:
             return message

@@ -1,4 +1,4 @@
-"""What an agent tells whoever watches its process: has it started, may clients be sent to it?
+"""Answers to the probes of an agent's process: has it started, may clients be sent to it?
 
     opening zones --listens--> started --registered, all zones told and open--> ready
     ready --SIGTERM--> leaving

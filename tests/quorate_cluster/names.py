@@ -59,7 +59,7 @@ def may_have_networks() -> bool:
 
 
 def own_network() -> list[str]:
-    """What stands before a command that is to have a network namespace with IPv6 only."""
+    """Return the words before a command that give it a network namespace with IPv6 only."""
     own_user = ["--map-root-user"] if os.getuid() else []
     up = 'ip link set lo up && ip addr del 127.0.0.1/8 dev lo && exec "$0" "$@"'
     return ["unshare", *own_user, "--net", "sh", "-c", up]

@@ -163,7 +163,7 @@ class Agent(Listening):
         return join_address(self._told, self.peer_port)
 
     def asked(self, path: str) -> tuple[int, str]:
-        """What it answers on its admin port: status and text."""
+        """Ask its admin port; return status and text."""
         return asked(self.host, self.admin_port, path)
 
     def metrics(self, name: str, **labels: str) -> list[float]:

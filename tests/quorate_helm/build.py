@@ -1,4 +1,4 @@
-"""Where helm 3 and helm 4 are: built once from their Go modules, into a cache outside the project.
+"""Build helm 3 and helm 4 from their Go modules, once, into a cache outside the project.
 
 About two minutes each on two cores when Go's own caches are warm from the control plane.
 """
@@ -47,7 +47,7 @@ def _build(name: str, program: Path, say: Say) -> None:
 
 
 def _flags(name: str, module: str) -> str:
-    """What the program is told of its version, and for which Kubernetes it renders by itself."""
+    """Linker settings: the version of the program, and the Kubernetes that it renders for."""
     facts = {f"{module}/internal/version.version": VERSIONS[name]}
     _, minor, _ = KUBERNETES_VERSION.split(".")
     if name == "helm3":  # helm 4 reads it from the version of its Kubernetes client

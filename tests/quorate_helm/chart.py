@@ -25,7 +25,7 @@ def run_helm(
 
 
 def render(helm: Path, *options: str, release: str = "quorate", namespace: str = "storage") -> str:
-    """What the chart declares, as YAML; AssertionError with helm's words when it refuses."""
+    """Render the chart as YAML; AssertionError with the text of helm when it refuses."""
     command = ["template", release, str(CHART), "--namespace", namespace]
     done = run_helm(helm, *command, "--kube-version", KUBERNETES_VERSION, *options)
     assert done.returncode == 0, done.stderr

@@ -41,7 +41,7 @@ def make_bases(say: Say) -> tuple[str, str]:
 
 
 def _archive() -> str:
-    """Where this machine's own packages come from."""
+    """Return the package archive that this machine is set up with."""
     listed = run_checked(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"], Path("/")
     )

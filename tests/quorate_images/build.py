@@ -1,4 +1,4 @@
-"""How the Dockerfile's targets are built on this machine, once for their sources.
+"""Build the Dockerfile's targets on this machine, once for their sources.
 
 The base takes one to three minutes, once; an image after that under half a minute, or some seconds
 where only the project's own sources are new.  Python packages come from the index that this machine
@@ -39,7 +39,7 @@ _CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 
 
 def image_name(target: str) -> str:
-    """What the image of these sources is called; other sources, another name."""
+    """Return the name of the image of these sources; other sources have another name."""
     return f"localhost/quorate-{target}:{version_of(_sources())}"
 
 

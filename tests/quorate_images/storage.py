@@ -1,4 +1,4 @@
-"""Where images are kept that this machine built: a storage of buildah's in the cache."""
+"""The images that this machine has built, in a storage of buildah in the cache."""
 
 import fcntl
 import json
@@ -46,7 +46,7 @@ def storage_lock() -> Iterator[None]:
 
 
 def buildah(*arguments: str, folder: Path | None = None) -> str:
-    """What `buildah ARGUMENTS` printed on this storage; BuildError when it failed."""
+    """Run `buildah ARGUMENTS` on this storage and return its output; BuildError when it fails."""
     place = images_folder()
     own = ["--root", str(place / "storage"), "--runroot", str(place / "run")]
     own += ["--storage-driver", "overlay"]

@@ -29,7 +29,7 @@ def write(
     key: bytes = b"k",
     partition: int = 0,
 ) -> None:
-    """As one update does: a log entry and a row."""
+    """Write the log entry and the row of one update."""
     storage.log_put(partition, counter, 1, update(counter, value, key))
     storage.space(partition, 0).put(key, Row(counter, 1, 0, value))
 

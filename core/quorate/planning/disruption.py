@@ -1,4 +1,4 @@
-"""Which agents may restart now, which may go for good, and how many may be away at once.
+"""The agents that may restart now, those that may go for good, and the number that may be away.
 
 The rules, for every partition in which an agent votes with the store that is registered of it:
 
@@ -50,7 +50,7 @@ class ZoneNow(msgspec.Struct, frozen=True):
 
 
 class AgentDisruption(msgspec.Struct, frozen=True):
-    """What one agent may do now: it may where the sentence about what is missing is empty."""
+    """Verdict on one agent.  An empty sentence about what is missing means that it may."""
 
     name: str
     primaries: int
@@ -92,7 +92,7 @@ class Disruption(msgspec.Struct, frozen=True):
 def disruption(
     agents: Sequence[AgentNow], zones: Sequence[ZoneNow], restarted: Collection[str] = ()
 ) -> Disruption:
-    """What may happen to each of `agents` now.
+    """Judge for each of `agents` whether it may restart or go now.
 
     `restarted`: agents that were restarted before on account of the same change; the next one waits
     until these hold everything again.
@@ -107,24 +107,24 @@ def disruption(
 
 
 class _Findings:
-    """What is found, partition by partition."""
+    """Facts that are gathered partition by partition."""
 
     def __init__(self, agents: Sequence[AgentNow]) -> None:
         self._agents = {agent.name: agent for agent in agents}
         self._primaries = dict.fromkeys(self._agents, 0)
         self._copies = dict.fromkeys(self._agents, 0)
         self._blocks: dict[str, list[str]] = {name: [] for name in self._agents}
-        """By agent: why a restart has to wait, the first sentence of each partition."""
+        """Agent -> the first sentence of each partition on why a restart has to wait."""
         self._named: dict[str, dict[str, int]] = {}
-        """By agent: zone -> number of its partitions that name the agent."""
+        """Agent -> zone -> number of its partitions that name the agent."""
         self._behind: dict[str, str] = {}
-        """By agent: the first partition where it votes and does not hold everything."""
+        """Agent -> the first partition where it votes and does not hold everything."""
         self._short = ""
         """The first partition that has fewer voters than it could have."""
         self._online = sum(self._is_online(name) for name in self._agents)
         self._lacking: list[str] = []
         self._spare: int | None = None
-        """How many voters every partition can do without."""
+        """The number of voters that every partition can do without."""
 
     def lacks_rows(self, zone: str) -> None:
         """Rows of a zone are being rebuilt from what agents have."""

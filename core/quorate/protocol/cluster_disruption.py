@@ -1,4 +1,4 @@
-"""Which agents of a cluster may restart or go now: read from what the master knows."""
+"""The agents of a cluster that may restart or go now, from the rows and reports of its master."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cluster_disruption(
     gone: Set[str],
     restarted: Collection[str],
 ) -> Disruption:
-    """What may happen to each agent that is known, or named in `gone`.
+    """Judge for each known agent, and each in `gone`, whether it may restart or go now.
 
     `gone`: agents of which no process runs, as the caller knows from elsewhere.  `restarted`: those
     that were restarted on account of the same change.  A row that a new master has read and not
@@ -35,7 +35,7 @@ def cluster_disruption(
 
 
 def disruption_facts(agents: Mapping[str, Agent], zones: Iterable[ZoneMaster]) -> object:
-    """What the answer depends on, to be compared: much cheaper than the answer."""
+    """All that the answer depends on.  Comparing it is much cheaper than the answer."""
     there = [(each.record, each.online, each.gone) for _, each in sorted(agents.items())]
     return there, [(zone.record, zone.parts.changes, len(zone.parts)) for zone in zones]
 

@@ -94,7 +94,7 @@ class Master:
         self.ports = ZonePorts(self)
         self._nodes = NodeRegistry(self, now)
         self._disrupted: tuple[object, Disruption] | None = None
-        """What the answer to `disruption` depended on, and the answer."""
+        """All that the last answer to `disruption` depended on, and that answer."""
         self.next_deadline_ms = now.boot_ms
         self._sends: list[tuple[str, Message]] = []
         self._events: list[Event] = []
@@ -155,7 +155,7 @@ class Master:
         return self._nodes.forget(node, now)
 
     def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:
-        """Which agents may restart or go now; see cluster_disruption."""
+        """Judge which agents may restart or go now; see cluster_disruption."""
         zones = self.zones.values()
         facts = disruption_facts(self.agents, zones), {*gone}, {*restarted}
         if self._disrupted is None or self._disrupted[0] != facts:

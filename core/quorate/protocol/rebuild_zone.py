@@ -51,7 +51,7 @@ class ZoneRecovery:
 
     @property
     def sentence(self) -> str:
-        """What is wrong with the zone's rows, and the way out; empty when they are sound."""
+        """Say what is wrong with the zone's rows, and the way out; empty when they are sound."""
         said = [self.waiting] if self.waiting else []
         by_reason: dict[str, list[int]] = {}
         for partition, damaged in sorted(self.set_aside.items()):

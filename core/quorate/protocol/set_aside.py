@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SetAside(NamedTuple):
-    """What the turn has of the partitions that wait."""
+    """The part of the turn that belongs to the partitions that wait."""
 
     dirty: dict[int, Primary]
     touched: dict[int, Copy]

@@ -17,7 +17,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     owners: int
     left_since_ms: int | None = None
     client_host: str = ""
-    """What clients are told: an address or a DNS name."""
+    """The address or DNS name that clients are given."""
 
 
 class MigrationStatus(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ class AgentStorage(Part):
     """The volume that each agent's data lies on."""
 
     size: Annotated[Text, Field(pattern=_QUANTITY, max_length=20)]
-    """How large it is, as 10Gi.  It may grow later where the class allows, and never shrinks."""
+    """Its size, such as 10Gi.  It may grow later where the class allows, and never shrinks."""
 
     class_name: Annotated[Text, Field(min_length=1, max_length=253)] | None = None
     """Its storage class; absent: the default one.  Of volumes that are there it is not changed."""
@@ -41,7 +41,7 @@ class AgentStorage(Part):
 
 
 class PodAdditions(Part):
-    """What is added to the pods of agents; what the operator itself writes there wins."""
+    """Additions to the pods of agents.  Fields that the operator itself writes win."""
 
     labels: Labels = Field(default_factory=dict)
     annotations: Labels = Field(default_factory=dict)
@@ -55,7 +55,7 @@ class ManagedAgents(Part):
     """Agents as pods, one StatefulSet with one pod each."""
 
     replicas: Annotated[Integer, Field(ge=0, le=AGENTS_MAX)]
-    """How many agents there are; `kubectl scale` writes it."""
+    """The number of agents.  `kubectl scale` writes it."""
 
     image: Annotated[Text, Field(min_length=1, max_length=1000)]
     """The agent's image, best by digest."""
@@ -63,14 +63,14 @@ class ManagedAgents(Part):
     storage: AgentStorage
 
     resources: FreeForm = Field(default_factory=dict)
-    """Of the container, as in a pod: requests and limits."""
+    """Requests and limits of the container, as in a pod."""
 
     node_selector: Labels = Field(default_factory=dict)
     """Labels of the nodes that agents may run on."""
     tolerations: list[FreeForm] = Field(default_factory=list, max_length=100)
     """As in a pod."""
     affinity: FreeForm | None = None
-    """As in a pod.  Absent: agents of one cluster keep apart from each other where they can."""
+    """As in a pod.  If absent, agents of one cluster keep apart from each other where they can."""
 
     failure_domain_label: Annotated[
         Text, Field(pattern=f"^({re.escape(ZONE_LABEL)}|{re.escape(REGION_LABEL)})$")
@@ -79,4 +79,4 @@ class ManagedAgents(Part):
     are spread over these.  The API server copies it from the node to the pod (Kubernetes 1.35)."""
 
     pod_template: PodAdditions | None = None
-    """What is added to each pod."""
+    """Additions to each pod."""

@@ -1,4 +1,4 @@
-"""How the number of a cluster's newest mastership is stored: the custom resource MasterTerm."""
+"""The custom resource MasterTerm: the number of a cluster's newest mastership."""
 
 from typing import Annotated, ClassVar
 

@@ -1,4 +1,4 @@
-"""Which agents belong together: the custom resource StorageCluster.
+"""The custom resource StorageCluster: the agents that belong together.
 
 An earlier form had the word `agents: external`, with `addresses` beside it.  No structural schema
 takes a word and an object in one field, and where a field becomes an object every write to a stored
@@ -149,9 +149,9 @@ class StorageClusterStatus(Part):
     """The addresses that are dialed: those of the spec, or of before it was paused."""
     master: ClusterMaster = ClusterMaster()
     replicas: Integer | None = None
-    """Of managed agents: how many there are, for `kubectl scale` and autoscalers."""
+    """The number of managed agents, for `kubectl scale` and autoscalers."""
     selector: Text | None = None
-    """Of managed agents: labels of their pods, for the same."""
+    """Labels of the pods of managed agents, for the same."""
     pods: list[PodProblem] = Field(default_factory=list)
     """Pods of agents that do not run, with the reason."""
     retained_zones: list[Text] = Field(default_factory=list)

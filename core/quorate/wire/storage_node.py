@@ -42,7 +42,7 @@ class StorageNodeSpec(Part):
     draining: bool = False
     """It is to hold nothing: its copies go to other agents."""
     client_ports: PortRange | None = None
-    """Of these each zone is given its client port; absent: the agent chooses."""
+    """The master gives each zone a client port of these.  If absent, the agent chooses."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         immutable("node", "a registration belongs to one agent; create another StorageNode"),

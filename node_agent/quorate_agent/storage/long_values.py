@@ -1,4 +1,4 @@
-"""How a Persistent zone keeps long values: in files of their own, written before the batch that
+"""Long values of a Persistent zone: they are in files of their own, written before the batch that
 refers to them.
 
 The engine holds the GIL while it writes a batch, and writes each value at least twice: into its log
@@ -321,7 +321,7 @@ class LongValues:
 
 
 def _find(update: bytes, value: bytes) -> int:
-    """Where an encoded update has the value; -1: nowhere, as far as was looked."""
+    """Find the offset of the value in an encoded update; -1 if it was not found."""
     head = _BYTES_HEAD.pack(_BYTES_32, len(value))
     at = update.find(head)
     while at >= 0:

@@ -507,7 +507,7 @@ class RocksStorage:
 
 
 class _Turn(NamedTuple):
-    """What a batch is made of."""
+    """The parts of a batch."""
 
     spaces: list[RocksSpace]
     logs: list[RocksLog]

@@ -93,7 +93,7 @@ class ValueFiles:
     # --- removing
 
     def unused(self, number: int) -> None:
-        """Nothing refers to a file any more, as the engine has it now."""
+        """Mark a file for removal: the engine no longer refers to it."""
         self._unused.append(number)
 
     def take_unused(self) -> list[int]:

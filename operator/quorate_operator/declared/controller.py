@@ -106,7 +106,7 @@ class Controller:
         self._releasing: dict[str, asyncio.Event] = {}
         """By uid: StorageClusters that are being deleted; set when they may go."""
         self._overtaken: dict[str, int] = {}
-        """How often agents of a cluster knew a later mastership."""
+        """Cluster -> number of times that its agents knew a later mastership."""
         self._to_lead_again: set[str] = set()
         self._refused: dict[Key, str] = {}
         """Objects of which the API server refuses what is to be told, with its sentence."""
@@ -135,7 +135,7 @@ class Controller:
 
     @property
     def queued(self) -> int:
-        """How many objects wait to be looked at."""
+        """The number of objects that wait for a worker."""
         return len(self._queue)
 
     @property

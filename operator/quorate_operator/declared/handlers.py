@@ -1,4 +1,4 @@
-"""How kopf shows declared objects to the controllers: watches, and one finaliser.
+"""Declared objects, as kopf shows them to the controllers: watches, and one finaliser.
 
 kopf runs only in the process that holds the lease.  It keeps nothing in our objects but the
 finaliser: progress and last-seen states stay in memory, since every loop looks at the whole state.

@@ -44,7 +44,7 @@ class LedCluster:
 
     def __init__(self, cluster: StorageCluster, runner: Runner) -> None:
         self.cluster = cluster
-        """As it was declared last, with the status that was told last."""
+        """The StorageCluster as it was declared last, with the status that was told last."""
         self.runner = runner
         self.pause = ""
         """Why its spec is not looked at; empty while it is."""
@@ -52,7 +52,7 @@ class LedCluster:
         """The addresses that are dialed; at first those of an earlier master, for one that is
         paused."""
         self.managed: ManagedView | None = None
-        """Of managed agents: what is known of their objects."""
+        """The known state of the objects of managed agents."""
         self.seen = Seen(problem=STARTING)
         """As of the last look."""
         self._zones: dict[str, Observed] = {}

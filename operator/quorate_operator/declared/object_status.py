@@ -29,7 +29,7 @@ _Fact = tuple[str, bool | None, str, str]
 
 
 class Seen(NamedTuple):
-    """What one observation of a cluster has shown; without values, of one that is not led."""
+    """One observation of a cluster; the default is that of a cluster that is not led."""
 
     status: ClusterStatus = ClusterStatus(0, (), ())
     problem: str = ""
@@ -203,7 +203,7 @@ def _paused(pause: str) -> list[_Fact]:
 
 
 def _unknown_facts(acceptance: Acceptance, problem: str) -> list[_Fact]:
-    """What is said of a zone that is not led, or, with a `problem`, not any more."""
+    """Facts about a zone that is not led, or, with a `problem`, not any more."""
     is_wanted = acceptance.record is not None
     why = (problem or "not yet led") if is_wanted else acceptance.message
     reason = names.REASON_NOT_LED if is_wanted else acceptance.reason

@@ -26,7 +26,7 @@ RELIST_S = 1.0
 RELIST_MAX_S = 15.0
 """Between attempts to list: so long a right that was given back may go unnoticed."""
 SWEEP_S = 5.0
-"""How often controllers of namespaces without objects are let go."""
+"""Controllers of namespaces without objects are let go this often."""
 
 Body = Mapping[str, Any]
 

@@ -14,7 +14,7 @@ time before data is erased."""
 
 
 class Termination:
-    """Of one namespace."""
+    """The end of one namespace."""
 
     def __init__(self, api: KubeApi, namespace: str) -> None:
         self._api = api

@@ -56,7 +56,7 @@ class Watches:
             _log.warning("the watches did not end in %g s", STOP_BOUND_S)
 
     def problems(self) -> list[str]:
-        """What is not watched, and why."""
+        """List a sentence for each place that is not watched, with the reason."""
         return [each.failure for each in self._places if each.is_failing]
 
     def is_failing(self, place: str) -> bool:

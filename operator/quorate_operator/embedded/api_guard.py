@@ -1,4 +1,4 @@
-"""Which HTTP requests the embedded operator answers.
+"""The check of HTTP requests to the embedded operator.
 
 Loopback alone does not keep strangers out: other users of the machine reach it, and so does any web
 page that the user's browser opens.  So each request has to have

@@ -30,7 +30,7 @@ from quorate_operator.process.mandate import Mandate
 
 TIMEOUT_S = 5.0
 REQUESTS_MAX = 64
-"""How many requests are under way at the same time; watches are not counted."""
+"""The largest number of concurrent requests; watches are not counted."""
 PAGE_OBJECTS = 250
 THROTTLED_S = 1.0
 """How long to wait after 429 when the server does not say."""
@@ -284,7 +284,7 @@ def _seconds(retry_after: str) -> float:
 
 
 def path_of(namespace: str, plural: str, name: str = "", subresource: str = "") -> str:
-    """Where objects of our group stand; no `namespace`: those of all namespaces."""
+    """Return the path of objects of the project's group; without `namespace`, of all namespaces."""
     place = f"namespaces/{namespace}/" if namespace else ""
     parts = [f"/apis/{API_VERSION}/{place}{plural}"]
     parts += [part for part in (name, subresource) if part]

@@ -1,4 +1,4 @@
-"""Which namespaces an operator serves, and in which one it keeps its Lease."""
+"""The namespaces that an operator serves, and the one of its Lease."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Scope:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Where to list and to watch: all namespaces at once, or each that is served."""
+        """The places to list and to watch: all namespaces at once, or each that is served."""
         return self.namespaces or (EVERYWHERE,)
 
     def place_of(self, namespace: str) -> str:
@@ -32,7 +32,8 @@ class Scope:
 def make_scope(
     namespaces: Sequence[str], is_everywhere: bool, lease_namespace: str, own: str
 ) -> Scope:
-    """What was asked for.  `own`: the operator's own namespace, which is served when none is named.
+    """Make a scope from the command line.  `own`: the operator's own namespace, which is served
+    when none is named.
 
     The Lease is where it was asked for; else beside the clusters when one namespace is served, as
     by earlier versions, and in the operator's own namespace when several are."""

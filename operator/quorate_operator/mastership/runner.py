@@ -90,7 +90,7 @@ class Runner(BaseHandler):
         was lost, agents are to tell zones and rows.  `rebuilds`: rows that are older than agents'
         are rebuilt.  `changes`: what is stored, as it changes, whoever does it."""
         self.cluster = f"{namespace}/{cluster}" if namespace else cluster
-        """How it is called towards people; to its agents it has its name alone."""
+        """The name of the cluster in texts for people; agents know it by its name alone."""
         self._name = cluster
         self._namespace = namespace
         self.problem = STARTING
@@ -214,7 +214,7 @@ class Runner(BaseHandler):
         return zone.preview(without, more, self._clock.now()) if zone is not None else None
 
     def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:
-        """Which agents may restart or go now (Master.disruption); nobody while not leading."""
+        """Judge which agents may restart or go now (Master.disruption); none while not leading."""
         if self._master is None or self._stopped:
             return Disruption((), (), 0)
         return self._master.disruption(gone, restarted)
@@ -551,6 +551,6 @@ class Runner(BaseHandler):
             self._have_it_greeted(link)
 
     def _have_it_greeted(self, link: Link) -> None:
-        """Whoever obeys this mastership is to tell the agent that does not believe it."""
+        """Have every agent that obeys this mastership greet the agent that does not believe it."""
         if self._master is not None and link.peer is not None:
             self._links.send_to_all(Greet(self._master.master_term, *link.peer.address))

@@ -1,4 +1,4 @@
-"""Which agents a managed cluster has, and which of them leave when it is to have fewer."""
+"""The agents of a managed cluster, and those that leave when it is to have fewer."""
 
 import re
 from collections.abc import Collection
@@ -62,7 +62,7 @@ def service_name(cluster: str) -> str:
 
 
 def address(cluster: str, namespace: str, agent: str) -> str:
-    """Where the operator dials the agent: a DNS name, which stays when the pod's IP changes."""
+    """Return the DNS name and port that the operator dials; they stay when the pod's IP changes."""
     return f"{pod_name(cluster, agent)}.{service_name(cluster)}.{namespace}.svc:{PEER_PORT}"
 
 

@@ -8,7 +8,7 @@ from quorate_operator.owned.agent_names import PEER_PORT, service_name, stateful
 
 ADMIN_PORT = 8080
 CLIENT_PORTS = "7200-8079"
-"""Of all zones of a cluster; the operator gives each one, the same on all agents."""
+"""Client ports of the zones of a cluster.  The operator gives each zone one, on all agents."""
 DATA = "/data"
 SECRET = "/secret"
 GRACE_S = 30

@@ -1,4 +1,4 @@
-"""What a managed cluster's Kubernetes objects are to be: manifests from facts, nothing asked.
+"""The desired Kubernetes objects of a managed cluster: manifests from facts, without requests.
 
 Of each agent: a StatefulSet with one pod, so that the pod comes back while the operator is away,
 and a claim that the pod mounts by its name.  Of the cluster: a headless Service for the names of
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 
 class ZonePort(NamedTuple):
-    """Where clients of a zone connect: `ports` of each agent, agent -> port."""
+    """The client port of a zone on each agent: `ports` is agent -> port."""
 
     zone: str
     ports: Mapping[str, int]

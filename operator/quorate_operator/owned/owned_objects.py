@@ -41,7 +41,7 @@ REQUESTS = (10.0, 60)
 WORKERS = 2
 LOOK_S = 1.0
 ANEW_S = 60.0
-"""How often a cluster is looked at where nothing was seen to change."""
+"""Seconds until a cluster without a seen change is looked at again."""
 
 Json = dict[str, Any]
 Place = tuple[str, str]
@@ -49,8 +49,8 @@ Place = tuple[str, str]
 
 
 class ManagedView(NamedTuple):
-    """What is told of a managed cluster.  `refused`: the API's sentence about an object that could
-    not be made; `waits_for`: what the replacement of pods waits for."""
+    """The state of a managed cluster's objects.  `refused`: the API's sentence about an object that
+    could not be made; `waits_for`: what the replacement of pods waits for."""
 
     agents: Agents
     addresses: list[str]
@@ -284,7 +284,7 @@ def _zone_ports(runner: Runner) -> list[ZonePort]:
 
 
 def _facts(runner: Runner) -> tuple[object, ...]:
-    """What the objects of a cluster follow, besides what is declared."""
+    """All that the desired objects of a cluster depend on, besides its spec."""
     disruption: Disruption = runner.disruption()
     ports = [(zone.zone, tuple(sorted(zone.ports.items()))) for zone in _zone_ports(runner)]
     return runner.is_leading, disruption, ports

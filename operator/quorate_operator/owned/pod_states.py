@@ -27,7 +27,7 @@ def is_running(pod: Json) -> bool:
 
 
 def trouble(name: str, pod: Json | None, claim: Json | None) -> Trouble | None:
-    """What keeps pod `name` from being ready; None when it is.  `claim`: that of its volume."""
+    """Return the reason why pod `name` is not ready; None when it is.  `claim`: of its volume."""
     if claim is not None and claim.get("status", {}).get("phase") == "Lost":
         return Trouble(
             name, "ClaimLost", f"the volume of claim {claim['metadata']['name']} is gone"

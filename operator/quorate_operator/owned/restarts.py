@@ -1,4 +1,4 @@
-"""Which pod is replaced next because its template has changed, or what that waits for.
+"""The pod that is replaced next because its template has changed, or what that waits for.
 
 One at a time: the next one goes when all that were replaced before are ready and hold everything
 again, and every partition keeps its majority without it.  So a bad image stops after the first.
