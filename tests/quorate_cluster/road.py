@@ -3,8 +3,6 @@
 import json
 import re
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from redis.cluster import ClusterNode, RedisCluster
 
 from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_cluster import external
-from quorate_cluster.processes import HOST, Agent, environment, python, secret_manifest
+from quorate_cluster.processes import HOST, Agent, asked, environment, python, secret_manifest
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.components import Component
 from quorate_control_plane.control_plane import ControlPlane
@@ -26,8 +24,6 @@ LEASE_S = 10
 """The default.  One of 4 s was lost when the API server was slow for three."""
 KEYS = 200
 ROLE = Path(__file__).parents[2] / "examples" / "operator-role.yaml"
-# Loopback, whatever the environment says of proxies.
-_web = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 QUIET = {"Available": "True", "FullyReplicated": "True", "Rebalancing": "False"}
 
 
@@ -51,7 +47,7 @@ class Road:
         self._control_plane = control_plane
         self._ports = free_ports()
         self._over = threading.Event()
-        self._kubelet = threading.Thread(target=self._keep_operator)
+        self._kubelet = threading.Thread(target=self._keep_operator, daemon=True)
         self._kubelet.start()
 
     def close(self) -> None:
@@ -214,11 +210,7 @@ class Road:
 
     def asked(self, operator: str, what: str) -> tuple[int, str]:
         """What the operator answers to GET /`what`: status and text."""
-        try:
-            with _web.open(f"http://{HOST}:{self.health[operator]}/{what}", timeout=10) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as refused:
-            return refused.code, refused.read().decode()
+        return asked(HOST, self.health[operator], f"/{what}")
 
     def metrics(self, operator: str) -> dict[str, float]:
         """Every series of the operator's own and its value."""

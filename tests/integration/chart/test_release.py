@@ -36,9 +36,13 @@ CLUSTER = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def bare() -> Iterator[ControlPlane]:
-    """A control plane that knows nothing of the project."""
+    """A control plane that knows nothing of the project.
+
+    Each release has its own.  The kinds belong to the first release that declared them, and an API
+    server may take minutes to delete kinds that were only just declared: it repeats that it cannot
+    list their objects ("storage is (re)initializing")."""
     binaries = find_binaries()
     assert binaries is not None
     with ControlPlane(binaries) as started:
@@ -85,10 +89,8 @@ class Release:
 
 
 @pytest.fixture(params=VERSIONS)
-def release(request: pytest.FixtureRequest, bare: ControlPlane) -> Iterator[Release]:
-    yield Release(helm_path(request.param), bare)
-    # The kinds belong to the first release that declared them, also once it is gone.
-    bare.kubectl("delete", "customresourcedefinition", *KINDS, "--ignore-not-found")
+def release(request: pytest.FixtureRequest, bare: ControlPlane) -> Release:
+    return Release(helm_path(request.param), bare)
 
 
 def test_a_release_from_install_to_uninstall_and_again(

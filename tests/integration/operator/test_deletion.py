@@ -29,9 +29,9 @@ class Served(Road):
     def __init__(self, control_plane: ControlPlane) -> None:
         control_plane.kubectl("create", "namespace", NAMESPACE)
         super().__init__(control_plane, NAMESPACE)
-        self.use_example_role()
 
     def start(self) -> None:
+        self.use_example_role()
         self.start_agents()
         self.operator = self.start_operator(lease_s=30)
 

@@ -158,7 +158,6 @@ def test_a_policy_that_refuses_an_object_is_told_and_costs_the_lease_nothing(
     managed: Managed,
 ) -> None:
     road = managed.road
-    term = road.master()[1]
     managed.wait(lambda: road.master()[1], "a master")
     term = road.master()[1]
     road.kubectl("create", "quota", "few", "--hard=count/statefulsets.apps=3")

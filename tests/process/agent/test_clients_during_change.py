@@ -10,6 +10,8 @@ import subprocess
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self, cast
 
 import pytest
@@ -195,11 +197,18 @@ def test_a_session_of_redis_cli_follows_data_that_moves(cluster_with_data: Clust
 # -- redis-benchmark ----------------------------------------------------------------------------
 
 
-def _benchmark(cluster: Cluster, agent: Agent, commands: int) -> subprocess.Popen[str]:
+@contextmanager
+def _benchmark(cluster: Cluster, agent: Agent, commands: int) -> Iterator[subprocess.Popen[str]]:
+    """It does not outlive the block: without agents it takes a processor for ever."""
     words = ["redis-benchmark", "--cluster", "-h", "127.0.0.1"]
     words += ["-p", str(cluster.port("z", agent.name)), "-t", "set,get", "-n", str(commands)]
     words += ["-c", "10", "-d", "100", "-r", "1000", "--csv"]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True) as benchmark:
+        try:
+            yield benchmark
+        finally:
+            benchmark.kill()
 
 
 def _wait_written(cluster: Cluster, agent: Agent) -> None:
@@ -248,11 +257,11 @@ def test_redis_benchmark_follows_data_that_moves_between_agents_it_knows(
     cluster = cluster_in_memory
     grow(cluster)
     survivor = cluster.agents["agent-1"]
-    benchmark = _benchmark(cluster, survivor, 30_000)
-    _wait_written(cluster, survivor)
+    with _benchmark(cluster, survivor, 30_000) as benchmark:
+        _wait_written(cluster, survivor)
 
-    cluster.api.ask("POST", "/nodes/agent-4/drain?cluster=main")
-    said, errors = _said(benchmark)
+        cluster.api.ask("POST", "/nodes/agent-4/drain?cluster=main")
+        said, errors = _said(benchmark)
 
     _assert_ran_through(said, errors, benchmark.returncode)
     assert "Cluster has 4 master nodes" in said
@@ -275,19 +284,17 @@ def test_redis_benchmark_loses_its_connections_with_an_agent_and_no_more(
     cluster = cluster_in_memory
     victim = cluster.agent_with_most_primaries()
     survivor = next(each for each in cluster.agents.values() if each is not victim)
-    benchmark = _benchmark(cluster, survivor, 60_000)
-    _wait_written(cluster, survivor)
+    with _benchmark(cluster, survivor, 60_000) as benchmark:
+        _wait_written(cluster, survivor)
 
-    victim.kill()
-    try:
+        victim.kill()
         wait_until(
             lambda: benchmark.poll() is not None or _is_idle(cluster, benchmark),
             "its end",
             2 * BENCHMARK_S_MAX,  # it goes on with all it was to ask, as fast as others let it
         )
         is_waiting = benchmark.poll() is None
-    finally:
-        benchmark.kill()  # without agents it takes a processor for ever
+        benchmark.kill()
         said, errors = benchmark.communicate()
 
     assert "Error from server" not in said + errors
@@ -305,6 +312,6 @@ def test_redis_benchmark_loses_its_connections_with_an_agent_and_no_more(
 
     cluster.wait_left(victim.name)
     cluster.wait_available("z")
-    again = _benchmark(cluster, survivor, 3_000)
-    said, errors = _said(again)
+    with _benchmark(cluster, survivor, 3_000) as again:
+        said, errors = _said(again)
     _assert_ran_through(said, errors, again.returncode)

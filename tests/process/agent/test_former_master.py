@@ -7,6 +7,8 @@ The former master is this test: it knows the secret, the term and the word, and 
 import json
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import get_args
 
 import pytest
@@ -46,11 +48,19 @@ PARTITIONS = 4
 ANSWER_S = 20.0
 
 
+@pytest.fixture
+def opened() -> Iterator[ExitStack]:
+    """Connections that end with the test, however that ends."""
+    with ExitStack() as stack:
+        yield stack
+
+
 class FormerMaster:
     """A link that a master of an earlier term made and was obeyed on."""
 
-    def __init__(self, cluster: Cluster, agent: Agent, hello: Hello) -> None:
-        self._connection = socket.create_connection(("127.0.0.1", agent.peer_port), ANSWER_S)
+    def __init__(self, opened: ExitStack, cluster: Cluster, agent: Agent, hello: Hello) -> None:
+        address = ("127.0.0.1", agent.peer_port)
+        self._connection = opened.enter_context(socket.create_connection(address, ANSWER_S))
         self._reader = FrameReader()
         keys = read_secret(cluster.secret_file).keys("master")
         self._handshake = Handshake(keys, lambda: hello, dialed=True)
@@ -80,9 +90,6 @@ class FormerMaster:
             heard += self._reader.feed(data)
         return heard
 
-    def close(self) -> None:
-        self._connection.close()
-
 
 def words_that_would_harm(
     term: int, zone: ZoneRecord, row: PartitionRow, other: PartitionRow
@@ -103,7 +110,7 @@ def words_that_would_harm(
 
 
 def test_words_of_a_master_that_another_followed_are_refused_and_change_nothing(
-    start_cluster: StartCluster,
+    start_cluster: StartCluster, opened: ExitStack
 ) -> None:
     cluster = start_cluster(agents=3)
     cluster.apply_zone("z", partitions=PARTITIONS)
@@ -126,7 +133,7 @@ def test_words_of_a_master_that_another_followed_are_refused_and_change_nothing(
             row.partition, row.version + 10, row.version + 10, None, (None, *names), row.voters
         )
         for each in words_that_would_harm(term, zone, row, other):
-            link = FormerMaster(cluster, agent, master)
+            link = FormerMaster(opened, cluster, agent, master)
             assert link.refused is None
             links.append((agent, link, each))
             link.say(MasterPing(term, 1))
@@ -156,13 +163,11 @@ def test_words_of_a_master_that_another_followed_are_refused_and_change_nothing(
         assert refusals[0].code == RefusalCode.STALE_MASTER
         assert refusals[0].master_term == newer
         assert refusals[0].reason == f"agent {agent.name}: master term {term} is over"
-        link.close()
     for agent in cluster.agents.values():
-        again = FormerMaster(cluster, agent, master)
+        again = FormerMaster(opened, cluster, agent, master)
         assert again.refused is not None
         assert again.refused.code == RefusalCode.STALE_MASTER
         assert again.refused.master_term == newer
-        again.close()
         assert f"a master of term {term} is refused: term {newer} leads" in agent.log.read_text()
 
     # The new master was told nothing new, and every copy is as it was.

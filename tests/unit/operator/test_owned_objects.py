@@ -56,6 +56,7 @@ class Managed:
         self.owned = OwnedObjects(self.api.as_api, lambda place: None)
         self.runner = LoneRunner(self.world)
         self.spec: Json = {}
+        self.pause = ""
         self.fewest_spare = 99
 
     def declare(self, policy: str = "", **spec: Any) -> None:
@@ -63,8 +64,12 @@ class Managed:
         self.cluster = managed_cluster(deletion_policy=policy, **self.spec)
         self.see()
 
-    def see(self, pause: str = "") -> ManagedView | None:
-        return self.owned.see(self.cluster, cast(Runner, self.runner), pause)
+    def see(self) -> ManagedView | None:
+        return self.owned.see(self.cluster, cast(Runner, self.runner), self.pause)
+
+    def is_ready(self) -> bool:
+        view = self.see()
+        return view is not None and not view.pods
 
     def place_zone(self) -> None:
         self.world.master.set_zone(ZONE, self.world.now)
@@ -115,19 +120,24 @@ class Managed:
 
 
 @pytest.fixture
-async def managed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Managed]:
+async def undeclared(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Managed]:
     monkeypatch.setattr(owned_objects, "LOOK_S", 0.005)
     monkeypatch.setattr(owned_objects, "watch_revisions", watch_all)
     made = Managed()
-    made.declare(replicas=3)
-    await made.until(lambda: len(made.registered) == made.spec["replicas"], "three agents")
     yield made
     await made.owned.close()
 
 
+@pytest.fixture
+async def managed(undeclared: Managed) -> Managed:
+    undeclared.declare(replicas=3)
+    await undeclared.until(lambda: len(undeclared.registered) == 3, "three agents")
+    return undeclared
+
+
 async def test_agents_are_made_and_dialed_by_name(managed: Managed) -> None:
     names = ["main-agent-1", "main-agent-2", "main-agent-3"]
-    await managed.until(lambda: not (managed.see() or 1) or not managed.see().pods, "ready")
+    await managed.until(managed.is_ready, "ready")
     view = managed.see()
 
     assert managed.kinds("statefulsets") == managed.kinds("persistentvolumeclaims") == names
@@ -242,7 +252,7 @@ async def test_what_somebody_deletes_or_edits_is_put_right(managed: Managed) -> 
 
 
 async def test_at_rest_nothing_is_written(managed: Managed) -> None:
-    await managed.until(lambda: managed.see() and not managed.see().pods, "ready")
+    await managed.until(managed.is_ready, "ready")
     await asyncio.sleep(0.1)
     revision = managed.api.revision
     await asyncio.sleep(0.2)
@@ -256,8 +266,7 @@ async def test_while_the_cluster_is_paused_only_the_budget_goes_on(managed: Mana
     managed.spec["image"] = NEW_IMAGE
     managed.cluster = managed_cluster(**managed.spec)
     before = managed.api.objects[f"{SETS}/main-agent-1"]["spec"]
-    real = managed.see
-    managed.see = lambda pause="paused": real(pause)
+    managed.pause = "paused"
     managed.world.kill("agent-3")
     await managed.until(lambda: managed.budget()["maxUnavailable"] == 0, "the budget")
 
@@ -265,21 +274,17 @@ async def test_while_the_cluster_is_paused_only_the_budget_goes_on(managed: Mana
 
 
 async def test_one_object_that_is_refused_does_not_hold_up_the_others(
-    monkeypatch: pytest.MonkeyPatch,
+    undeclared: Managed,
 ) -> None:
-    monkeypatch.setattr(owned_objects, "LOOK_S", 0.005)
-    monkeypatch.setattr(owned_objects, "watch_revisions", watch_all)
-    made = Managed()
+    made = undeclared
     made.api.refuse = lambda method, path: (
         403 if "persistentvolumeclaims/main-agent-1" in path and method != "GET" else 0
     )
     made.declare(replicas=3)
     await made.until(lambda: len(made.kinds("statefulsets")) == 3, "the others")
-    view = made.see()
     await made.until(lambda: made.see() is not None, "a view")
     view = made.see()
 
     assert view is not None
     assert "main-agent-1" in view.refused
     assert made.kinds("persistentvolumeclaims") == ["main-agent-2", "main-agent-3"]
-    await made.owned.close()
