@@ -12,9 +12,11 @@ from typing import Any
 
 import yaml
 
-from quorate_operator.kube.write_crds import crd_files
+from quorate_operator.kube.write_crds import crd_files, differences, write_crds
 
 CHART = Path(__file__).parents[1] / "charts" / "quorate"
+_KINDS = Path("templates", "crds")
+_TABLE = CHART / "README.md"
 _MARK = "# -- "
 _README = """# The chart `quorate`
 
@@ -30,31 +32,13 @@ says how it is installed, upgraded and removed.
 _KEEP = "  annotations:\n    helm.sh/resource-policy: keep\n"
 
 
-def chart_files() -> dict[Path, str]:
-    """Path inside the chart -> content."""
-    files = {
-        Path("templates", "crds", name): _template(content) for name, content in crd_files().items()
-    }
-    return {**files, Path("README.md"): _README + "".join(_rows())}
+def _kinds() -> dict[str, str]:
+    """File name -> content."""
+    return {name: _template(content) for name, content in crd_files().items()}
 
 
-def differences(chart: Path) -> list[str]:
-    """Files of the chart that are missing, stale or nobody's."""
-    wanted = chart_files()
-    found = [path.relative_to(chart) for path in (chart / "templates" / "crds").glob("*")]
-    paths = sorted({*wanted, *found})
-    return [str(path) for path in paths if wanted.get(path) != _text(chart / path)]
-
-
-def write_chart(chart: Path) -> None:
-    """Write all files and remove kinds that are no more."""
-    wanted = chart_files()
-    for path in (chart / "templates" / "crds").glob("*"):
-        if path.relative_to(chart) not in wanted:
-            path.unlink()
-    for path, content in wanted.items():
-        (chart / path).parent.mkdir(parents=True, exist_ok=True)
-        (chart / path).write_text(content)
+def _table() -> str:
+    return _README + "".join(_rows())
 
 
 def _template(definition: str) -> str:
@@ -91,18 +75,17 @@ def _at(values: Any, names: list[str]) -> str:
     return json.dumps(values)
 
 
-def _text(path: Path) -> str | None:
-    return path.read_text() if path.exists() else None
-
-
 def main() -> int:
     """Exit code 1 when --check finds a difference."""
     parser = argparse.ArgumentParser(description="Write the generated files of the chart.")
     parser.add_argument("--check", action="store_true", help="only compare")
     if not parser.parse_args().check:
-        write_chart(CHART)
+        write_crds(CHART / _KINDS, _kinds())
+        _TABLE.write_text(_table())
         return 0
-    stale = differences(CHART)
+    stale = [str(_KINDS / name) for name in differences(CHART / _KINDS, _kinds())]
+    if not _TABLE.exists() or _TABLE.read_text() != _table():
+        stale.append(_TABLE.name)
     if stale:
         print(f"{CHART}: {', '.join(stale)} not up to date: run make chart")
     return 1 if stale else 0

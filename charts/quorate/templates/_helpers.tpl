@@ -40,6 +40,16 @@ app.kubernetes.io/part-of: quorate
 {{- end }}
 {{- end -}}
 
+{{- /* Agents as peers of a NetworkPolicy: of .Values.networkPolicy.agents. */}}
+{{- define "quorate.agentPeers" -}}
+- podSelector:
+    matchLabels:
+      {{- toYaml .podLabels | nindent 6 }}
+{{- range .cidrs }}
+- ipBlock: {cidr: {{ . }}}
+{{- end }}
+{{- end -}}
+
 {{- /* Metadata of an object: (dict "context" . "name" "…" "component" "…" "cluster" true for one without a namespace, "namespace" for another than the release's). */}}
 {{- define "quorate.metadata" -}}
 name: {{ .name }}

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
@@ -19,17 +20,15 @@ def crd_files() -> dict[str, str]:
     }
 
 
-def differences(folder: Path) -> list[str]:
-    """Names of files that are missing, stale or nobody's."""
-    wanted = crd_files()
+def differences(folder: Path, wanted: Mapping[str, str]) -> list[str]:
+    """Names of files that are missing, stale or nobody's.  `wanted`: file name -> content."""
     found = {path.name: path.read_text() for path in folder.glob("*.yaml")}
-    return sorted(name for name in wanted | found if wanted.get(name) != found.get(name))
+    return sorted(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))
 
 
-def write_crds(folder: Path) -> None:
+def write_crds(folder: Path, wanted: Mapping[str, str]) -> None:
     """Write all files and remove those of kinds that are no more."""
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = crd_files()
     for path in sorted(folder.glob("*.yaml")):
         if path.name not in wanted:
             path.unlink()
@@ -44,9 +43,9 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="only compare")
     arguments = parser.parse_args()
     if not arguments.check:
-        write_crds(arguments.folder)
+        write_crds(arguments.folder, crd_files())
         return 0
-    stale = differences(arguments.folder)
+    stale = differences(arguments.folder, crd_files())
     if stale:
         print(f"{arguments.folder}: {', '.join(stale)} not up to date: run make crds")
     return 1 if stale else 0
