@@ -101,9 +101,10 @@ class KubernetesOperator:
         if not self._election.holds():
             return f"the lease was renewed {self._election.lease_age_s():.0f} s ago: it has lapsed"
         for (place, plural), age_s in self._traffic.watch_ages_s().items():
+            if age_s <= WATCH_AGE_MAX_S:
+                continue
             # One that is refused is begun again by itself, and said by /readyz.
-            is_refused = self._watches is not None and self._watches.is_failing(place)
-            if age_s > WATCH_AGE_MAX_S and not is_refused:
+            if self._watches is None or not self._watches.is_failing(place):
                 which = f"{plural} in namespace {place}" if place else plural
                 return f"the watch of {which} has shown no sign of life for {age_s:.0f} s"
         return ""

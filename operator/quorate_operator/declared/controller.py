@@ -324,16 +324,15 @@ class Controller:
         except WireError as error:
             _log.error("%s: not led as it is", error)
             return
-        released = self._releasing.get(_uid(body))
-        is_deleting = cluster.metadata.deletion_timestamp is not None
-        if is_deleting and released is not None and not released.is_set():
+        if cluster.metadata.deletion_timestamp is not None:
+            released = self._releasing.get(_uid(body))
+            if released is None or released.is_set():
+                return
             has_zones = any(zone.cluster == name for zone in self._zones.values())
             if await self._release.may_cluster_go(body, has_zones):
                 released.set()
-            else:
-                self._queue.add_later(Key(Kind.CLUSTER, name), RELEASE_S)
-        if is_deleting and (released is None or released.is_set()):
-            return
+                return
+            self._queue.add_later(Key(Kind.CLUSTER, name), RELEASE_S)
         led = self._led.get(name)
         if led is None:
             told = known_status(body)

@@ -48,7 +48,7 @@ class DeclaredZone:
     @property
     def cluster(self) -> str:
         """The name of the StorageCluster that it is declared in."""
-        return str(self.body.get("spec", {}).get("clusterRef", {}).get("name", ""))
+        return cluster_of(self.body)
 
     @property
     def pause(self) -> str:
@@ -105,6 +105,11 @@ class DeclaredZone:
         if told is None or told == self.fresh or _to_act_on(told) != _to_act_on(self.fresh):
             return 0.0
         return max(self._told_s + PROGRESS_S - time.monotonic(), 0.0)
+
+
+def cluster_of(body: Body) -> str:
+    """The name of the StorageCluster that a Zone is declared in, whether or not it can be read."""
+    return str(body.get("spec", {}).get("clusterRef", {}).get("name", ""))
 
 
 def declared(body: Body) -> object:

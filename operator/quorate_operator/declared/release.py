@@ -10,12 +10,12 @@ from typing import Any
 
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
-from quorate_operator.declared.declared_zone import DeclaredZone
+from quorate_operator.declared.declared_zone import DeclaredZone, cluster_of
 from quorate_operator.declared.deletion import erasable, erases, is_freed
 from quorate_operator.declared.led_cluster import LedClusters
 from quorate_operator.declared.termination import Termination
 from quorate_operator.declared.watched_cluster import WatchedCluster
-from quorate_operator.kube.api import ApiRefused, KubeApi, path_of
+from quorate_operator.kube.api import ApiRefused, KubeApi, find, path_of
 from quorate_operator.metastores.kubernetes import KubernetesMetastore
 
 _log = logging.getLogger("quorate.controller")
@@ -123,13 +123,8 @@ class Release:
     async def _has_zones(self, cluster: str) -> bool:
         """Whether the API server has a Zone that is declared in this cluster."""
         zones = self._api.list(path_of(self._namespace, Zone.plural))
-        return any([DeclaredZone(zone).cluster == cluster async for zone in zones])
+        return any([cluster_of(zone) == cluster async for zone in zones])
 
     async def _has_cluster(self, name: str) -> bool:
-        try:
-            await self._api.get(path_of(self._namespace, StorageCluster.plural, name))
-        except ApiRefused as refused:
-            if refused.status == 404:
-                return False
-            raise
-        return True
+        path = path_of(self._namespace, StorageCluster.plural, name)
+        return await find(self._api, path) is not None

@@ -16,7 +16,7 @@ from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster
 from quorate_operator.declared.controller import Controller
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
-from quorate_operator.kube.scope import Scope
+from quorate_operator.kube.scope import Scope, place_text
 from quorate_operator.process.defects import report_defect
 from quorate_operator.process.metrics import Metrics
 
@@ -132,8 +132,7 @@ class ServedNamespaces:
                     self.cluster_seen({**item, "apiVersion": API_VERSION, "kind": kind})
                 break
             except (ApiRefused, ApiUnclear, MandateLost) as error:
-                where = f"namespace {place}" if place else "all namespaces"
-                self._unlisted[place] = f"{where}: clusters cannot be listed: {error}"
+                self._unlisted[place] = f"{place_text(place)}: clusters cannot be listed: {error}"
                 _log.warning("%s; again in %g s", self._unlisted[place], pause_s)
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, RELIST_MAX_S)

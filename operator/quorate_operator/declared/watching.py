@@ -17,6 +17,7 @@ import kopf
 from quorate_operator.declared.handlers import WATCHED, make_registry, make_settings
 from quorate_operator.declared.served_namespaces import ServedNamespaces
 from quorate_operator.kube.api import KubeApi
+from quorate_operator.kube.scope import place_text
 from quorate_operator.kube.traffic import Traffic
 
 _log = logging.getLogger("quorate.watches")
@@ -129,8 +130,7 @@ class _Place:
             if self._stop.is_set():
                 break
             pause_s = min(2 * pause_s, AGAIN_MAX_S) if self.is_failing else AGAIN_S
-            where = f"namespace {self.place}" if self.place else "all namespaces"
-            self.failure = f"{where}: declared objects are not watched: {why}"
+            self.failure = f"{place_text(self.place)}: declared objects are not watched: {why}"
             self._failed_s = time.monotonic()
             _log.warning("%s; again in %g s", self.failure, pause_s)
             with contextlib.suppress(TimeoutError):

@@ -275,6 +275,16 @@ class KubeApi:
             raise MandateLost(f"{method}: the mandate is lost: nothing may be written")
 
 
+async def find(api: KubeApi, path: str) -> Json | None:
+    """One object; None: there is none."""
+    try:
+        return await api.get(path)
+    except ApiRefused as refused:
+        if refused.status != 404:
+            raise
+        return None
+
+
 def _seconds(retry_after: str) -> float:
     """Seconds to wait by Retry-After; API servers do not use its other form, a date."""
     try:

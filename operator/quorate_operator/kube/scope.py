@@ -7,6 +7,11 @@ EVERYWHERE = ""
 """The place of one list, or one watch, of all namespaces."""
 
 
+def place_text(place: str) -> str:
+    """A place, for people."""
+    return f"namespace {place}" if place else "all namespaces"
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """`namespaces`: those that are served, each once; empty: all of them.

@@ -39,19 +39,21 @@ class AgentLinks:
 
     def heard(self, link: Link, now_ms: int) -> str | None:
         """Something came over a link: from which node; None where another link is the node's."""
-        node: str | None = link.data
-        if node is None or self.by_node.get(node) is not link:
-            return None
-        self._heard_ms[node] = now_ms
+        node = self._node_of(link)
+        if node is not None:
+            self._heard_ms[node] = now_ms
         return node
 
     def ended(self, link: Link) -> str | None:
         """A link is down: which node's it was; None where another link is the node's."""
-        node: str | None = link.data
-        if node is None or self.by_node.get(node) is not link:
-            return None
-        del self.by_node[node]
+        node = self._node_of(link)
+        if node is not None:
+            del self.by_node[node]
         return node
+
+    def _node_of(self, link: Link) -> str | None:
+        node: str | None = link.data
+        return node if node is not None and self.by_node.get(node) is link else None
 
     def abort_silent(self, now_ms: int) -> None:
         """End links over which nothing has come for too long; called with every tick.

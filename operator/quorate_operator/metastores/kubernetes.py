@@ -37,7 +37,7 @@ from quorate.wire.partition_table import (
     stored_row,
     zone_record,
 )
-from quorate.wire.resource import API_VERSION, Part
+from quorate.wire.resource import API_VERSION, Part, Resource
 from quorate.wire.storage_node import StorageNode, node_record, node_spec
 from quorate.wire.zone import ObjectName
 from quorate_operator import names
@@ -48,6 +48,7 @@ from quorate_operator.kube.api import (
     Json,
     KubeApi,
     MandateLost,
+    find,
     path_of,
 )
 from quorate_operator.kube.watch import watch_revisions
@@ -79,17 +80,14 @@ class KubernetesMetastore:
         path = path_of(self._namespace, MasterTerm.plural, self._cluster)
         for _ in range(_TERM_ATTEMPTS):
             try:
-                try:
-                    found = await self._api.get(path)
-                except ApiRefused as refused:
-                    if refused.status != 404:
-                        raise
+                found = await find(self._api, path)
+                if found is None:
                     term = max(above, await self._known_term()) + 1
-                    await self._api.create(collection, self._counter(term, ""))
-                    return term
-                term = max(int(found["spec"]["term"]), above) + 1
-                revision = found["metadata"]["resourceVersion"]
-                await self._api.replace(path, self._counter(term, revision))
+                    await self._api.create(collection, self._counter(term, None))
+                else:
+                    term = max(int(found["spec"]["term"]), above) + 1
+                    revision = found["metadata"]["resourceVersion"]
+                    await self._api.replace(path, self._counter(term, revision))
             except ApiRefused as refused:
                 if refused.status != 409:
                     raise Unavailable(str(refused)) from refused
@@ -105,13 +103,8 @@ class KubernetesMetastore:
         Earlier versions counted all clusters of a namespace in one ConfigMap, which is read here
         and never written."""
         path = f"/api/v1/namespaces/{self._namespace}/configmaps/{names.MASTER_TERM_OF_BEFORE}"
-        try:
-            found = await self._api.get(path)
-        except ApiRefused as refused:
-            if refused.status != 404:
-                raise
-            return self._told_term
-        return int(found["data"]["term"])
+        found = await find(self._api, path)
+        return int(found["data"]["term"]) if found is not None else self._told_term
 
     async def load(self) -> dict[Key, Stored]:
         """See Metastore."""
@@ -204,8 +197,8 @@ class KubernetesMetastore:
         for plural in (PartitionTable.plural, StorageNode.plural):
             path = path_of(self._namespace, plural)
             found = [item async for item in self._api.list(path, self._selector)]
-            for name in [item["metadata"]["name"] for item in found]:
-                await self._api.delete(path_of(self._namespace, plural, name))
+            for item in found:
+                await self._api.delete(path_of(self._namespace, plural, item["metadata"]["name"]))
 
     # --- forms ------------------------------------------------------------------------------------
 
@@ -219,10 +212,7 @@ class KubernetesMetastore:
                 return StorageNode.plural, f"{self._cluster}.{name}"  # neither has a dot
 
     def _encode(self, key: Key, value: Value, name: str, expected: Revision | None) -> Json:
-        labels = {names.LABEL_CLUSTER: self._cluster}
-        metadata: dict[str, Any] = {"name": name, "labels": labels}
-        if expected is not None:
-            metadata["resourceVersion"] = expected
+        labels: dict[str, str] = {}
         spec: Part
         aside: dict[int, Json] = {}
         if isinstance(value, ZoneRecord):
@@ -242,24 +232,29 @@ class KubernetesMetastore:
             written = {row["partition"] for row in body["rows"]}
             body["rows"] += [raw for p, raw in aside.items() if p not in written]
             body["rows"].sort(key=lambda row: row["partition"])
+        return self._object(kind, name, body, expected, **labels)
+
+    def _counter(self, term: int, expected: Revision | None) -> Json:
+        spec = MasterTermSpec(cluster_ref=ObjectName(name=self._cluster), term=term)
+        body = spec.model_dump(mode="json", by_alias=True)
+        return self._object(MasterTerm, self._cluster, body, expected)
+
+    def _object(
+        self,
+        kind: type[Resource],
+        name: str,
+        spec: Json,
+        expected: Revision | None,
+        **labels: str,
+    ) -> Json:
+        metadata: Json = {"name": name, "labels": {names.LABEL_CLUSTER: self._cluster, **labels}}
+        if expected is not None:
+            metadata["resourceVersion"] = expected
         return {
             "apiVersion": API_VERSION,
             "kind": kind.kind_name(),
             "metadata": metadata,
-            "spec": body,
-        }
-
-    def _counter(self, term: int, revision: Revision) -> Json:
-        labels = {names.LABEL_CLUSTER: self._cluster}
-        metadata: Json = {"name": self._cluster, "labels": labels}
-        if revision:
-            metadata["resourceVersion"] = revision
-        spec = MasterTermSpec(cluster_ref=ObjectName(name=self._cluster), term=term)
-        return {
-            "apiVersion": API_VERSION,
-            "kind": MasterTerm.kind_name(),
-            "metadata": metadata,
-            "spec": spec.model_dump(mode="json", by_alias=True),
+            "spec": spec,
         }
 
     def _table_spec(self, uid: str, **fields: Any) -> PartitionTableSpec:

@@ -5,8 +5,6 @@ ours is put right.  An object is applied again only when it, or what is wanted o
 since the last apply.  Claims and Secrets are never deleted here, pods only by name.
 """
 
-import hashlib
-import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -35,8 +33,8 @@ class Applier:
     def __init__(self, api: KubeApi, namespace: str) -> None:
         self._api = api
         self._namespace = namespace
-        self._applied: dict[str, tuple[str, str]] = {}
-        """path -> digest of what was applied, and the revision that it became."""
+        self._applied: dict[str, tuple[Json, str]] = {}
+        """path -> what was applied, and the revision that it became."""
 
     async def present(self, selector: str) -> dict[str, dict[str, Json]]:
         """kind -> name -> object, of all kinds, by label."""
@@ -54,10 +52,9 @@ class Applier:
         for manifest in wanted:
             kind, name = manifest["kind"], manifest["metadata"]["name"]
             path = f"{PATHS[kind].format(self._namespace)}/{name}"
-            digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
             present = there[kind].get(name)
             revision = present["metadata"]["resourceVersion"] if present is not None else ""
-            if present is not None and self._applied.get(path) == (digest, revision):
+            if present is not None and self._applied.get(path) == (manifest, revision):
                 continue
             try:
                 made = await self._api.apply(path, manifest)
@@ -68,7 +65,7 @@ class Applier:
                 continue
             if made["metadata"]["resourceVersion"] != revision:
                 _log.info("applied %s %s in namespace %s", kind, name, self._namespace)
-            self._applied[path] = digest, made["metadata"]["resourceVersion"]
+            self._applied[path] = manifest, made["metadata"]["resourceVersion"]
         return refused
 
     async def prune(

@@ -14,7 +14,6 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from quorate.planning.disruption import Disruption
 from quorate.wire.resource import DeletionPolicy
 from quorate.wire.storage_cluster import PodProblem, StorageCluster
 from quorate_operator import names
@@ -29,7 +28,7 @@ from quorate_operator.owned.agent_names import (
     stateful_set_name,
 )
 from quorate_operator.owned.apply import PATHS, Applier, is_owned
-from quorate_operator.owned.children import ZonePort, claim_of, desired_children, labels
+from quorate_operator.owned.children import ZonePort, claim_of, desired_children, selector
 from quorate_operator.owned.pod_states import trouble
 from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
 from quorate_operator.process.keyed_queue import KeyedQueue
@@ -68,7 +67,9 @@ class _Seen:
         self.applier = applier
         self.pause = ""
         self.view: ManagedView | None = None
+        self.gone: set[str] = set()
         self.looked: object = None
+        """What its objects follow, as of the last look or the last work."""
         self.watching: asyncio.Task[None] | None = None
 
 
@@ -158,7 +159,7 @@ class OwnedObjects:
                 if seen.runner.is_stopped:
                     self._drop(place)
                     continue
-                looked = _facts(seen.runner)
+                looked = _facts(seen)
                 if looked != seen.looked:
                     seen.looked = looked
                     self._queue.add_in_turn(place)
@@ -179,7 +180,8 @@ class OwnedObjects:
                 _log.exception("objects of cluster %s: again in %.1f s", place[1], again_s)
             else:
                 self._queue.done(place)
-                self._queue.add_later(place, ANEW_S)
+                if place in self._seen:
+                    self._queue.add_later(place, ANEW_S)
 
     async def _reconcile(self, place: Place) -> None:
         seen = self._seen.get(place)
@@ -193,8 +195,9 @@ class OwnedObjects:
             agent: there["Pod"].get(pod_name(name, agent)) for agent in sets
         }
         registered = {node.name for node in seen.runner.status().nodes}
-        gone = gone_agents(pods)
+        gone = seen.gone = gone_agents(pods)
         disruption = seen.runner.disruption(gone)
+        seen.looked = _facts(seen)
         agents = choose_agents(managed.replicas, {*sets, *registered}, disruption)
         in_use = {*registered, *disruption.protected}
         removed = [agent for agent in agents.leaving if agent not in in_use]
@@ -203,7 +206,6 @@ class OwnedObjects:
             there["PersistentVolumeClaim"],
         )  # fmt: skip
         restart = Restart()
-        refused: list[ApiRefused] = []
         if seen.pause:
             wanted = [each for each in wanted if each["kind"] == "PodDisruptionBudget"]
         if not self._is_current(place, seen):
@@ -264,8 +266,7 @@ class OwnedObjects:
 
 def selector_text(cluster: str) -> str:
     """The pods of a cluster's agents, as `kubectl --selector` takes it."""
-    chosen = labels(cluster)
-    return ",".join(f"{key}={chosen[key]}" for key in (names.LABEL_CLUSTER, names.LABEL_COMPONENT))
+    return ",".join(f"{key}={value}" for key, value in selector(cluster).items())
 
 
 def _by_agent(sets: Mapping[str, Json]) -> dict[str, Json]:
@@ -283,8 +284,7 @@ def _zone_ports(runner: Runner) -> list[ZonePort]:
     ]
 
 
-def _facts(runner: Runner) -> tuple[object, ...]:
+def _facts(seen: _Seen) -> tuple[object, ...]:
     """All that the desired objects of a cluster depend on, besides its spec."""
-    disruption: Disruption = runner.disruption()
-    ports = [(zone.zone, tuple(sorted(zone.ports.items()))) for zone in _zone_ports(runner)]
-    return runner.is_leading, disruption, ports
+    runner = seen.runner
+    return runner.is_leading, runner.disruption(seen.gone), _zone_ports(runner)
