@@ -28,8 +28,8 @@ class DialedHosts:
         for the same part of `bound_s` each.
 
         ConnectionRefusedError: all refuse.  OSError, TimeoutError: else the last problem."""
-        problem: OSError = OSError(errno.EADDRNOTAVAIL, "the name has no address")
-        are_refused = True
+        problem: OSError | None = None
+        refused: OSError | None = None
         deadline = self._loop.time() + bound_s
         async with asyncio.timeout_at(deadline):
             addresses = await self._look_up(host, port)
@@ -38,11 +38,11 @@ class DialedHosts:
             try:
                 async with asyncio.timeout(share_s):
                     return await self._connect(address)
+            except ConnectionRefusedError as error:
+                refused = error
             except OSError as error:  # a TimeoutError is one
-                are_refused &= isinstance(error, ConnectionRefusedError)
-                if are_refused or not isinstance(error, ConnectionRefusedError):
-                    problem = error
-        raise problem
+                problem = error
+        raise problem or refused or OSError(errno.EADDRNOTAVAIL, "the name has no address")
 
     async def _look_up(self, host: str, port: int) -> list[Address]:
         looking = self._looking.get((host, port))

@@ -28,22 +28,19 @@ class HeldAppends:
         zone = message.zone
         if zone not in self.going_on:
             return message
-        held = self._held.get(zone, [])
-        if _size(message) <= LONG_BYTES:
-            behind = {
-                batch.partition
-                for sender, before in held
-                if sender == node
-                for batch in before.batches
-            }
-            late = [batch for batch in message.batches if batch.partition in behind]
-            if not late:
-                return message
-            passes = [batch for batch in message.batches if batch.partition not in behind]
-            self._held[zone] = [*held, (node, Append(zone, tuple(late)))]
-            return Append(zone, tuple(passes)) if passes else None
-        self._held[zone] = [*held, (node, message)]
-        return None
+        held = self._held.setdefault(zone, [])
+        if _size(message) > LONG_BYTES:
+            held.append((node, message))
+            return None
+        behind = {
+            batch.partition for sender, before in held if sender == node for batch in before.batches
+        }
+        late = tuple([batch for batch in message.batches if batch.partition in behind])
+        if not late:
+            return message
+        held.append((node, Append(zone, late)))
+        passes = tuple([batch for batch in message.batches if batch.partition not in behind])
+        return Append(zone, passes) if passes else None
 
     def turn_ended(self, going_on: Iterable[str]) -> list[tuple[str, Append]]:
         """In all other zones no partition waits: what was held for them."""

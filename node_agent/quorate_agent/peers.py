@@ -78,6 +78,6 @@ class Peers:
 def _is_followed(link: Link, record: NodeRecord) -> bool:
     """Whether the process at the other side is not the registered one, nor a later one of it."""
     hello = link.peer_hello
-    if hello is None or hello.store != record.store:
-        return hello is not None
-    return hello.incarnation < record.incarnation
+    return hello is not None and (
+        hello.store != record.store or hello.incarnation < record.incarnation
+    )

@@ -488,12 +488,9 @@ class AgentCore:
             waiting = zone.storage.write_ahead() if zone.touched else ()
             if waiting:
                 going_on.append(uid)
-                some = zone.flush_some(waiting, now)
-                if some is None:
-                    continue
-                turn = some
-            else:
-                turn = zone.flush(now)
+            turn = zone.flush_some(waiting, now) if waiting else zone.flush(now)
+            if turn is None:
+                continue
             sends += turn.sends
             if turn.wrote or turn.after_sync or turn.acks or turn.adopted or turn.durable:
                 turns.append((uid, turn))

@@ -37,7 +37,7 @@ def cluster_disruption(
 def disruption_facts(agents: Mapping[str, Agent], zones: Iterable[ZoneMaster]) -> object:
     """All that the answer depends on.  Comparing it is much cheaper than the answer."""
     there = [(each.record, each.online, each.gone) for _, each in sorted(agents.items())]
-    return there, [(zone.record, zone.parts.changes, len(zone.parts)) for zone in zones]
+    return there, [(zone.record, zone.parts.changes, zone.nodes.refusals()) for zone in zones]
 
 
 def _zone_now(zone: ZoneMaster) -> ZoneNow:

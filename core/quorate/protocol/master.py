@@ -157,9 +157,10 @@ class Master:
     def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:
         """Judge which agents may restart or go now; see cluster_disruption."""
         zones = self.zones.values()
-        facts = disruption_facts(self.agents, zones), {*gone}, {*restarted}
+        away, before = {*gone}, {*restarted}
+        facts = disruption_facts(self.agents, zones), away, before
         if self._disrupted is None or self._disrupted[0] != facts:
-            self._disrupted = facts, cluster_disruption(self.agents, zones, {*gone}, restarted)
+            self._disrupted = facts, cluster_disruption(self.agents, zones, away, before)
         return self._disrupted[1]
 
     def registration(self, node: str) -> NodeRecord | None:

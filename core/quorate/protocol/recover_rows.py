@@ -101,13 +101,13 @@ def _is_uncommitted(migration: Migration, told: Mapping[str, Told]) -> bool:
     """Whether its destination has told, and has prepared nothing: no master commits before that,
     and an agent that has told obeys no earlier master any more."""
     destination = migration.destination
-    agent = told.get(destination.node) if destination is not None else None
-    if agent is None or destination is None or agent.holder.store != destination.store:
+    if destination is None or not _has_told(destination, told):
         return False
-    return agent.report is None or agent.report.prepared is None
+    report = told[destination.node].report
+    return report is None or report.prepared is None
 
 
-def _has_told(voter: Voter, told: Mapping[str, Told]) -> bool:
+def _has_told(voter: Voter | Holder, told: Mapping[str, Told]) -> bool:
     agent = told.get(voter.node)
     return agent is not None and agent.holder.store == voter.store
 

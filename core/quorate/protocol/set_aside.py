@@ -9,7 +9,7 @@ divided: what it says may be about what waits.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from quorate.protocol.copy import Copy
 from quorate.protocol.copy_record import record_names
@@ -18,6 +18,9 @@ from quorate.protocol.primary import Primary
 
 if TYPE_CHECKING:
     from quorate.protocol.replicas import Replicas
+
+
+T = TypeVar("T")
 
 
 class SetAside(NamedTuple):
@@ -46,16 +49,19 @@ def set_aside(replicas: Replicas, waiting: Collection[int]) -> SetAside:
                 kept.setdefault(node, []).append(batch)
             else:
                 replicas.announce(node, batch)
-    aside = SetAside({}, {}, {}, kept, record_names(waiting))
-    for partition in waiting:
-        if partition in replicas.dirty:
-            aside.dirty[partition] = replicas.dirty.pop(partition)
-        if partition in replicas.touched:
-            aside.touched[partition] = replicas.touched.pop(partition)
-        if partition in replicas.ack_due:
-            aside.ack_due[partition] = replicas.ack_due.pop(partition)
+    aside = SetAside(
+        _taken(replicas.dirty, waiting),
+        _taken(replicas.touched, waiting),
+        _taken(replicas.ack_due, waiting),
+        kept,
+        record_names(waiting),
+    )
     replicas.wrote = bool(replicas.touched)
     return aside
+
+
+def _taken(of: dict[int, T], waiting: Collection[int]) -> dict[int, T]:
+    return {partition: of.pop(partition) for partition in waiting if partition in of}
 
 
 def put_back(replicas: Replicas, aside: SetAside) -> None:

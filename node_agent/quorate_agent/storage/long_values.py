@@ -64,12 +64,13 @@ class _File:
 class _Long:
     """A value of this turn: a file, or a part of one."""
 
-    __slots__ = ("file", "offset", "value")
+    __slots__ = ("file", "offset", "summed", "value")
 
     def __init__(self, file: _File, offset: int, value: bytes) -> None:
         self.file = file
         self.offset = offset
         self.value = value
+        self.summed: int | None = None  # its checksum, once a batch refers to it
         file.users += 1
 
 
@@ -247,7 +248,9 @@ class LongValues:
         long = self._referred[key] = self._turn[key]
         file = long.file
         batch.put(_OWNER.pack(b"w", file.number) + key, _SIZE.pack(len(file.data)))
-        return REFERENCE.pack(file.number, long.offset, len(long.value), checksum(long.value))
+        if long.summed is None:  # the engine may ask for the batch again while it stalls
+            long.summed = checksum(long.value)
+        return REFERENCE.pack(file.number, long.offset, len(long.value), long.summed)
 
     def remove(self, keys: Iterable[bytes], owned: dict[bytes, int], batch: WriteBatch) -> None:
         """Forget with the batch the values stored under these keys of `owned`."""
