@@ -112,7 +112,9 @@ class Controller:
         """Objects of which the API server refuses what is to be told, with its sentence."""
         self._queue = KeyedQueue[Key](lambda: random.uniform(0.8, 1.2))
         self._owned = OwnedObjects(
-            owned_api or objects_api, lambda place: self._queue.add(Key(Kind.CLUSTER, place[1]))
+            owned_api or objects_api,
+            namespace,
+            lambda name: self._queue.add(Key(Kind.CLUSTER, name)),
         )
         self._release = Release(
             ownership_api, objects_api, namespace, self._led, self._owned.keep_claims

@@ -43,8 +43,6 @@ ANEW_S = 60.0
 """Seconds until a cluster without a seen change is looked at again."""
 
 Json = dict[str, Any]
-Place = tuple[str, str]
-"""Namespace and name of a StorageCluster."""
 
 
 class ManagedView(NamedTuple):
@@ -74,13 +72,15 @@ class _Seen:
 
 
 class OwnedObjects:
-    """`on_change`: called with the place of a cluster of which another thing is to be told."""
+    """Of the clusters of one namespace, by name.  `on_change`: called with the name of one of which
+    another thing is to be told."""
 
-    def __init__(self, api: KubeApi, on_change: Callable[[Place], None]) -> None:
+    def __init__(self, api: KubeApi, namespace: str, on_change: Callable[[str], None]) -> None:
         self._api = api
+        self._namespace = namespace
         self._on_change = on_change
-        self._seen: dict[Place, _Seen] = {}
-        self._queue = KeyedQueue[Place](lambda: random.uniform(0.8, 1.2))
+        self._seen: dict[str, _Seen] = {}
+        self._queue = KeyedQueue[str](lambda: random.uniform(0.8, 1.2))
         self._tasks: list[asyncio.Task[None]] = []
 
     async def close(self) -> None:
@@ -98,15 +98,15 @@ class OwnedObjects:
         if not self._tasks:
             work = [self._work() for _ in range(WORKERS)]
             self._tasks = [asyncio.create_task(each) for each in (*work, self._keep_looking())]
-        place = (cluster.metadata.namespace, cluster.metadata.name)
-        seen = self._seen.get(place)
+        name = cluster.metadata.name
+        seen = self._seen.get(name)
         if seen is None or seen.runner is not runner:
-            self._drop(place)
-            seen = self._seen[place] = _Seen(cluster, runner, Applier(self._api, place[0]))
-            seen.watching = asyncio.create_task(self._watch(place))
-            self._queue.add(place)
+            self._drop(name)
+            seen = self._seen[name] = _Seen(cluster, runner, Applier(self._api, self._namespace))
+            seen.watching = asyncio.create_task(self._watch(name))
+            self._queue.add(name)
         elif (seen.cluster.spec, seen.pause) != (cluster.spec, pause):
-            self._queue.add(place)
+            self._queue.add(name)
         seen.cluster, seen.pause = cluster, pause
         return seen.view
 
@@ -121,11 +121,11 @@ class OwnedObjects:
             return
         spec = cluster.spec.model_copy(update={"deletion_policy": DeletionPolicy.RETAIN})
         kept = cluster.model_copy(update={"spec": spec})
-        namespace, name = cluster.metadata.namespace, cluster.metadata.name
-        seen = self._seen.get((namespace, name))
+        name = cluster.metadata.name
+        seen = self._seen.get(name)
         if seen is not None:
             seen.cluster = kept  # what is applied from here on owns no claim
-        path = PATHS["PersistentVolumeClaim"].format(namespace)
+        path = PATHS["PersistentVolumeClaim"].format(self._namespace)
         claims = [each async for each in self._api.list(path, f"{names.LABEL_CLUSTER}={name}")]
         for there in claims:
             agent = there["metadata"]["labels"].get(names.LABEL_AGENT, "")
@@ -133,21 +133,20 @@ class OwnedObjects:
                 made = claim_of(kept, agent, cluster.spec.managed.storage, there)
                 await self._api.apply(f"{path}/{there['metadata']['name']}", made)
 
-    def _drop(self, place: Place) -> None:
-        seen = self._seen.pop(place, None)
+    def _drop(self, name: str) -> None:
+        seen = self._seen.pop(name, None)
         if seen is not None and seen.watching is not None:
             seen.watching.cancel()
-        self._queue.forget(place)
+        self._queue.forget(name)
 
     # --- what makes a cluster be looked at -------------------------------------------------------
 
-    async def _watch(self, place: Place) -> None:
-        namespace, name = place
-        paths = [path.format(namespace) for path in PATHS.values()]
+    async def _watch(self, name: str) -> None:
+        paths = [path.format(self._namespace) for path in PATHS.values()]
         while True:
             try:
                 async for _ in watch_revisions(self._api, paths, f"{names.LABEL_CLUSTER}={name}"):
-                    self._queue.add_in_turn(place)
+                    self._queue.add_in_turn(name)
             except Exception:  # a defect here must not end the mastership; looks go on
                 _log.exception("cluster %s: the watch of its objects has failed", name)
             await asyncio.sleep(ANEW_S)
@@ -155,40 +154,40 @@ class OwnedObjects:
     async def _keep_looking(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            for place, seen in list(self._seen.items()):
+            for name, seen in list(self._seen.items()):
                 if seen.runner.is_stopped:
-                    self._drop(place)
+                    self._drop(name)
                     continue
                 looked = _facts(seen)
                 if looked != seen.looked:
                     seen.looked = looked
-                    self._queue.add_in_turn(place)
+                    self._queue.add_in_turn(name)
                 await asyncio.sleep(0)
 
     # --- work ------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
         while True:
-            place = await self._queue.take()
+            name = await self._queue.take()
             try:
-                await self._reconcile(place)
+                await self._reconcile(name)
             except (ApiRefused, ApiUnclear, MandateLost) as error:
-                again_s = self._queue.failed(place)
-                _log.warning("objects of cluster %s: %s; again in %.1f s", place[1], error, again_s)
+                again_s = self._queue.failed(name)
+                _log.warning("objects of cluster %s: %s; again in %.1f s", name, error, again_s)
             except Exception:  # a defect here must not end the mastership
-                again_s = self._queue.failed(place)
-                _log.exception("objects of cluster %s: again in %.1f s", place[1], again_s)
+                again_s = self._queue.failed(name)
+                _log.exception("objects of cluster %s: again in %.1f s", name, again_s)
             else:
-                self._queue.done(place)
-                if place in self._seen:
-                    self._queue.add_later(place, ANEW_S)
+                self._queue.done(name)
+                if name in self._seen:
+                    self._queue.add_later(name, ANEW_S)
 
-    async def _reconcile(self, place: Place) -> None:
-        seen = self._seen.get(place)
+    async def _reconcile(self, name: str) -> None:
+        seen = self._seen.get(name)
         managed = seen.cluster.spec.managed if seen is not None else None
         if seen is None or managed is None or not seen.runner.is_leading:
             return  # the look sees that it leads
-        cluster, name = seen.cluster, place[1]
+        cluster = seen.cluster
         there = await seen.applier.present(f"{names.LABEL_CLUSTER}={name}")
         sets = _by_agent(there["StatefulSet"])
         pods: dict[str, Json | None] = {
@@ -208,7 +207,7 @@ class OwnedObjects:
         restart = Restart()
         if seen.pause:
             wanted = [each for each in wanted if each["kind"] == "PodDisruptionBudget"]
-        if not self._is_current(place, seen):
+        if not self._is_current(name, seen):
             return
         refused = await seen.applier.apply(wanted, there)
         if not seen.pause:
@@ -221,18 +220,18 @@ class OwnedObjects:
                     lambda restarted: seen.runner.disruption(gone, restarted),
                 )
             pod = pods.get(restart.agent)
-            if pod is not None and self._is_current(place, seen):
+            if pod is not None and self._is_current(name, seen):
                 _log.info("cluster %s: replacing the pod of %s", name, restart.agent)
                 await seen.applier.delete("Pod", pod)
-        self._tell(place, seen, agents, pods, there, refused, restart)
+        self._tell(name, seen, agents, pods, there, refused, restart)
 
-    def _is_current(self, place: Place, seen: _Seen) -> bool:
+    def _is_current(self, name: str, seen: _Seen) -> bool:
         """Whether the cluster is still led as it was when its state was read."""
-        return self._seen.get(place) is seen and seen.runner.is_leading
+        return self._seen.get(name) is seen and seen.runner.is_leading
 
     def _tell(
         self,
-        place: Place,
+        name: str,
         seen: _Seen,
         agents: Agents,
         pods: Mapping[str, Json | None],
@@ -240,7 +239,6 @@ class OwnedObjects:
         refused: list[ApiRefused],
         restart: Restart,
     ) -> None:
-        namespace, name = place
         claims = there["PersistentVolumeClaim"]
         found = [
             trouble(
@@ -250,7 +248,7 @@ class OwnedObjects:
         ]
         view = ManagedView(
             agents,
-            [address(name, namespace, agent) for agent in agents.staying],
+            [address(name, self._namespace, agent) for agent in agents.staying],
             [
                 PodProblem(name=each.pod, reason=each.reason, message=each.message[:1000])
                 for each in found
@@ -261,7 +259,7 @@ class OwnedObjects:
         )
         if view != seen.view:
             seen.view = view
-            self._on_change(place)
+            self._on_change(name)
 
 
 def selector_text(cluster: str) -> str:

@@ -53,7 +53,7 @@ class Managed:
         self.world = LoneMaster(nodes=())
         self.api = MemoryApi()
         self.kubelet = Kubelet(self.api, self.world)
-        self.owned = OwnedObjects(self.api.as_api, lambda place: None)
+        self.owned = OwnedObjects(self.api.as_api, "shop", lambda name: None)
         self.runner = LoneRunner(self.world)
         self.spec: Json = {}
         self.pause = ""
