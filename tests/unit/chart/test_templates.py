@@ -16,6 +16,9 @@ import yaml
 from quorate_helm.build import VERSIONS, helm_path
 from quorate_helm.chart import CHART, find, objects, render, run_helm, without_kinds
 from quorate_operator.kube.write_crds import crd_files
+from quorate_operator.owned import agent_pod
+from quorate_operator.owned.agent_names import PEER_PORT
+from quorate_operator.owned.children import labels
 
 pytestmark = pytest.mark.needs("helm")
 
@@ -62,6 +65,15 @@ def test_the_kinds_are_those_of_the_project_and_are_kept(helm: Path) -> None:
     by_name = {each["metadata"]["name"]: each for each in declared}
     wanted = [yaml.safe_load(text) for text in crd_files().values()]
     assert by_name == {each["metadata"]["name"]: each for each in wanted}
+
+
+def test_network_policies_mean_managed_agents_unless_told_otherwise() -> None:
+    agents = yaml.safe_load((CHART / "values.yaml").read_text())["networkPolicy"]["agents"]
+
+    first, last = agent_pod.CLIENT_PORTS.split("-")
+    assert (agents["peerPort"], agents["adminPort"]) == (PEER_PORT, agent_pod.ADMIN_PORT)
+    assert (agents["clientPortFirst"], agents["clientPortLast"]) == (int(first), int(last))
+    assert agents["podLabels"].items() <= labels("main").items()
 
 
 def test_the_kinds_can_be_left_out(helm: Path) -> None:
