@@ -30,7 +30,7 @@ class Upkeep:
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
-        self._surveys: dict[int, bytes | None] = {}
+        self._surveys: dict[int, tuple[bytes | None, int]] = {}
         self._snapshots: deque[tuple[str, Copy, FetchSnapshot]] = deque()
         self._budget = 0
         self._budget_ms = 0
@@ -87,9 +87,12 @@ class Upkeep:
                     count += 1
 
     def survey(self, copy: Copy) -> None:
-        """Look through the copy's rows once for expiries and tombstones (after a start)."""
+        """Look through the copy's rows once for expiries and tombstones (after a start).
+
+        The expiry of what a primary writes from now on is noted as it is written, so not here.
+        """
         copy.expiring.clear()
-        self._surveys[copy.partition] = None
+        self._surveys[copy.partition] = (None, copy.lwm)
 
     def _survey(self) -> None:
         room = SURVEY_ROWS
@@ -97,15 +100,16 @@ class Upkeep:
             if room <= 0:
                 return
             copy = self._replicas.copies[partition]
-            chunk = copy.space.scan(self._surveys[partition], room, 1 << 20)
+            after, last = self._surveys[partition]
+            chunk = copy.space.scan(after, room, 1 << 20)
             room -= max(len(chunk), 50)
             for key, row in chunk:
                 if row.value is None:
                     copy.tombstones.append((row.counter, key))
-                elif row.expires_at:
+                elif row.expires_at and row.counter <= last:
                     heappush(copy.expiring, (row.expires_at, key))
             if chunk:
-                self._surveys[partition] = chunk[-1][0]
+                self._surveys[partition] = (chunk[-1][0], last)
             else:
                 del self._surveys[partition]
 

@@ -152,6 +152,20 @@ def test_a_key_is_expired_when_it_is_due(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (row := _role(agent).copy.get(b"k")) is None or row.value is None
 
 
+def test_an_expiry_is_noted_once_also_when_written_before_the_survey_comes_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = OneAgent(1, monkeypatch)
+    role, due = _role(agent), agent.now.wall_ms + 100 * IDLE_LOOK_MS
+    _write(agent, "zone-0", b"before", due)
+    agent.core.zones["zone-0"].upkeep.survey(role.copy)
+    _write(agent, "zone-0", b"since", due + 1)
+
+    agent.pass_time(2 * IDLE_LOOK_MS)
+
+    assert sorted(role.copy.expiring) == [(due, b"before"), (due + 1, b"since")]
+
+
 def test_the_end_of_a_lease_is_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = OneAgent(1, monkeypatch)
     role = _role(agent)
