@@ -81,3 +81,17 @@ def test_none_begins_when_the_time_is_over(tmp_path: Path) -> None:
     assert lines[-2] == "    test_three.py"
     assert "passed" in lines[-1]
     assert "skipped" in lines[-1]
+
+
+def test_those_without_time_come_first_in_the_next_run(tmp_path: Path) -> None:
+    left_over = tmp_path / "cache" / "left-over"
+    options = ("--left-over", str(left_over))
+    run(tmp_path, "--minutes", "0.000001", *options)
+    ids = ["test_three.py::test_deep", "test_three.py::test_deeper"]
+    assert left_over.read_text().splitlines() == ids
+    left_over.write_text(f"{ids[1]}\n")
+
+    lines = run(tmp_path, *options)
+
+    assert verdicts(lines)[1:] == [f"{ids[1]} PASSED", f"{ids[0]} PASSED"]
+    assert not left_over.read_text()
