@@ -336,7 +336,7 @@ class Cluster:
 def _has_quorums(row: PartitionRow, intact: set[Voter]) -> bool:
     """Whether so many stores of the row are there that every majority has one of them, before its
     migration and after it."""
-    groups = [row.voters] + ([row.active.voters] if row.active is not None else [])
+    groups = [*row.voter_sets] + ([row.active.voters] if row.active is not None else [])
     return all(
         sum(voter in intact for voter in voters) > len(voters) - majority(len(voters))
         for voters in groups

@@ -6,6 +6,7 @@ is unknown.  Two different rows of a partition never share a version.
 """
 
 import enum
+from collections.abc import Collection
 
 import msgspec
 
@@ -45,7 +46,8 @@ class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
     """`replicas[replica_index]` is who is online and owns (index 0: primary); `voters` the quorum.
 
     `term` is the version under which `primary` was activated; a later version with the same
-    primary keeps it.
+    primary keeps it.  `sets`: of a row that was rebuilt, and whose migration may have been committed,
+    the voters before it and those after it, until the row's first activation is over.
     """
 
     partition: int
@@ -55,6 +57,7 @@ class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
     replicas: tuple[str | None, ...]
     voters: tuple[Voter, ...]
     active: Migration | None = None
+    sets: tuple[tuple[Voter, ...], ...] = ()
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -65,6 +68,11 @@ class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
     def voter_nodes(self) -> tuple[str, ...]:
         """Names of the quorum's members, offline ones included."""
         return tuple(voter.node for voter in self.voters)
+
+    @property
+    def voter_sets(self) -> tuple[tuple[Voter, ...], ...]:
+        """Of each of these sets a quorum must agree: the voters, and `sets` while there are any."""
+        return (self.voters, *self.sets)
 
     @property
     def destination(self) -> Holder | None:
@@ -85,6 +93,17 @@ def quorum(voters: int, dead: int) -> int:
     """
     needed, left = majority(voters), voters - dead
     return left if voters - needed < left < needed else needed
+
+
+def is_quorum(row: PartitionRow, here: Collection[str], dead: Collection[str]) -> bool:
+    """Whether the voters at the nodes `here` are a quorum of each of the row's sets of voters; at
+    those of `dead` the stores that vote are gone for good."""
+    for voters in row.voter_sets:
+        nodes = [voter.node for voter in voters]
+        needed = quorum(len(nodes), sum(node in dead for node in nodes))
+        if sum(node in here for node in nodes) < needed:
+            return False
+    return True
 
 
 def committed_row(row: PartitionRow) -> PartitionRow:
@@ -112,8 +131,23 @@ def check_row(row: PartitionRow) -> None:
         raise InvariantError(f"partition {row.partition}: term {row.term} above {row.version}")
     if len(row.voters) > REPLICAS_MAX + 1:
         raise InvariantError(f"partition {row.partition}: {len(row.voters)} voters")
+    if row.sets:
+        _check_sets(row)
     if row.primary is not None and row.replicas[0] not in (None, row.primary.node):
         raise InvariantError(f"partition {row.partition}: {row.primary} is not at index 0")
+
+
+def _check_sets(row: PartitionRow) -> None:
+    where = f"partition {row.partition}: of two sets of voters"
+    if row.active is not None:
+        raise InvariantError(f"{where}, and {row.active.migration_id} is active")
+    if len(row.sets) != 2:
+        raise InvariantError(f"{where} there are {len(row.sets)}")
+    for each in row.sets:
+        if len(set(each)) != len(each):
+            raise InvariantError(f"{where} one names a voter twice: {each}")
+    if set().union(*row.sets) != set(row.voters):
+        raise InvariantError(f"{where} the members are not the voters {row.voters}: {row.sets}")
 
 
 def is_committed(before: PartitionRow, after: PartitionRow) -> bool:

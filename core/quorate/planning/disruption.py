@@ -133,7 +133,7 @@ class _Findings:
     def look(self, zone: ZoneNow, row: PartitionRow) -> None:
         """Take one partition into account."""
         where = f"partition {row.partition} of Zone {zone.name}"
-        sets = [row.voters] if row.active is None else [row.voters, row.active.voters]
+        sets = [*row.voter_sets] if row.active is None else [row.voters, row.active.voters]
         voters = list(dict.fromkeys(voter for each in sets for voter in each))
         voting = [voter for voter in voters if not self._is_dead(voter, zone.persistent)]
         there = {voter for voter in voting if self._is_online(voter.node)}

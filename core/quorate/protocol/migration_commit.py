@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from quorate.facts.partition_row import PartitionRow, committed_row, quorum
+from quorate.facts.partition_row import PartitionRow, committed_row, is_quorum, quorum
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol import ownership
 from quorate.protocol.messages import CopyReport, Freeze, Message, PreparedRow, TroubleKind
@@ -53,6 +53,8 @@ class Part(msgspec.Struct, frozen=True):
     `unheard`: the row was read by a new master that has not heard yet which rows its voters have.
     `progress_ms`: when its destination last had more than before.  `unwanted`: it does not lead to
     the row's target any more.  `handed_over`: the row's term began with the commit of a migration.
+    `has_served`: the primary has said that it serves in the row's term (`activated` also says that
+    it never will).
     """
 
     row: PartitionRow
@@ -75,6 +77,7 @@ class Part(msgspec.Struct, frozen=True):
     unheard: bool = False
     stored: tuple[Voter, ...] = ()
     handed_over: bool = False
+    has_served: bool = False
 
     @property
     def caught_up(self) -> bool:
@@ -167,6 +170,8 @@ def decide(
         return _decide_activation(part, nodes, settings, now_ms, left)
     if part.stuck:
         return _decide_stuck(part, nodes, left)
+    if row.sets and part.has_served:
+        return Decision(ownership.with_one_set(row), "both sets of voters are one")
     if left:
         return Decision(ownership.without_owners(row, left), f"{', '.join(sorted(left))} left")
     for node in part.ready:
@@ -224,7 +229,7 @@ def is_cut_off(nodes: Nodes, row: PartitionRow, node: str) -> bool:
     Each agent tells only what it sees itself; an agent that one other does not reach may be well.
     """
     reached = [v for v in _online_voters(nodes, row) if nodes.reach_each_other(node, v.node)]
-    return len(reached) < quorum(len(row.voters), len(nodes.dead_voters(row)))
+    return not is_quorum(row, [v.node for v in reached], nodes.dead_voters(row))
 
 
 def _decide_primary(part: Part, nodes: Nodes, left: frozenset[str], why: str) -> Decision:
@@ -233,7 +238,7 @@ def _decide_primary(part: Part, nodes: Nodes, left: frozenset[str], why: str) ->
     if any(not nodes.reported(voter.node) for voter in row.voters):
         return NOTHING
     candidates = _candidates(part, nodes)
-    if len(candidates) < quorum(len(row.voters), len(nodes.dead_voters(row))):
+    if not is_quorum(row, [each.node for each in candidates], nodes.dead_voters(row)):
         if left and row.owners:
             # Whoever froze for a migration that ends here serves again in a new term only.
             after = ownership.without_owners(row, left, new_term=part.freeze_ms >= 0)

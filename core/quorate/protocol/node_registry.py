@@ -88,11 +88,12 @@ class NodeRegistry:
             nodes = zone.nodes
             voter = Voter(record.name, record.zone_store(zone.record.persistent))
             for part in zone.parts.values():
-                if voter not in part.row.voters:
-                    continue
-                count, dead = len(part.row.voters), nodes.dead_voters(part.row)
-                if voter.node in dead and quorum(count, len(dead)) < majority(count):
-                    return True
+                for voters in part.row.voter_sets:
+                    count, dead = len(voters), sum(nodes.is_dead(each) for each in voters)
+                    if voter not in voters or quorum(count, dead) == majority(count):
+                        continue
+                    if nodes.is_dead(voter):
+                        return True
         return False
 
     def connected(self, hello: Hello, now: Now) -> None:

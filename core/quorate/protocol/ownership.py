@@ -43,7 +43,9 @@ def activated(row: PartitionRow, holder: Holder, left: frozenset[str]) -> Partit
     elif kept[0] is not None and None in kept:
         kept[kept.index(None)] = kept[0]
     kept[0] = holder.node
-    after = PartitionRow(row.partition, version, version, holder, tuple(kept), row.voters)
+    after = msgspec.structs.replace(
+        row, version=version, term=version, primary=holder, replicas=tuple(kept), active=None
+    )
     return _checked(row, after)
 
 
@@ -61,6 +63,12 @@ def with_owner(row: PartitionRow, node: str) -> PartitionRow:
         replicas.append(node)
     after = msgspec.structs.replace(row, version=row.version + 1, replicas=tuple(replicas))
     return _checked(row, after)
+
+
+def with_one_set(row: PartitionRow) -> PartitionRow:
+    """A quorum of both sets of voters, and of all together, has adopted the row's term: from then
+    on a quorum of all together has whatever either set had."""
+    return _checked(row, msgspec.structs.replace(row, version=row.version + 1, sets=()))
 
 
 def started(row: PartitionRow, migration: Migration) -> PartitionRow:

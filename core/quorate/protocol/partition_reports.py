@@ -59,8 +59,8 @@ class PartitionReports:
         part = self._of_term(node, message.partition, message.term)
         if part is not None and not part.activated:
             self.note(
-                message.partition, activated=True, tried=(), better="", stuck="",
-                since_ms=now.boot_ms,
+                message.partition, activated=True, has_served=True, tried=(), better="",
+                stuck="", since_ms=now.boot_ms,
             )  # fmt: skip
 
     def blocked(self, node: str, message: ActivationBlocked) -> None:

@@ -241,8 +241,8 @@ class Primary:
         return ranked[self._needed(voters) - 1]
 
     def _quorum(self, value: dict[str, int]) -> int:
-        """The same over the row's voters, in joint mode over both sets and the destination."""
-        reached = self._count(self.row.voters, value)
+        """The same, in joint mode over the voters after the migration and the destination, too."""
+        reached = self._row_quorum(value)
         if self.joint is not None:
             reached = min(reached, self._count(self.joint.voters, value))
             destination = self.joint.destination
@@ -251,9 +251,13 @@ class Primary:
                 reached = min(reached, holds)
         return reached
 
+    def _row_quorum(self, value: dict[str, int]) -> int:
+        """The highest number that a quorum of each of the row's sets of voters reaches."""
+        return min(self._count(voters, value) for voters in self.row.voter_sets)
+
     def acknowledged(self) -> int:
         """The highest counter such that every one up to it is durably held by the quorum."""
-        if self.joint is None:
+        if self.joint is None and not self.row.sets:
             ranked = [peer.lwm if peer.adopted else -1 for peer in self.voting]
             if self.votes:
                 ranked.append(self.copy.durable_lwm)
@@ -408,13 +412,13 @@ class Primary:
         """Whether a quorum of the voters (ourselves included) promised."""
         value = {n: 1 for n, peer in self.peers.items() if peer.promised}
         value[self.holder.node] = 1
-        return self._count(self.row.voters, value) == 1
+        return self._row_quorum(value) == 1
 
     def has_quorum_adopted(self) -> bool:
         """Whether a quorum of the voters (ourselves included, durably) adopted the term."""
         value = {n: 1 for n, peer in self.peers.items() if peer.adopted}
         value[self.holder.node] = 1 if self.persisted else 0
-        return self._count(self.row.voters, value) == 1
+        return self._row_quorum(value) == 1
 
     def are_leases_over(self, now_ms: int) -> bool:
         """Return whether no earlier primary can have its lease any more.
@@ -425,7 +429,7 @@ class Primary:
         """
         over = {n: 1 for n, peer in self.peers.items() if 0 <= peer.lease_until <= now_ms}
         over[self.holder.node] = 1 if self.lease_until <= now_ms else 0
-        return self._count(self.row.voters, over) == 1
+        return self._row_quorum(over) == 1
 
     def gather(self) -> GatherPlan:
         """What we lack to hold the union of the answers (protocol.md, section 5, steps 3 and 4)."""

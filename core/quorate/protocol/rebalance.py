@@ -98,6 +98,7 @@ class Rebalance:
             part.serves
             and not part.stuck
             and part.row.active is None
+            and not part.row.sets
             and not part.unheard
             and len(part.row.owners) == len(part.row.voters) == record.replicas
             for part in self._parts.values()
@@ -257,7 +258,7 @@ class Rebalance:
         left: dict[int, None] = {}
         for partition in self.off_target:
             part = self._parts[partition]
-            if is_busy(partition) or part.row.active is not None or not part.serves:
+            if is_busy(partition) or not part.serves or part.row.active or part.row.sets:
                 left[partition] = None
                 continue
             step = self._planned_step(part.row, record)

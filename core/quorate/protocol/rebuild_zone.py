@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from quorate.facts.partition_row import PartitionRow, quorum
+from quorate.facts.partition_row import PartitionRow, is_quorum
 from quorate.facts.time import Now
 from quorate.facts.topology import Voter
 from quorate.protocol.events import Reason
@@ -183,12 +183,12 @@ class ZoneRecovery:
         part = zone.parts[partition]
         if not part.unheard or not all(zone.nodes.reported(v.node) for v in part.row.voters):
             return
-        voters, dead = part.row.voters, zone.nodes.dead_voters(part.row)
+        voters = part.row.voters
         unknown = [v for v in voters if not zone.nodes.is_registered(v.node)]
         if unknown and now.boot_ms - part.since_ms < self._master.settings.failure_detection_ms:
             return
-        told = [v for v in voters if zone.nodes.has_told(v)]
-        if len(told) >= quorum(len(voters), len(dead)):
+        told = [v.node for v in voters if zone.nodes.has_told(v)]
+        if is_quorum(part.row, told, zone.nodes.dead_voters(part.row)):
             zone.parts[partition] = msgspec.structs.replace(part, unheard=False)
 
     def known_of(self, partitions: Iterable[int], now: Now) -> list[int] | None:

@@ -7,11 +7,13 @@ safe, because
    that migration durably (`migration_commit.is_known`).  So of a quorum of the voters of the newest
    row that was told, nobody knows such a change: there was none, but for that row's own migration;
 2. the voters of the new row are those of the newest one.  Where that row's own migration may have
-   been committed, they are those before and after it.  Every majority of them has one of each
-   quorum that can have acknowledged a write, promised a term or granted a lease: its activation
-   finds every acknowledged write, and ends every other primary.  A destination that has told, and
-   has prepared nothing, shows that there was no such commit, and that none can follow.  It does not
-   vote then: it may lack what was answered, and could be all that is left of the voters;
+   been committed, they are those before and after it, and the row carries both sets (`sets`) until
+   its first activation, which needs a quorum of each.  So it has one of each quorum that can have
+   acknowledged a write, promised a term or granted a lease: it finds every acknowledged write, and
+   ends every other primary.  A row that carries both sets already, because it was rebuilt before
+   and lost again, is rebuilt with them.  A destination that has told, and has prepared nothing,
+   shows that there was no commit, and that none can follow.  It does not vote then: it may lack
+   what was answered;
 3. its version and term are above all that was told by more than anybody can have missed.  They are
    also above what was rebuilt before and is lost again, which perhaps only an agent was told that
    is away: a quorum that told an earlier master obeys no other of its number or below, so a later
@@ -74,11 +76,9 @@ def recovered_row(
             return Waiting(
                 (), f"{node} knows that there is row {known.version}, which no agent here has"
             )
-    sets = [newest.voters]
-    if newest.active is not None and not _is_uncommitted(newest.active, told):
-        sets.append(newest.active.voters)
+    both = _both_sets(newest, told)
     missing: set[str] = set()
-    for voters in sets:
+    for voters in (newest.voters, *both):
         heard = [voter for voter in voters if _has_told(voter, told)]
         lost = [voter for voter in voters if voter in dead]
         if len(heard) < quorum(len(voters), len(lost)):
@@ -92,9 +92,17 @@ def recovered_row(
     if missing:
         nodes = tuple(sorted(missing))
         return Waiting(nodes, f"{', '.join(nodes)} must tell first what is newest")
-    voters = tuple(dict.fromkeys(voter for each in sets for voter in each))
     version = max(_highest(newest, reports, below), (master_term - 1) * RECOVERY_GAP)
-    return _above(version + RECOVERY_GAP, newest, voters, told)
+    return _above(version + RECOVERY_GAP, newest, both, told)
+
+
+def _both_sets(newest: PartitionRow, told: Mapping[str, Told]) -> tuple[tuple[Voter, ...], ...]:
+    """The voters before and after what may have been committed; nothing where they are the same."""
+    active = newest.active
+    if active is None or _is_uncommitted(active, told):
+        return newest.sets
+    before, after = newest.voters, active.voters
+    return (before, after) if set(before) != set(after) else ()
 
 
 def _is_uncommitted(migration: Migration, told: Mapping[str, Told]) -> bool:
@@ -121,8 +129,12 @@ def _highest(newest: PartitionRow, reports: Sequence[CopyReport], below: int) ->
 
 
 def _above(
-    version: int, newest: PartitionRow, voters: tuple[Voter, ...], told: Mapping[str, Told]
+    version: int,
+    newest: PartitionRow,
+    both: tuple[tuple[Voter, ...], ...],
+    told: Mapping[str, Told],
 ) -> PartitionRow:
+    voters = tuple(dict.fromkeys(voter for each in (newest.voters, *both) for voter in each))
     here = [told[voter.node] for voter in voters if _has_told(voter, told)]
     left = frozenset(set(newest.owners) - {each.holder.node for each in here})
 
@@ -131,5 +143,7 @@ def _above(
         last, lwm = (report.last_term, report.lwm) if report is not None else (0, 0)
         return each.holder != newest.primary, -last, -lwm, each.holder.node
 
-    before = msgspec.structs.replace(newest, version=version, voters=voters, active=None)
+    before = msgspec.structs.replace(
+        newest, version=version, voters=voters, active=None, sets=both
+    )
     return ownership.activated(before, min(here, key=rank).holder, left)

@@ -69,6 +69,12 @@ class StoredMigration(Part):
     rules: ClassVar[tuple[Rule, ...]] = OWNERS_RULES
 
 
+class StoredVoterSet(Part):
+    """Voters of which a quorum must agree by themselves."""
+
+    voters: Annotated[list[StoredVoter], Field(max_length=VOTERS_MAX)]
+
+
 class StoredRow(Part):
     """One partition: who owns it, who votes."""
 
@@ -80,6 +86,9 @@ class StoredRow(Part):
     """Online owners by replica index, 0 the primary; "" where there is none."""
     voters: Annotated[list[StoredVoter], Field(max_length=VOTERS_MAX)]
     active_migration: StoredMigration | None = None
+    voter_sets: Annotated[list[StoredVoterSet], Field(max_length=2)] | None = None
+    """Of a row that was rebuilt under a migration, until its first activation: the voters before the
+    migration and those after it.  A quorum of each must agree."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -104,6 +113,14 @@ class StoredRow(Part):
                 new.primary is None
                 or (bool(new.replicas) and new.replicas[0] in (NULL_NODE, new.primary.node))
             ),
+        ),
+        Rule(
+            "voterSets",
+            "!has(self.voterSets) || (!has(self.activeMigration) && size(self.voterSets) == 2 && "
+            "self.voterSets.all(s, s.voters.all(v, self.voters.exists(w, w.node == v.node))))",
+            "there are two sets of voters, or none, their members vote, and no migration is active "
+            "meanwhile: write the sets of the row",
+            lambda new, _: new.voter_sets is None or _are_two_sets(new, new.voter_sets),
         ),
     )
 
@@ -187,6 +204,12 @@ def _owners_are_voters(row: "StoredRow | StoredMigration") -> bool:
     return len({*owners}) == len(owners) and {*owners} <= {voter.node for voter in row.voters}
 
 
+def _are_two_sets(row: StoredRow, sets: list[StoredVoterSet]) -> bool:
+    nodes = {voter.node for voter in row.voters}
+    named = {voter.node for each in sets for voter in each.voters}
+    return row.active_migration is None and len(sets) == 2 and named <= nodes
+
+
 def stored_row(row: PartitionRow) -> StoredRow:
     """A row as it is stored."""
     return StoredRow(
@@ -197,6 +220,7 @@ def stored_row(row: PartitionRow) -> StoredRow:
         replicas=[node or NULL_NODE for node in row.replicas],
         voters=_stored_voters(row.voters),
         active_migration=_stored_migration(row.active),
+        voter_sets=[StoredVoterSet(voters=_stored_voters(each)) for each in row.sets] or None,
     )
 
 
@@ -210,6 +234,7 @@ def partition_row(stored: StoredRow) -> PartitionRow:
         tuple(node or None for node in stored.replicas),
         _voters(stored.voters),
         _migration(stored.active_migration),
+        tuple(_voters(each.voters) for each in stored.voter_sets or ()),
     )
 
 

@@ -190,12 +190,35 @@ MIGRATION = Migration(
         PartitionRow(0, 1, 1, None, (None, None), VOTERS),
         PartitionRow(7, 9, 8, Holder("a", "s1", 4), ("a", "b"), VOTERS),
         PartitionRow(7, 9, 8, Holder("a", "s1", 4), ("a", None), VOTERS, MIGRATION),
+        PartitionRow(7, 9, 9, None, ("a", None), VOTERS, None, (VOTERS, VOTERS[:1])),
     ],
 )
 def test_rows_survive_storage(row: PartitionRow) -> None:
     dumped = stored_row(row).model_dump(mode="json", by_alias=True, exclude_none=True)
 
     assert partition_row(StoredRow.model_validate(dumped)) == row
+
+
+def test_a_stored_row_without_sets_of_voters_has_none() -> None:
+    row = PartitionRow(0, 1, 1, None, (None, None), VOTERS)
+    dumped = stored_row(row).model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    assert "voterSets" not in dumped
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        PartitionRow(7, 9, 9, None, (None,), VOTERS, None, (VOTERS,)),
+        PartitionRow(7, 9, 9, None, (None,), VOTERS, MIGRATION, (VOTERS, VOTERS[:1])),
+        PartitionRow(7, 9, 9, None, (None,), VOTERS, None, (VOTERS, (Voter("c", "s3"),))),
+    ],
+    ids=["one set", "a migration is active", "of another voter"],
+)
+def test_wrong_sets_of_voters_are_refused(row: PartitionRow) -> None:
+    [rule] = [rule for rule in StoredRow.rules if rule.field == "voterSets"]
+    stored = stored_row(row)
+    assert not rule.holds(stored, stored)
 
 
 def test_registrations_and_zones_survive_storage() -> None:

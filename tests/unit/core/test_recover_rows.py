@@ -110,7 +110,54 @@ def test_where_its_migration_may_be_committed_the_voters_of_both_sides_vote(
 
     assert isinstance(row, PartitionRow)
     assert row.voters == voters("abcd")
+    assert row.sets == (voters("abc"), voters("abd"))
     assert row.active is None
+
+
+def test_where_the_voters_are_the_same_after_it_there_is_one_set() -> None:
+    swap = Migration("z/3/11", MigrationKind.SWAP, "a", holder("b"), ("b", "a", "c"), voters("bac"))
+    swapping = msgspec.structs.replace(ROW, version=11, active=swap)
+
+    row = recovered_row(3, of(told("a", swapping), told("c", swapping)), (), 1)
+
+    assert isinstance(row, PartitionRow)
+    assert (row.voters, row.sets) == (ROW.voters, ())
+
+
+BOTH = msgspec.structs.replace(
+    ROW, version=40, term=40, voters=voters("abcd"), sets=(voters("abc"), voters("abd"))
+)
+
+
+def test_a_row_with_both_sets_that_is_lost_again_is_rebuilt_with_both() -> None:
+    """Nobody has served it; the newcomer has prepared nothing, which says nothing any more."""
+    row = recovered_row(3, of(told("a", BOTH), told("b", BOTH), told("d", BOTH)), (), 1)
+
+    assert isinstance(row, PartitionRow)
+    assert (row.voters, row.sets) == (BOTH.voters, BOTH.sets)
+    assert row.term == row.version > BOTH.version
+
+
+@pytest.mark.parametrize(
+    ("agents", "missing"),
+    [("ac", ("b", "d")), ("bc", ("a", "d")), ("cd", ("a", "b")), ("bd", ("a", "c"))],
+)
+def test_a_row_with_both_sets_is_rebuilt_when_a_quorum_of_each_has_told(
+    agents: str, missing: tuple[str, ...]
+) -> None:
+    found = recovered_row(3, of(*(told(name, BOTH) for name in agents)), (), 1)
+
+    assert isinstance(found, Waiting)
+    assert found.nodes == missing
+
+
+def test_a_row_that_was_served_has_one_set_also_when_it_is_lost_again() -> None:
+    served = msgspec.structs.replace(BOTH, version=41, sets=())
+
+    row = recovered_row(3, of(told("a", served), told("b", BOTH), told("d", BOTH)), (), 1)
+
+    assert isinstance(row, PartitionRow)
+    assert (row.voters, row.sets) == (BOTH.voters, ())
 
 
 def test_a_migration_that_only_drops_a_voter_may_be_committed_whoever_told() -> None:

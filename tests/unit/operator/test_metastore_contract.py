@@ -51,6 +51,7 @@ ROWS = (
         1, 8, 5, Holder("agent-1", "store-1", 4), ("agent-1", None, None), VOTERS, MIGRATION
     ),
     PartitionRow(2, 3, 3, None, (None, None, None), VOTERS),
+    PartitionRow(3, 9, 9, None, (None,), VOTERS, None, (VOTERS[:2], VOTERS[1:])),
 )
 SHARD = ShardKey(UID, 0)
 

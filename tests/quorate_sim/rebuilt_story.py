@@ -1,0 +1,77 @@
+"""The story of a row that is rebuilt under a migration, and loses stores before it is served."""
+
+from collections.abc import Callable
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.protocol.messages import Fence, Message, Sync
+from quorate_sim.network import Link, Process
+from quorate_sim.scenario import Scenario
+
+
+class Rebuilt:
+    """A voter was to be replaced by a4, which was filled with nothing.  `answered`: what only the
+    primary and the backup that stays have; `row`: the rebuilt one, of which nobody is told yet."""
+
+    def __init__(self) -> None:
+        story = self.story = Scenario()
+        self.primary, self.stays, self.leaves = story.primary, *story.backups()
+        story.written(self.primary, b"x", b"1")
+        story.add("a4")
+        self.before = story.row.voters
+
+        story.cluster.network.judge = _lets_through(lambda message: not isinstance(message, Sync))
+        story.drain(self.leaves)
+        story.wait(lambda: story.row.active is not None, "a migration is under way")
+        active = story.row.active
+        assert active is not None
+        self.after = active.voters
+        story.wait(lambda: story.zone("a4").table[0] == story.row, "the newcomer has its row")
+        story.cut(self.leaves)
+        story.written(self.primary, b"x", b"2")
+        story.crash("a4")  # nobody can know whether it has prepared anything
+        self.lose_metastore()
+        story.cluster.network.judge = _lets_through(lambda message: not isinstance(message, Fence))
+        story.cluster.add_master()
+        story.wait(lambda: self.row is not None, "a row is rebuilt")
+
+    @property
+    def row(self) -> PartitionRow | None:
+        """What the metastore holds."""
+        return self.story.cluster.committed_row("zone", 0)
+
+    def lose_metastore(self) -> None:
+        """And its master."""
+        cluster = self.story.cluster
+        cluster.masters[-1].die()
+        cluster.metastore.lose(cluster.disks[self.primary].master_term)
+
+    def lose_stores(self, *names: str) -> None:
+        """Their agents return with empty disks."""
+        for name in names:
+            self.story.crash(name)
+            self.story.cluster.wipe(name)
+            self.story.start(name)
+
+    def let_through(self) -> None:
+        """Everybody is there and reaches everybody."""
+        self.story.heal()
+        self.story.start("a4")
+        self.story.cluster.network.judge = None
+
+
+def _lets_through(passes: Callable[[Message], bool]) -> Callable[..., int]:
+    def judge(link: Link, sender: Process, receiver: Process, message: Message) -> int:
+        return 1 if passes(message) else 0
+
+    return judge
+
+
+def who_is_left_lacks_what_was_answered() -> None:
+    """Both stores that have an answered write are gone for good; two others vote."""
+    rebuilt = Rebuilt()
+    story = rebuilt.story
+    rebuilt.lose_stores(rebuilt.primary, rebuilt.stays)
+    rebuilt.let_through()
+    story.run(20_000)
+
+    assert story.primary == "", f"{story.primary} serves and lacks what was answered"

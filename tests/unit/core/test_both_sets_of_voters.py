@@ -1,0 +1,252 @@
+"""A row that was rebuilt carries the voters before and after its migration until it is served: a
+quorum of each must promise, adopt, grant and acknowledge, and nobody moves it meanwhile."""
+
+import msgspec
+import pytest
+
+from quorate.facts.errors import InvariantError
+from quorate.facts.lineage import Lineage
+from quorate.facts.partition_row import (
+    Migration,
+    MigrationKind,
+    PartitionRow,
+    check_row,
+    is_quorum,
+)
+from quorate.facts.time import Now
+from quorate.facts.topology import Holder, NodeRecord, Voter
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol import ownership
+from quorate.protocol.leases import Leases
+from quorate.protocol.messages import Acks, FenceAck, HeartbeatAck
+from quorate.protocol.metastore import NodeKey, ShardKey, ZoneKey
+from quorate.protocol.primary import Primary, Stage, Waiter
+from quorate.protocol.replicas import Replicas
+from quorate.protocol.settings import DEFAULTS
+from quorate_lone_master.world import LoneMaster
+from quorate_sim.disk import Image, SimStorage
+
+NOW = Now(100_000, 100_000)
+
+
+def voters(names: str) -> tuple[Voter, ...]:
+    return tuple(Voter(name, f"store-{name}") for name in names)
+
+
+def rebuilt(before: str, after: str) -> PartitionRow:
+    """`a` is primary, and alone is seated."""
+    every = "".join(dict.fromkeys(before + after))
+    primary = Holder("a", "store-a", 1)
+    sets = (voters(before), voters(after))
+    return PartitionRow(0, 9, 9, primary, ("a", None), voters(every), None, sets)
+
+
+ROW = rebuilt("ab", "bc")
+"""Of all three two are a quorum; of each pair, both."""
+
+
+# --- the row -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("here", "dead", "is_one"),
+    [
+        ("ab", "", False),
+        ("ac", "", False),
+        ("abc", "", True),
+        ("bc", "a", True),
+        ("ac", "b", True),
+    ],
+)
+def test_a_quorum_is_one_of_each_set(here: str, dead: str, is_one: bool) -> None:
+    assert is_quorum(ROW, here, dead) is is_one
+
+
+@pytest.mark.parametrize(("dead", "is_one"), [("ab", False), ("ad", False), ("cd", True)])
+def test_two_that_are_left_of_four_are_a_quorum_only_where_they_are_one_of_both_sets(
+    dead: str, is_one: bool
+) -> None:
+    row = rebuilt("abc", "abd")
+    assert is_quorum(row, set("abcd") - set(dead), dead) is is_one
+    assert is_quorum(msgspec.structs.replace(row, sets=()), set("abcd") - set(dead), dead)
+
+
+MOVE = Migration("z/0/10", MigrationKind.MOVE, "a", None, ("b",), voters("bc"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"active": MOVE},
+        {"sets": (voters("abc"),)},
+        {"sets": (voters("ab"), voters("ab"))},
+        {"sets": (voters("aab"), voters("bc"))},
+        {"sets": (voters("ab"), voters("bcd"))},
+    ],
+    ids=["a migration", "one set", "a voter of none", "a voter twice", "another voter"],
+)
+def test_other_sets_are_an_invalid_row(changes: dict[str, object]) -> None:
+    check_row(ROW)
+    with pytest.raises(InvariantError, match="partition 0: of two sets of voters"):
+        check_row(msgspec.structs.replace(ROW, **changes))
+
+
+def test_no_migration_begins_from_such_a_row() -> None:
+    with pytest.raises(InvariantError):
+        ownership.started(ROW, MOVE)
+
+
+def test_the_sets_outlast_every_other_change() -> None:
+    other = ownership.activated(ROW, Holder("b", "store-b", 1), frozenset({"a"}))
+    for row in (other, ownership.with_owner(ROW, "b"), ownership.without_owners(ROW, frozenset())):
+        assert row.sets == ROW.sets
+    assert ownership.with_one_set(ROW) == msgspec.structs.replace(ROW, version=10, sets=())
+
+
+def test_a_row_as_it_was_stored_before_is_read() -> None:
+    fields: list[object] = [0, 3, 3, None, ["a"], [["a", "store-a"]], None]
+    packed, text = msgspec.msgpack.encode(fields), msgspec.json.encode(fields)
+    row = PartitionRow(0, 3, 3, None, ("a",), voters("a"))
+
+    assert msgspec.msgpack.decode(packed, type=PartitionRow) == row
+    assert msgspec.json.decode(text, type=PartitionRow) == row
+    assert msgspec.json.decode(msgspec.json.encode(ROW), type=PartitionRow) == ROW
+
+
+# --- the primary ---------------------------------------------------------------------------------
+
+
+class Served:
+    """Agent "a" is primary of the row; the others answer as they are told to."""
+
+    def __init__(self) -> None:
+        self.leases = Leases(DEFAULTS, 1, 0)
+        zone = ZoneRecord("uid", "books", 1, 2)
+        holder = Holder("a", "store-a", 1)
+        self.replicas = Replicas(zone, holder, SimStorage(Image()), self.leases, DEFAULTS, NOW)
+        self.replicas.set_members([NodeRecord(n, f"store-{n}", 1, n, 1, n) for n in "abc"])
+        self.take(ROW)
+
+    @property
+    def role(self) -> Primary:
+        return self.replicas.roles[0]
+
+    def take(self, row: PartitionRow) -> None:
+        self.replicas.set_rows([row], NOW)
+        self.end_turn()
+
+    def end_turn(self) -> None:
+        self.replicas.synced(self.replicas.flush(NOW), NOW)
+
+    def promise(self, node: str) -> None:
+        self.replicas.receive(
+            node, FenceAck("uid", 0, 9, f"store-{node}", Lineage(), 0, (), 0, False), NOW
+        )
+        self.end_turn()
+
+    def acknowledge(self, node: str, lwm: int) -> None:
+        self.replicas.receive(node, Acks("uid", ((0, 9, lwm),)), NOW)
+
+    def grant(self, node: str) -> None:
+        asked = self.leases.heartbeat(node, NOW)
+        self.leases.granted(node, HeartbeatAck(asked.sent_ms, 2000, 1, ()))
+        self.replicas.renew_leases()
+
+    def write(self) -> Waiter:
+        waiter = Waiter((b"k",), None, 0)
+        self.role.write(((b"k", b"v", 0),))
+        self.role.wait(waiter)
+        self.replicas.commands_wrote(self.role)
+        self.end_turn()
+        return waiter
+
+
+def test_promise_adoption_lease_and_acknowledgement_need_a_quorum_of_each_set() -> None:
+    served = Served()
+    role = served.role
+    served.promise("c")
+    assert role.stage is Stage.FENCING, "b has not promised, and a alone is none of two"
+    served.promise("b")
+    served.acknowledge("c", 0)
+    assert role.stage is Stage.ADOPTING, "b has not adopted"
+    served.acknowledge("b", 0)
+    assert role.stage is Stage.SERVING
+
+    served.grant("c")
+    assert not role.serves(NOW.boot_ms)
+    served.grant("b")
+    assert role.serves(NOW.boot_ms)
+
+    waiter = served.write()
+    served.acknowledge("c", 1)
+    assert served.replicas.take_finished().answered == []
+    served.acknowledge("b", 1)
+    assert served.replicas.take_finished().answered == [waiter]
+
+
+def test_with_one_set_again_a_quorum_of_all_together_suffices() -> None:
+    served = Served()
+    for node in "bc":
+        served.promise(node)
+        served.acknowledge(node, 0)
+    served.grant("c")
+    waiter = served.write()
+    served.acknowledge("c", 1)
+
+    served.take(ownership.with_one_set(ROW))
+
+    assert served.replicas.take_finished().answered == [waiter]
+    served.replicas.renew_leases()
+    assert served.role.serves(NOW.boot_ms)
+
+
+# --- the master ----------------------------------------------------------------------------------
+
+ZONE = ZoneRecord("uid-1", "books", 1, 2, placed=True)
+
+
+def led(row: PartitionRow = ROW) -> LoneMaster:
+    """A master that finds the row stored; nobody serves yet."""
+    world = LoneMaster(nodes=())
+    world.stored = {
+        ZoneKey(ZONE.uid): ZONE,
+        ShardKey(ZONE.uid, 0): (row,),
+        **{NodeKey(n): NodeRecord(n, f"store-{n}", 1, n, 1, n, process=f"{n}-1") for n in "abc"},
+    }
+    world.serves = lambda node: False
+    world.follow()
+    return world
+
+
+def stored(world: LoneMaster) -> PartitionRow:
+    rows = world.stored[ShardKey(ZONE.uid, 0)]
+    assert isinstance(rows, tuple)
+    return rows[0]
+
+
+def test_until_its_primary_serves_nothing_is_moved_or_dropped_and_then_the_sets_go_first() -> None:
+    world = led()
+    world.connect("a", "b", "c")
+    world.pass_time(10_000)
+    assert not world.started
+    assert stored(world).sets == ROW.sets
+    assert set(stored(world).voter_nodes) == set("abc")
+    status = world.status(ZONE)
+    assert (status.phase, status.unavailable) == ("Unavailable", 1)
+
+    world.serves = lambda node: True
+    world.wait(lambda: not stored(world).sets)
+    assert set(stored(world).voter_nodes) == set("abc")
+    world.wait(lambda: len(stored(world).voters) == 2 and stored(world).active is None)
+    assert world.status(ZONE).phase == "Available"
+
+
+def test_nobody_is_made_primary_without_a_quorum_of_each_set() -> None:
+    world = led()
+    world.connect("b", "c")
+    world.pass_time(10_000)
+    assert stored(world).primary == ROW.primary, "a has left, and is one of two before"
+
+    world.connect("a", store="another")  # its store is gone for good
+    world.wait(lambda: stored(world).primary != ROW.primary)
+    assert stored(world).sets == ROW.sets
