@@ -14,6 +14,7 @@ from quorate_sim import (
     planted_placements,
     planted_primaries,
     planted_rare,
+    rebuilt_story,
     refused_story,
     unrepaired_story,
 )
@@ -44,6 +45,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "read-of-unanswered": planted_primaries.read_of_unanswered,
     "read-without-lease": planted_primaries.read_without_lease,
     "rebuilt-beside-what-was": planted_rare.rebuilt_beside_what_was,
+    "rebuilt-with-one-set": planted_masters.both_sides_vote_as_one,
     "rebuilt-without-a-quorum": planted_masters.rebuilt_without_a_quorum,
     "refilled-without-its-log": planted_rare.refilled_without_its_log,
     "refused-and-told-all": planted_rare.refused_and_told_all,
@@ -70,6 +72,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 STORIES: dict[str, Callable[[], None]] = {
     "lease-forgotten": lease_stories.a_voter_that_restarts_reports_the_lease_it_has_forgotten,
     "lease-not-joint": lease_stories.a_lease_in_joint_mode_needs_the_new_voters_too,
+    "rebuilt-with-one-set": rebuilt_story.who_is_left_lacks_what_was_answered,
     "refused-and-told-all": refused_story.rebuilding_waits_for_an_agent_that_refuses_its_zone,
     "transfer-from-unrepaired": unrepaired_story.a_copy_supplies_rows_only_of_a_term_it_adopted,
 }

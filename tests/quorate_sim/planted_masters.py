@@ -113,6 +113,21 @@ def newcomers_vote_when_rebuilt() -> AbstractContextManager[None]:
     return changed(recover_rows, "_is_uncommitted", is_uncommitted)
 
 
+def both_sides_vote_as_one() -> AbstractContextManager[None]:
+    """A row that is rebuilt under a migration has all voters of both sides, and does not say so."""
+
+    def above(
+        version: int,
+        newest: PartitionRow,
+        both: tuple[tuple[Voter, ...], ...],
+        told: Mapping[str, Told],
+    ) -> PartitionRow:
+        return msgspec.structs.replace(_above(version, newest, both, told), sets=())
+
+    _above = recover_rows._above
+    return changed(recover_rows, "_above", above)
+
+
 def rebuilt_whatever_the_mastership() -> AbstractContextManager[None]:
     """Rows are rebuilt as if no earlier mastership had rebuilt any that are lost again."""
 

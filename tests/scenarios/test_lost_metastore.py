@@ -12,11 +12,13 @@ from quorate_operator.metastores.memory import MemoryMetastore
 from quorate_sim.master_process import MasterProcess
 from quorate_sim.network import Link, Process
 from quorate_sim.planted_masters import (
+    both_sides_vote_as_one,
     changes_of_voters_unheard_of,
     newcomers_vote_when_rebuilt,
     rebuilt_whatever_the_mastership,
     rebuilt_without_a_quorum,
 )
+from quorate_sim.rebuilt_story import Rebuilt, who_is_left_lacks_what_was_answered
 from quorate_sim.refused_story import rebuilding_waits_for_an_agent_that_refuses_its_zone
 from quorate_sim.scenario import Scenario
 
@@ -313,6 +315,68 @@ def _the_only_copy_ends_while_it_moves_and_its_row_is_rebuilt() -> None:
 
     assert story.primary == "", f"{story.primary} serves without what {only} had answered"
     assert [voter.store for voter in story.row.voters] == [store]
+
+
+def test_where_all_that_have_an_answered_write_are_gone_before_a_rebuilt_row_is_served_nobody_is() -> (
+    None
+):
+    who_is_left_lacks_what_was_answered()
+
+
+def test_a_rebuilt_row_that_does_not_say_that_both_sides_vote_is_noticed() -> None:
+    with both_sides_vote_as_one(), pytest.raises((AssertionError, InvariantError)):
+        who_is_left_lacks_what_was_answered()
+
+
+def test_a_rebuilt_row_that_is_lost_again_before_it_is_served_says_again_that_both_sides_vote() -> (
+    None
+):
+    rebuilt = Rebuilt()
+    story, first = rebuilt.story, rebuilt.row
+    assert first is not None
+    assert first.sets == (rebuilt.before, rebuilt.after)
+    told = (rebuilt.primary, rebuilt.stays)
+    story.wait(lambda: all(story.zone(n).table[0] == first for n in told), "a quorum is told")
+    rebuilt.lose_metastore()
+    story.cluster.add_master()
+    story.wait(lambda: rebuilt.row is not None, "a row is rebuilt again")
+    assert story.row.version > first.version + RECOVERY_GAP // 2
+    assert story.row.sets == first.sets
+
+    rebuilt.lose_stores(rebuilt.primary, rebuilt.stays)
+    rebuilt.let_through()
+    story.run(20_000)
+    assert story.primary == "", f"{story.primary} serves and lacks what was answered"
+
+
+def test_a_rebuilt_row_has_one_set_of_voters_once_it_is_served_and_before_anything_moves() -> None:
+    rebuilt = Rebuilt()
+    story = rebuilt.story
+    story.run(5_000)
+    assert story.row.sets, "nobody has served it"
+    rebuilt.let_through()
+    rows = [story.row]
+
+    def is_moving() -> bool:
+        if story.row != rows[-1]:
+            rows.append(story.row)
+        return story.row.active is not None
+
+    story.wait(is_moving, "its surplus is taken away", step_ms=1)
+    term = next(row for row in rows if not row.sets).term
+    assert all(row.term <= term for row in rows if row.sets)
+    assert {*rows[0].voters} == {*rows[-1].voters}
+    assert story.read(story.wait_for_primary(), b"x") == b"2"
+    story.come_to_rest()
+
+
+def test_a_rebuilt_row_that_loses_one_store_before_it_is_served_is_served() -> None:
+    rebuilt = Rebuilt()
+    rebuilt.lose_stores(rebuilt.primary)
+    rebuilt.let_through()
+
+    assert rebuilt.story.read(rebuilt.story.wait_for_primary(), b"x") == b"2"
+    rebuilt.story.come_to_rest()
 
 
 def test_where_the_only_copy_ends_before_its_rebuilt_row_is_served_nobody_serves() -> None:
