@@ -176,7 +176,8 @@ class Cluster:
     def may_lose_metastore(self) -> bool:
         """Whether each partition can get its row again: whichever row turns out to be the newest
         that was told has a quorum of stores that are there, before its migration and after it.
-        Where it has not, the partition is not served, and a person decides."""
+        Where it has not, the partition is not served, and a person decides; but for a migration
+        of which the primary says by then that it has not frozen."""
         intact = self._intact()
         for uid, record in self.zones.items():
             for partition in range(record.partitions):

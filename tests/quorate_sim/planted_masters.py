@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 import msgspec
 
 from quorate.facts.partition_row import PartitionRow
-from quorate.facts.topology import Voter
+from quorate.facts.topology import Holder, Voter
 from quorate.protocol import agent, migration_commit, ownership, rebuild_zone, recover_rows
 from quorate.protocol.agent import AgentCore
 from quorate.protocol.master import Master
@@ -107,7 +107,7 @@ def rebuilt_without_a_quorum() -> AbstractContextManager[None]:
 def newcomers_vote_when_rebuilt() -> AbstractContextManager[None]:
     """A row that is rebuilt under a migration has its newcomer among the voters in any case."""
 
-    def is_uncommitted(migration: object, told: object) -> bool:
+    def is_uncommitted(row: object, told: object) -> bool:
         return False
 
     return changed(recover_rows, "_is_uncommitted", is_uncommitted)
@@ -126,6 +126,15 @@ def both_sides_vote_as_one() -> AbstractContextManager[None]:
 
     _above = recover_rows._above
     return changed(recover_rows, "_above", above)
+
+
+def believed_though_frozen() -> AbstractContextManager[None]:
+    """A primary that has told is taken for one that has not frozen."""
+
+    def has_not_frozen(primary: Holder, term: int, told: Mapping[str, Told]) -> bool:
+        return primary.node in told
+
+    return changed(recover_rows, "_has_not_frozen", has_not_frozen)
 
 
 def rebuilt_whatever_the_mastership() -> AbstractContextManager[None]:

@@ -5,13 +5,14 @@ import pytest
 from quorate.facts.errors import InvariantError
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.masterships import RECOVERY_TERMS, TERMS_BELIEVED
-from quorate.protocol.messages import Sync, ZoneTable
+from quorate.protocol.messages import CaughtUp, Freeze, Message, PreparedRow, Sync, ZoneTable
 from quorate.protocol.metastore import ZoneKey
 from quorate.protocol.recover_rows import RECOVERY_GAP
 from quorate_operator.metastores.memory import MemoryMetastore
 from quorate_sim.master_process import MasterProcess
 from quorate_sim.network import Link, Process
 from quorate_sim.planted_masters import (
+    believed_though_frozen,
     both_sides_vote_as_one,
     changes_of_voters_unheard_of,
     newcomers_vote_when_rebuilt,
@@ -290,6 +291,74 @@ def test_a_migration_under_way_is_given_up_and_its_newcomer_is_no_voter() -> Non
     story.come_to_rest()
 
 
+def _the_newcomer_is_lost_with_the_metastore(story: Scenario, source: str) -> None:
+    """What a2 had been sent of the only copy is gone, too."""
+    story.cluster.masters[-1].die()
+    story.cluster.metastore.lose(story.cluster.disks[source].master_term)
+    story.crash("a2")
+    story.cluster.wipe("a2")
+    story.start("a2")
+    story.cluster.network.judge = None
+    story.cluster.add_master()
+
+
+def _the_only_copy_moves(in_memory: bool, lost: type[Message]) -> tuple[Scenario, str]:
+    """To a2; the first message of this kind, and those that follow, do not come through."""
+    story = Scenario(agents=1, replicas=1, in_memory=in_memory)
+    source = story.primary
+    story.written(source, b"x", b"1")
+    story.add("a2")
+    said: list[Message] = []
+
+    def judge(link: Link, sender: Process, receiver: Process, message: Message) -> int:
+        if isinstance(message, lost):
+            said.append(message)
+        return 0 if isinstance(message, lost) else 1
+
+    story.cluster.network.judge = judge
+    story.drain(source)
+    story.wait(lambda: bool(said), f"{lost.__name__} is on its way", step_ms=1)
+    return story, source
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+@pytest.mark.parametrize("lost", [Sync, CaughtUp, Freeze], ids=lambda kind: kind.__name__)
+def test_an_only_copy_that_has_not_frozen_is_served_again_where_its_newcomer_is_lost_too(
+    lost: type[Message], in_memory: bool
+) -> None:
+    story, source = _the_only_copy_moves(in_memory, lost)
+    _the_newcomer_is_lost_with_the_metastore(story, source)
+
+    assert story.read(story.wait_for_primary(), b"x") == b"1"
+    story.come_to_rest()
+
+
+def _an_only_copy_has_frozen_and_its_newcomer_served() -> None:
+    """The source has not heard of it; the newcomer alone has what was answered since."""
+    story, source = _the_only_copy_moves(False, PreparedRow)
+    source_knows = story.zone(source).table[0]
+    story.wait(lambda: bool((role := story.role(source)) and role.frozen), "it has frozen")
+    story.cluster.network.judge = lambda link, sender, receiver, message: (
+        0 if isinstance(message, ZoneTable) and receiver.name == source else 1
+    )
+    story.written(story.wait_for_primary(source), b"x", b"2")
+    assert story.zone(source).table[0] == source_knows
+    _the_newcomer_is_lost_with_the_metastore(story, source)
+    story.run(10_000)
+
+    row = story.cluster.committed_row("zone", 0)
+    assert (row, story.primary) == (None, ""), "what was answered since is with nobody"
+
+
+def test_an_only_copy_that_has_frozen_does_not_know_what_its_newcomer_answered() -> None:
+    _an_only_copy_has_frozen_and_its_newcomer_served()
+
+
+def test_an_only_copy_that_is_believed_though_it_has_frozen_is_noticed() -> None:
+    with believed_though_frozen(), pytest.raises((AssertionError, InvariantError)):
+        _an_only_copy_has_frozen_and_its_newcomer_served()
+
+
 def _the_only_copy_ends_while_it_moves_and_its_row_is_rebuilt() -> None:
     """The newcomer has none of the only copy's rows; nobody but it is left."""
     story = Scenario(agents=1, replicas=1, in_memory=True)
@@ -317,7 +386,7 @@ def _the_only_copy_ends_while_it_moves_and_its_row_is_rebuilt() -> None:
     assert [voter.store for voter in story.row.voters] == [store]
 
 
-def test_where_all_that_have_an_answered_write_are_gone_before_a_rebuilt_row_is_served_nobody_is() -> (
+def test_where_all_that_have_a_write_are_gone_before_a_rebuilt_row_is_served_nobody_serves() -> (
     None
 ):
     who_is_left_lacks_what_was_answered()

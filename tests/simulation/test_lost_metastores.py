@@ -2,6 +2,8 @@
 
 import pytest
 
+from quorate.protocol.messages import Message, PreparedRow
+from quorate_sim.network import Link, Process
 from quorate_sim.scenario import Scenario
 
 pytestmark = pytest.mark.simulation
@@ -9,8 +11,8 @@ pytestmark = pytest.mark.simulation
 
 @pytest.fixture
 def given_up() -> tuple[Scenario, str, str]:
-    """A migration to an agent in memory, which has ended; that it was given up is written, and its
-    source has not heard of it.  The story, the source, the other agent."""
+    """A migration to an agent in memory, which ended when the source had frozen; that it was given
+    up is written, and the source has not heard of it.  The story, the source, the other agent."""
     story = Scenario(agents=2, replicas=1, in_memory=True)
     source = story.primary
     other = next(name for name in story.cluster.agents if name != source)
@@ -20,11 +22,17 @@ def given_up() -> tuple[Scenario, str, str]:
     story.wait(lambda: story.row.active is not None, "a migration is active", step_ms=1)
     story.wait(lambda: story.zone(source).table[0] == story.row, "is told", step_ms=1)
     assert story.cluster.may_lose_metastore()
+    story.cluster.network.judge = _is_prepared_by_nobody
+    story.wait(lambda: bool((role := story.role(source)) and role.frozen), "it has frozen")
     story.cut(source)
     story.crash(other)
     story.wait(lambda: story.row.active is None, "it is given up")
     assert story.row.voter_nodes == (source,)
     return story, source, other
+
+
+def _is_prepared_by_nobody(link: Link, sender: Process, receiver: Process, message: Message) -> int:
+    return 0 if isinstance(message, PreparedRow) else 1
 
 
 def lose_metastore(story: Scenario, knows: str) -> None:

@@ -46,8 +46,8 @@ class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
     """`replicas[replica_index]` is who is online and owns (index 0: primary); `voters` the quorum.
 
     `term` is the version under which `primary` was activated; a later version with the same
-    primary keeps it.  `sets`: of a row that was rebuilt, and whose migration may have been committed,
-    the voters before it and those after it, until the row's first activation is over.
+    primary keeps it.  `sets`: of a row that was rebuilt, and whose migration may have been
+    committed, the voters before it and those after it, until its first activation is over.
     """
 
     partition: int

@@ -5,6 +5,7 @@ import msgspec
 from quorate.facts.partition_row import PartitionRow
 from quorate.protocol.copy import Copy
 from quorate.protocol.messages import CopyReport
+from quorate.protocol.primary import Primary
 from quorate.protocol.tool_messages import CopyDigest, CopyState
 from quorate.protocol.totals import DIGEST_BYTES
 
@@ -24,9 +25,12 @@ def report(copy: Copy) -> CopyReport:
     )
 
 
-def report_with_row(copy: Copy, row: PartitionRow | None) -> CopyReport:
+def report_with_row(copy: Copy, row: PartitionRow | None, role: Primary | None) -> CopyReport:
     """For a master that has lost its rows; `row`: the newest that is known here."""
-    return msgspec.structs.replace(report(copy), promised=copy.promise_term, row=row)
+    unfrozen = role.term if role is not None and not role.frozen else 0
+    return msgspec.structs.replace(
+        report(copy), promised=copy.promise_term, row=row, unfrozen=unfrozen
+    )
 
 
 def tell_digest(copy: Copy, mark: int) -> CopyDigest:

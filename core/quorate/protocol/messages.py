@@ -214,7 +214,8 @@ class Greet(msgspec.Struct, frozen=True, array_like=True, tag=18):
 class CopyReport(msgspec.Struct, frozen=True, array_like=True):
     """One copy as its agent has it: committed row version, prepared row, position, and `size`, the
     bytes of its keys and values.  Where rows were asked for, `promised`: the term it has promised;
-    `row`: the newest committed row known here, of a partition that has no copy here too."""
+    `row`: the newest committed row known here, of a partition that has no copy here too;
+    `unfrozen`: the term in which it is primary here and has not frozen, 0 where there is none."""
 
     partition: int
     version: int
@@ -227,6 +228,7 @@ class CopyReport(msgspec.Struct, frozen=True, array_like=True):
     size: int = 0
     promised: int = 0
     row: PartitionRow | None = None
+    unfrozen: int = 0
 
 
 class Inventory(msgspec.Struct, frozen=True, array_like=True, tag=20):

@@ -12,8 +12,9 @@ safe, because
    acknowledged a write, promised a term or granted a lease: it finds every acknowledged write, and
    ends every other primary.  A row that carries both sets already, because it was rebuilt before
    and lost again, is rebuilt with them.  A destination that has told, and has prepared nothing,
-   shows that there was no commit, and that none can follow.  It does not vote then: it may lack
-   what was answered;
+   shows that there was no commit, and that none can follow; so does a primary that was to be
+   followed by it, and has told that it has not frozen.  The newcomer does not vote then: it may
+   lack what was answered, and is not waited for;
 3. its version and term are above all that was told by more than anybody can have missed.  They are
    also above what was rebuilt before and is lost again, which perhaps only an agent was told that
    is away: a quorum that told an earlier master obeys no other of its number or below, so a later
@@ -27,7 +28,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from quorate.facts.partition_row import Migration, PartitionRow, quorum
+from quorate.facts.partition_row import PartitionRow, quorum
 from quorate.facts.topology import Holder, Voter
 from quorate.protocol import ownership
 from quorate.protocol.messages import CopyReport
@@ -99,20 +100,36 @@ def recovered_row(
 def _both_sets(newest: PartitionRow, told: Mapping[str, Told]) -> tuple[tuple[Voter, ...], ...]:
     """The voters before and after what may have been committed; nothing where they are the same."""
     active = newest.active
-    if active is None or _is_uncommitted(active, told):
+    if active is None or _is_uncommitted(newest, told):
         return newest.sets
     before, after = newest.voters, active.voters
     return (before, after) if set(before) != set(after) else ()
 
 
-def _is_uncommitted(migration: Migration, told: Mapping[str, Told]) -> bool:
-    """Whether its destination has told, and has prepared nothing: no master commits before that,
-    and an agent that has told obeys no earlier master any more."""
+def _is_uncommitted(row: PartitionRow, told: Mapping[str, Told]) -> bool:
+    """Whether its migration was not committed, and cannot be any more: its destination has prepared
+    nothing, or the primary whose role it takes has not frozen.  No master commits before that, and
+    an agent that has told obeys no earlier master any more."""
+    migration = row.active
+    assert migration is not None
+    primary = row.primary
+    is_followed = primary is not None and migration.replicas[0] != primary.node
+    if primary is not None and is_followed and _has_not_frozen(primary, row.term, told):
+        return True
     destination = migration.destination
     if destination is None or not _has_told(destination, told):
         return False
     report = told[destination.node].report
     return report is None or report.prepared is None
+
+
+def _has_not_frozen(primary: Holder, term: int, told: Mapping[str, Told]) -> bool:
+    """Whether this very process has told that it can still serve in this term: one that followed it
+    does not know whether it froze."""
+    agent = told.get(primary.node)
+    if agent is None or agent.holder != primary or agent.report is None:
+        return False
+    return agent.report.unfrozen == term
 
 
 def _has_told(voter: Voter | Holder, told: Mapping[str, Told]) -> bool:
@@ -143,7 +160,5 @@ def _above(
         last, lwm = (report.last_term, report.lwm) if report is not None else (0, 0)
         return each.holder != newest.primary, -last, -lwm, each.holder.node
 
-    before = msgspec.structs.replace(
-        newest, version=version, voters=voters, active=None, sets=both
-    )
+    before = msgspec.structs.replace(newest, version=version, voters=voters, active=None, sets=both)
     return ownership.activated(before, min(here, key=rank).holder, left)

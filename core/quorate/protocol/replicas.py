@@ -499,8 +499,12 @@ class Replicas:
             copies = [self.copies[partition] for partition in sorted(self.copies)]
             return tuple([report(copy) for copy in copies if copy.present or copy.evicted_by])
         known = {row.partition for row in self.table if row is not None} | self.copies.keys()
-        told = [report_with_row(self.copy_of(p), self._newest_row(p)) for p in sorted(known)]
-        return tuple(told)
+        return tuple(
+            [
+                report_with_row(self.copy_of(p), self._newest_row(p), self.roles.get(p))
+                for p in sorted(known)
+            ]
+        )
 
     def _newest_row(self, partition: int) -> PartitionRow | None:
         copy = self.copies[partition]

@@ -87,8 +87,8 @@ class StoredRow(Part):
     voters: Annotated[list[StoredVoter], Field(max_length=VOTERS_MAX)]
     active_migration: StoredMigration | None = None
     voter_sets: Annotated[list[StoredVoterSet], Field(max_length=2)] | None = None
-    """Of a row that was rebuilt under a migration, until its first activation: the voters before the
-    migration and those after it.  A quorum of each must agree."""
+    """Of a row that was rebuilt under a migration, until its first activation: the voters before
+    the migration and those after it.  A quorum of each must agree."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

@@ -184,6 +184,45 @@ def test_a_newcomer_that_has_told_and_prepared_nothing_does_not_vote(destination
     assert row.active is None
 
 
+ALONE = PartitionRow(3, 10, 7, holder("a"), ("a",), voters("a"))
+GOES = Migration("z/3/11", MigrationKind.MOVE, "a", holder("d"), ("d",), voters("d"))
+GOING = msgspec.structs.replace(ALONE, version=11, active=GOES)
+
+
+@pytest.mark.parametrize("dead", ["", "d"])
+@pytest.mark.parametrize(
+    ("unfrozen", "incarnation", "is_known"),
+    [(7, 1, True), (0, 1, False), (6, 1, False), (7, 2, False)],
+    ids=["not frozen", "frozen, or of before", "of an earlier term", "of another process"],
+)
+def test_a_move_away_is_uncommitted_when_its_very_primary_says_that_it_has_not_frozen(
+    unfrozen: int, incarnation: int, is_known: bool, dead: str
+) -> None:
+    source = told("a", GOING)
+    assert source.report is not None
+    report = msgspec.structs.replace(source.report, unfrozen=unfrozen)
+    process = Holder("a", "store-a", incarnation)
+
+    found = recovered_row(3, of(Told(process, report)), voters(dead), 1)
+
+    if not is_known:
+        assert isinstance(found, Waiting)
+        return
+    assert isinstance(found, PartitionRow)
+    assert (found.primary, found.voters, found.sets) == (holder("a"), voters("a"), ())
+
+
+def test_of_a_move_that_keeps_the_primary_that_it_has_not_frozen_says_nothing() -> None:
+    primary = told("a", MOVING)
+    assert primary.report is not None
+    report = msgspec.structs.replace(primary.report, unfrozen=7)
+
+    row = recovered_row(3, of(primary._replace(report=report), told("b", ROW)), (), 1)
+
+    assert isinstance(row, PartitionRow)
+    assert row.sets == (voters("abc"), voters("abd"))
+
+
 def test_a_store_that_is_gone_for_good_counts_as_in_any_other_quorum() -> None:
     pair = msgspec.structs.replace(ROW, replicas=("a", "b"), voters=voters("ab"))
 
