@@ -123,6 +123,8 @@ class ZoneRecovery:
         )
         if is_older:
             return  # what it was is known here (put_right)
+        if part is not None:
+            self._forget_told()  # that may be older than what was decided of this row since then
         self._zone.drop_row(partition)
         if self.set_aside.get(partition) != damaged:
             self.set_aside[partition] = damaged

@@ -193,6 +193,31 @@ def test_agents_are_asked_anew_when_a_row_is_withdrawn_while_another_is_rebuilt(
     assert sorted({*asked}) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("is_rebuilding", [True, False])
+def test_agents_are_asked_anew_when_a_row_that_was_led_from_is_set_aside_and_removed(
+    is_rebuilding: bool,
+) -> None:
+    """They told the row that it had before this master moved the partition, say."""
+    world = _placed(OTHER)
+    key, row = ShardKey(OTHER.uid, 0), world.rows(OTHER)[5]
+    world.knows = lambda node, uid: False
+    if is_rebuilding:
+        world.master.zones[OTHER.uid].withdraw({3: 7}, "agent c has row 7")
+        world.pass_time(1_000)
+    for node in ("a", "b", "c"):
+        told = CopyReport(5, row.version, None, "", 1, 0, 0, True, 0, 1, row)
+        world.master.receive(node, Inventory(OTHER.uid, (told,), rows=True), world.now)
+    asked: list[str] = []
+    world.knows = lambda node, uid: asked.append(node) is None
+    others = tuple(each for p, each in world.rows(OTHER).items() if p != 5)
+
+    world.master.reloaded(key, others, world.now, [_damaged(5, version=1 << 40)])
+    world.master.reloaded(key, others, world.now)
+    world.wait(lambda: 5 in world.master.zones[OTHER.uid].parts)
+
+    assert sorted({*asked}) == ["a", "b", "c"]
+
+
 def test_a_row_that_waits_to_be_written_gives_way_to_one_that_another_has_stored() -> None:
     world = LoneMaster(OTHER, nodes=("a", "b", "c", "d"), rebuilds=True)
     world.wait(lambda: _is_noted(world, OTHER))
