@@ -26,6 +26,8 @@ ROW = {
     "voters": [{"node": "agent-1", "storeId": "s1"}],
 }
 
+OTHER_VOTER = {"node": "agent-2", "storeId": "s2"}
+
 
 def zone(name: str = "sessions", **spec: Any) -> Manifest:
     return {
@@ -159,6 +161,16 @@ CHANGES = {
     "mode": (zone(), zone(**HIGH), "consistencyMode cannot be changed"),
     "row version": (table(), table(rows=[{**ROW, "version": 4}]), "never go back"),
     "row term": (table(), table(rows=[{**ROW, "term": 2}]), "never go back"),
+    "one set of voters": (
+        table(),
+        table(rows=[{**ROW, "voterSets": [{"voters": ROW["voters"]}]}]),
+        "there are two sets of voters, or none",
+    ),
+    "a set of other voters": (
+        table(),
+        table(rows=[{**ROW, "voterSets": [{"voters": ROW["voters"]}, {"voters": [OTHER_VOTER]}]}]),
+        "there are two sets of voters, or none",
+    ),
     "shard": (table(), table(shard=1), "shard cannot be changed"),
     "shard to head": (table(), without(table(), "shard"), "either a shard's rows or"),
     "incarnation": (node(), node(incarnation=2), "never go back"),
@@ -217,6 +229,8 @@ def test_a_change_that_is_allowed_is_taken(kubectl: Kubectl, namespace: str) -> 
     apply(kubectl, namespace, cluster(**external(everywhere)))
     apply(kubectl, namespace, table())
     apply(kubectl, namespace, table(rows=[{**ROW, "version": 6}]))
+    both = [{"voters": ROW["voters"]}] * 2
+    apply(kubectl, namespace, table(rows=[{**ROW, "version": 7, "voterSets": both}]))
     apply(kubectl, namespace, node())
     apply(kubectl, namespace, node(storeId="new", incarnation=1))
 

@@ -250,3 +250,16 @@ def test_nobody_is_made_primary_without_a_quorum_of_each_set() -> None:
     world.connect("a", store="another")  # its store is gone for good
     world.wait(lambda: stored(world).primary != ROW.primary)
     assert stored(world).sets == ROW.sets
+
+
+def test_a_store_that_one_of_the_sets_does_without_is_not_taken_in_again() -> None:
+    world = led()
+    world.connect("b", "c")
+    world.connect("a", store="another")
+    world.wait(lambda: stored(world).primary != ROW.primary)
+    world.kill("a")
+
+    refused = world.master.refusal(world.hello("a", 9))
+
+    assert refused is not None
+    assert "store store-a was taken for gone for good" in refused.reason

@@ -1,5 +1,7 @@
 """Who may restart, who may go, how many may be away: story by story, with the sentences told."""
 
+import msgspec
+
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.planning.disruption import AgentNow, ZoneNow, disruption
@@ -51,6 +53,14 @@ def test_beside_one_that_catches_up_nobody_restarts_but_that_one() -> None:
 
     assert "c is catching up" in now.of("b").restart_waits_for
     assert now.of("c").may_restart
+
+
+def test_of_a_rebuilt_row_a_majority_of_each_set_of_voters_is_to_stay() -> None:
+    both = msgspec.structs.replace(row(0, "abc"), sets=(row(0, "ab").voters, row(0, "bc").voters))
+    now = disruption(THREE, [zone(both)])
+
+    assert not any(each.may_restart for each in now.agents)
+    assert "would keep 1 of 2 voters up to date" in now.of("a").restart_waits_for
 
 
 def test_one_whose_process_is_gone_may_be_started_anew_whatever_is_missing() -> None:
