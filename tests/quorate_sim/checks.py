@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.keyspace import key_partition
-from quorate.facts.partition_row import PartitionRow, check_row, quorum
+from quorate.facts.partition_row import PartitionRow, check_row, is_quorum
 from quorate.facts.topology import NodeRecord, Voter
 from quorate.facts.zone import SyncWrites
 from quorate.protocol.copy import Copy
@@ -278,12 +278,12 @@ class Checks:
         later = {store for term, store in answered_by.items() if term > role.term}
         living = self._living(uid, voters, self._newest)
         could = [
-            voter
+            voter.node
             for voter in living
             if voter.store not in later
             and self._promises.get((uid, voter.store, partition), 0) <= role.term
         ]
-        return len(could) < quorum(len(voters), len(voters) - len(living))
+        return not is_quorum(role.row, could, [v.node for v in voters if v not in living])
 
     def _check_alone(self, agent: AgentProcess, uid: str, role: Primary) -> None:
         """I-4: one process serves a term."""
@@ -360,8 +360,10 @@ class Checks:
             if not is_held:
                 lack.append(voter.node)
         voters = role.row.voters
-        needed = quorum(len(voters), len(voters) - len(self._living(uid, voters, self._newest)))
-        if len(voters) - len(lack) < needed:
+        living = self._living(uid, voters, self._newest)
+        dead = [voter.node for voter in voters if voter not in living]
+        hold = [voter.node for voter in voters if voter.node not in lack]
+        if not is_quorum(role.row, hold, dead):
             raise InvariantError(
                 f"I-5: {agent.label} shows ({term}, {counter}) of partition {partition} in term "
                 f"{role.term}: {', '.join(lack)} of {len(voters)} voters lack it"

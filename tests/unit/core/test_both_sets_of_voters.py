@@ -18,8 +18,16 @@ from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol import ownership
 from quorate.protocol.leases import Leases
-from quorate.protocol.messages import Acks, FenceAck, HeartbeatAck
+from quorate.protocol.messages import (
+    Acks,
+    AgentReport,
+    FenceAck,
+    HeartbeatAck,
+    Trouble,
+    TroubleKind,
+)
 from quorate.protocol.metastore import NodeKey, ShardKey, ZoneKey
+from quorate.protocol.migration_commit import Part, decide
 from quorate.protocol.primary import Primary, Stage, Waiter
 from quorate.protocol.replicas import Replicas
 from quorate.protocol.settings import DEFAULTS
@@ -243,13 +251,30 @@ def test_until_its_primary_serves_nothing_is_moved_or_dropped_and_then_the_sets_
 
 def test_nobody_is_made_primary_without_a_quorum_of_each_set() -> None:
     world = led()
-    world.connect("b", "c")
+    world.connect("a", "b", "c")
+    world.pass_time(100)
+    before = stored(world).primary
+    world.kill("a")
     world.pass_time(10_000)
-    assert stored(world).primary == ROW.primary, "a has left, and is one of two before"
+    assert stored(world).primary == before == ROW.primary, "a has left, and is one of two before"
 
     world.connect("a", store="another")  # its store is gone for good
     world.wait(lambda: stored(world).primary != ROW.primary)
     assert stored(world).sets == ROW.sets
+
+
+@pytest.mark.parametrize("has_served", [False, True])
+def test_a_primary_of_which_it_is_only_known_that_it_never_serves_does_not_end_the_sets(
+    has_served: bool,
+) -> None:
+    """Both is noted as `activated`, so that the master does not wait."""
+    world = led()
+    world.connect("a", "b", "c")
+    part = Part(ROW, 0, resolved=True, activated=True, has_served=has_served)
+
+    row = decide(part, world.master.zones[ZONE.uid].nodes, ZONE.uid, 2, DEFAULTS, 0).row
+
+    assert row == (ownership.with_one_set(ROW) if has_served else None)
 
 
 def test_a_store_that_one_of_the_sets_does_without_is_not_taken_in_again() -> None:
@@ -263,3 +288,17 @@ def test_a_store_that_one_of_the_sets_does_without_is_not_taken_in_again() -> No
 
     assert refused is not None
     assert "store store-a was taken for gone for good" in refused.reason
+
+
+def test_nothing_is_moved_of_a_row_whose_primary_says_that_it_never_serves_in_its_term() -> None:
+    world = led()
+    world.connect("a", "b", "c", "d")
+    world.pass_time(DEFAULTS.failure_detection_ms)
+    world.kill("b")  # without b there is no quorum, and d could take its place
+    no_role = Trouble(ZONE.uid, 0, stored(world).term, TroubleKind.NO_ROLE, DEFAULTS.lease_ms)
+    world.master.receive("a", AgentReport(1, troubles=(no_role,)), world.now)
+    assert world.master.zones[ZONE.uid].parts[0].activated
+    world.pass_time(DEFAULTS.replacement_delay_ms + 5_000)
+
+    assert not world.started
+    assert stored(world).sets == ROW.sets
