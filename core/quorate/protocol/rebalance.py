@@ -98,7 +98,6 @@ class Rebalance:
             part.serves
             and not part.stuck
             and part.row.active is None
-            and not part.row.sets
             and not part.unheard
             and len(part.row.owners) == len(part.row.voters) == record.replicas
             for part in self._parts.values()

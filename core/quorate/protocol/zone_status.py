@@ -1,7 +1,8 @@
 """What can be said of one zone: its phase, its partitions by state, what is being moved."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from quorate.facts.partition_row import PartitionRow, is_quorum
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.events import LOST_NAMED_MAX
 from quorate.protocol.membership import ZoneNodes
@@ -143,6 +144,9 @@ def zone_status(
     migrations = _migrations(parts, moved)
     running = len(migrations) + handed_over
     lost = [p for p in unavailable if p in parts and rebalance.is_lost(parts[p].row)]
+    too_few = _without_quorum(
+        record, [parts[p].row for p in unavailable if p in parts and p not in lost], nodes
+    )
     unavailable.sort()
     if record.deleting:
         phase, sentence = "Deleting", "removing rows and data"
@@ -153,12 +157,11 @@ def zone_status(
         phase, sentence = "Unavailable", f"{len(unavailable)} partitions have no serving primary"
         sentence += waited_for
         if lost:
-            named = ", ".join(map(str, lost[:LOST_SHOWN_MAX]))
-            more = ", …" if len(lost) > LOST_SHOWN_MAX else ""
             sentence += (
-                f"; {len(lost)} of them are LOST (partitions {named}{more}): every store that held"
+                f"; {len(lost)} of them are LOST (partitions {_named(lost)}): every store that held"
                 f" them is gone for good; {way_out_of_loss(record)}"
             )
+        sentence += too_few
     elif running:
         phase, sentence = "Rebalancing", f"{running} migrations are under way"
     elif degraded:
@@ -197,6 +200,30 @@ def zone_status(
         lost_partitions=tuple(lost[:LOST_NAMED_MAX]),
         refusals=refusals,
     )
+
+
+def _without_quorum(record: ZoneRecord, rows: Sequence[PartitionRow], nodes: ZoneNodes) -> str:
+    """Which of these partitions nobody can serve without a store that is gone for good."""
+    gone: set[str] = set()
+    partitions: list[int] = []
+    for row in rows:
+        dead = nodes.dead_voters(row)
+        if not is_quorum(row, [node for node in row.voter_nodes if node not in dead], dead):
+            gone.update(dead)
+            partitions.append(row.partition)
+    if not partitions:
+        return ""
+    again = "start one of these over the folder that it had, or " if record.persistent else ""
+    return (
+        f"; {len(partitions)} of them have no quorum any more (partitions {_named(partitions)}):"
+        f" the stores of {', '.join(sorted(gone))} are gone for good, and what only these had"
+        f" was perhaps answered; {again}delete the zone and create it again"
+    )
+
+
+def _named(partitions: Sequence[int]) -> str:
+    more = ", …" if len(partitions) > LOST_SHOWN_MAX else ""
+    return ", ".join(map(str, partitions[:LOST_SHOWN_MAX])) + more
 
 
 def serves_clients(part: Part, nodes: ZoneNodes) -> bool:

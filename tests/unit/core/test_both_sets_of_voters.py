@@ -263,6 +263,25 @@ def test_nobody_is_made_primary_without_a_quorum_of_each_set() -> None:
     assert stored(world).sets == ROW.sets
 
 
+def test_the_zone_names_the_stores_whose_loss_leaves_no_quorum_of_a_set() -> None:
+    world = led(rebuilt("abc", "abd"))
+    world.stored[NodeKey("d")] = NodeRecord("d", "store-d", 1, "d", 1, "d", process="d-1")
+    world.follow()
+    world.connect("a", "b", "c", "d")
+    assert "no quorum any more" not in world.status(ZONE).sentence
+    world.kill("a", "b")
+    world.connect("a", "b", store="another")
+    world.pass_time(5_000)
+
+    status = world.status(ZONE)
+    assert status.phase == "Unavailable"
+    assert (
+        "1 of them have no quorum any more (partitions 0): the stores of a, b are gone for good"
+        in status.sentence
+    )
+    assert "start one of these over the folder that it had" in status.sentence
+
+
 @pytest.mark.parametrize("has_served", [False, True])
 def test_a_primary_of_which_it_is_only_known_that_it_never_serves_does_not_end_the_sets(
     has_served: bool,
