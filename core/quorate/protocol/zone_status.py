@@ -144,8 +144,9 @@ def zone_status(
     migrations = _migrations(parts, moved)
     running = len(migrations) + handed_over
     lost = [p for p in unavailable if p in parts and rebalance.is_lost(parts[p].row)]
+    not_lost = {*unavailable}.difference(lost)
     too_few = _without_quorum(
-        record, [parts[p].row for p in unavailable if p in parts and p not in lost], nodes
+        record, [parts[p].row for p in sorted(not_lost & parts.keys())], nodes
     )
     unavailable.sort()
     if record.deleting:
