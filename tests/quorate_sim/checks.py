@@ -431,6 +431,8 @@ class Checks:
         cluster = self.cluster
         if row.active is not None:
             return [f"partition {partition}: {row.active.migration_id} is active"]
+        if row.sets:
+            return [f"partition {partition}: {row} still has two sets of voters"]
         found: list[str] = []
         master = cluster.newest_master()
         led = master.master.zones.get(uid) if master is not None and master.master else None
