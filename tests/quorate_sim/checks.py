@@ -273,7 +273,7 @@ class Checks:
 
     def _is_too_late(self, uid: str, role: Primary) -> bool:
         """Whether so many voters have promised a later term that no quorum can adopt this one."""
-        partition, voters = role.copy.partition, role.row.voters
+        partition, voters = role.copy.partition, _members(role.row)
         answered_by = self._answered_by[uid, partition]
         later = {store for term, store in answered_by.items() if term > role.term}
         living = self._living(uid, voters, self._newest)
@@ -348,7 +348,8 @@ class Checks:
         if role is None or self.cluster.zones[uid].sync_writes is SyncWrites.INTERVAL:
             return
         lack = []
-        for voter in role.row.voters:
+        voters = _members(role.row)
+        for voter in voters:
             copy = self._copy_of(uid, voter, partition)
             if copy is None:
                 continue
@@ -359,7 +360,6 @@ class Checks:
                 is_held = held is not None and counter in held
             if not is_held:
                 lack.append(voter.node)
-        voters = role.row.voters
         living = self._living(uid, voters, self._newest)
         dead = [voter.node for voter in voters if voter not in living]
         hold = [voter.node for voter in voters if voter.node not in lack]
@@ -477,6 +477,11 @@ class Checks:
         if len({repr(state[1:]) for state in states if isinstance(state, tuple)}) > 1:
             found.append(f"I-6: partition {partition}: copies differ: {states}")
         return found
+
+
+def _members(row: PartitionRow) -> tuple[Voter, ...]:
+    """The row's voters, and those of its sets."""
+    return tuple(dict.fromkeys(voter for each in row.voter_sets for voter in each))
 
 
 def _live(copy: Copy) -> list[tuple[bytes, Row]]:

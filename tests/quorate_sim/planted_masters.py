@@ -119,10 +119,11 @@ def both_sides_vote_as_one() -> AbstractContextManager[None]:
     def above(
         version: int,
         newest: PartitionRow,
+        voters: tuple[Voter, ...],
         both: tuple[tuple[Voter, ...], ...],
         told: Mapping[str, Told],
     ) -> PartitionRow:
-        return msgspec.structs.replace(_above(version, newest, both, told), sets=())
+        return _above(version, newest, voters, (), told)
 
     _above = recover_rows._above
     return changed(recover_rows, "_above", above)

@@ -291,6 +291,32 @@ def test_a_migration_under_way_is_given_up_and_its_newcomer_is_no_voter() -> Non
     story.come_to_rest()
 
 
+def test_a_copy_that_is_left_of_both_sides_of_a_migration_is_served() -> None:
+    """A voter that is down is to be replaced; it and the newcomer lose what they had.  Of all three
+    voters one is no quorum, but it is one of each side."""
+    story = Scenario(agents=2, replicas=2, in_memory=True)
+    left, (lost,) = story.primary, story.backups()
+    story.written(left, b"x", b"1")
+    story.add("a3")
+    story.cluster.network.judge = lambda link, sender, receiver, message: (
+        0 if isinstance(message, Sync) and receiver.name == "a3" else 1
+    )
+    story.crash(lost)
+    story.wait(lambda: 0 in story.zone("a3").copies, "the newcomer has its row")
+    assert story.row.active is not None
+
+    story.cluster.masters[-1].die()
+    story.cluster.metastore.lose(story.cluster.disks[left].master_term)
+    story.crash("a3")
+    story.start("a3")
+    story.start(lost)
+    story.cluster.network.judge = None
+    story.cluster.add_master()
+
+    assert story.read(story.wait_for_primary(), b"x") == b"1"
+    story.come_to_rest()
+
+
 def _the_newcomer_is_lost_with_the_metastore(story: Scenario, source: str) -> None:
     """What a2 had been sent of the only copy is gone, too."""
     story.cluster.masters[-1].die()

@@ -247,8 +247,10 @@ class ZoneNodes:
         return tuple(v.node for v in row.voters if self.gone(v.node, v.store))
 
     def dead_voters(self, row: PartitionRow) -> tuple[str, ...]:
-        """Voters of the row whose store is gone for good: their node is registered with another."""
-        return tuple(voter.node for voter in row.voters if self.is_dead(voter))
+        """Voters of the row, or of one of its sets, whose store is gone for good: their node is
+        registered with another."""
+        voters = dict.fromkeys(voter for each in row.voter_sets for voter in each)
+        return tuple(voter.node for voter in voters if self.is_dead(voter))
 
     def is_dead(self, voter: Voter) -> bool:
         """Whether its store is gone for good: its node is registered with another."""

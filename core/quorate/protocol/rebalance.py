@@ -122,7 +122,7 @@ class Rebalance:
 
     def is_lost(self, row: PartitionRow) -> bool:
         """Whether the stores of all its voters are gone for good: nobody has its data any more."""
-        return len(self._nodes.dead_voters(row)) == len(row.voters)
+        return all(self._nodes.is_dead(voter) for voter in row.voters)
 
     # --- target ----------------------------------------------------------------------------------
 

@@ -94,7 +94,20 @@ def recovered_row(
         nodes = tuple(sorted(missing))
         return Waiting(nodes, f"{', '.join(nodes)} must tell first what is newest")
     version = max(_highest(newest, reports, below), (master_term - 1) * RECOVERY_GAP)
-    return _above(version + RECOVERY_GAP, newest, both, told)
+    voters = _all_together(newest, both, dead)
+    return _above(version + RECOVERY_GAP, newest, voters, both, told)
+
+
+def _all_together(
+    newest: PartitionRow, both: tuple[tuple[Voter, ...], ...], dead: Sequence[Voter]
+) -> tuple[Voter, ...]:
+    """The voters of both sets.  Where too few are left for a quorum of all, those that are left:
+    the quorum that each set has finds what was answered, and theirs what will be."""
+    voters = tuple(dict.fromkeys(voter for each in (newest.voters, *both) for voter in each))
+    left = tuple(voter for voter in voters if voter not in dead)
+    if not both or len(left) >= quorum(len(voters), len(voters) - len(left)):
+        return voters
+    return left
 
 
 def _both_sets(newest: PartitionRow, told: Mapping[str, Told]) -> tuple[tuple[Voter, ...], ...]:
@@ -148,10 +161,10 @@ def _highest(newest: PartitionRow, reports: Sequence[CopyReport], below: int) ->
 def _above(
     version: int,
     newest: PartitionRow,
+    voters: tuple[Voter, ...],
     both: tuple[tuple[Voter, ...], ...],
     told: Mapping[str, Told],
 ) -> PartitionRow:
-    voters = tuple(dict.fromkeys(voter for each in (newest.voters, *both) for voter in each))
     here = [told[voter.node] for voter in voters if _has_told(voter, told)]
     left = frozenset(set(newest.owners) - {each.holder.node for each in here})
 

@@ -88,7 +88,8 @@ class StoredRow(Part):
     active_migration: StoredMigration | None = None
     voter_sets: Annotated[list[StoredVoterSet], Field(max_length=2)] | None = None
     """Of a row that was rebuilt under a migration, until its first activation: the voters before
-    the migration and those after it.  A quorum of each must agree."""
+    the migration and those after it.  A quorum of each must agree.  A store that is gone for good
+    may stand here alone."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -117,9 +118,9 @@ class StoredRow(Part):
         Rule(
             "voterSets",
             "!has(self.voterSets) || (!has(self.activeMigration) && size(self.voterSets) == 2 && "
-            "self.voterSets.all(s, s.voters.all(v, self.voters.exists(w, w.node == v.node))))",
-            "there are two sets of voters, or none, their members vote, and no migration is active "
-            "meanwhile: write the sets of the row",
+            "self.voters.all(v, self.voterSets.exists(s, s.voters.exists(w, w.node == v.node))))",
+            "there are two sets of voters, or none, each voter is in one, and no migration is "
+            "active meanwhile: write the sets of the row",
             lambda new, _: new.voter_sets is None or _are_two_sets(new, new.voter_sets),
         ),
     )
@@ -207,7 +208,7 @@ def _owners_are_voters(row: "StoredRow | StoredMigration") -> bool:
 def _are_two_sets(row: StoredRow, sets: list[StoredVoterSet]) -> bool:
     nodes = {voter.node for voter in row.voters}
     named = {voter.node for each in sets for voter in each.voters}
-    return row.active_migration is None and len(sets) == 2 and named <= nodes
+    return row.active_migration is None and len(sets) == 2 and nodes <= named
 
 
 def stored_row(row: PartitionRow) -> StoredRow:

@@ -166,9 +166,9 @@ CHANGES = {
         table(rows=[{**ROW, "voterSets": [{"voters": ROW["voters"]}]}]),
         "there are two sets of voters, or none",
     ),
-    "a set of other voters": (
+    "sets of other voters": (
         table(),
-        table(rows=[{**ROW, "voterSets": [{"voters": ROW["voters"]}, {"voters": [OTHER_VOTER]}]}]),
+        table(rows=[{**ROW, "voterSets": [{"voters": [OTHER_VOTER]}] * 2}]),
         "there are two sets of voters, or none",
     ),
     "shard": (table(), table(shard=1), "shard cannot be changed"),
@@ -229,7 +229,7 @@ def test_a_change_that_is_allowed_is_taken(kubectl: Kubectl, namespace: str) -> 
     apply(kubectl, namespace, cluster(**external(everywhere)))
     apply(kubectl, namespace, table())
     apply(kubectl, namespace, table(rows=[{**ROW, "version": 6}]))
-    both = [{"voters": ROW["voters"]}] * 2
+    both = [{"voters": ROW["voters"]}, {"voters": [*ROW["voters"], OTHER_VOTER]}]
     apply(kubectl, namespace, table(rows=[{**ROW, "version": 7, "voterSets": both}]))
     apply(kubectl, namespace, node())
     apply(kubectl, namespace, node(storeId="new", incarnation=1))

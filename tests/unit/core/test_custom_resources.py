@@ -211,9 +211,9 @@ def test_a_stored_row_without_sets_of_voters_has_none() -> None:
     [
         PartitionRow(7, 9, 9, None, (None,), VOTERS, None, (VOTERS,)),
         PartitionRow(7, 9, 9, None, (None,), VOTERS, MIGRATION, (VOTERS, VOTERS[:1])),
-        PartitionRow(7, 9, 9, None, (None,), VOTERS, None, (VOTERS, (Voter("c", "s3"),))),
+        PartitionRow(7, 9, 9, None, (None,), VOTERS, None, (VOTERS[:1], VOTERS[:1])),
     ],
-    ids=["one set", "a migration is active", "of another voter"],
+    ids=["one set", "a migration is active", "a voter of none"],
 )
 def test_wrong_sets_of_voters_are_refused(row: PartitionRow) -> None:
     [rule] = [rule for rule in StoredRow.rules if rule.field == "voterSets"]

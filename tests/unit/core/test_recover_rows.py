@@ -124,6 +124,26 @@ def test_where_the_voters_are_the_same_after_it_there_is_one_set() -> None:
     assert (row.voters, row.sets) == (ROW.voters, ())
 
 
+PAIR = msgspec.structs.replace(ROW, version=11, replicas=("a", None), voters=voters("ab"))
+REPLACES = Migration("z/3/11", MigrationKind.MOVE, "b", holder("d"), ("a", "d"), voters("ad"))
+REPLACING = msgspec.structs.replace(PAIR, active=REPLACES)
+
+
+def test_who_is_left_of_both_sides_and_no_quorum_of_all_together_votes_alone_for_these() -> None:
+    row = recovered_row(3, of(told("a", REPLACING)), voters("bd"), 1)
+
+    assert isinstance(row, PartitionRow)
+    assert (row.voters, row.sets) == (voters("a"), (voters("ab"), voters("ad")))
+    assert row.replicas == ("a", None)
+
+
+def test_a_store_that_is_gone_stays_a_voter_where_a_quorum_of_all_together_is_left() -> None:
+    row = recovered_row(3, of(told("a", MOVING), told("b", MOVING)), voters("d"), 1)
+
+    assert isinstance(row, PartitionRow)
+    assert row.voters == voters("abcd")
+
+
 BOTH = msgspec.structs.replace(
     ROW, version=40, term=40, voters=voters("abcd"), sets=(voters("abc"), voters("abd"))
 )
