@@ -52,6 +52,7 @@ class Cluster:
         self.clients = Clients(self)
         self.transactors = Transactors(self)
         self.lost_answers = 0.02
+        self.faults_are_over = False
         self.zones = {record.uid: record for record in self.swarm.zones}
         self.disks: dict[str, Disk] = {}
         self.clocks: dict[str, Clock] = {}

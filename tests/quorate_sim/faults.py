@@ -286,7 +286,7 @@ class Faults:
 
     def end(self) -> None:
         """No faults any more: one master, every agent runs, everything gets through."""
-        self.over = True
+        self.over = self.cluster.faults_are_over = True
         self._rare.end()
         cluster = self.cluster
         self.world.trace("faults", "are over")
@@ -310,12 +310,14 @@ class Faults:
                 self._later(0, 3000, master.die)
             else:
                 master.die()
-        self._undrain(cluster.add_master())
+        cluster.add_master()
+        self._undrain()
 
-    def _undrain(self, master: MasterProcess) -> None:
+    def _undrain(self) -> None:
         """Nobody is to be drained any more; what an earlier master was told outlives it."""
+        master = self.cluster.masters[-1]
         if master.master is None:
-            self.world.after(20 * MS, lambda: self._undrain(master))
+            self.world.after(20 * MS, self._undrain)
             return
         core = master.master
 

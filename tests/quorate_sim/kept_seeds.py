@@ -30,6 +30,7 @@ KEPT = {
     1124500811: "rows of the first placement that came late were waited for from agents instead",
     1124717709: "a rebuilt row had a newcomer among its voters that lacked what was answered",
     1125101540: "a copy that was left of both sides of a migration was no quorum of all voters",
+    1125451344: "the last master was overtaken after the faults, and no other began",
     1124001976: "a master that had been followed wrote the rows of a deleted zone again",
     1124716981: "the metastore was lost where all voters of a told migration's new side were gone",
     1124722231: "an agent's word of a row that does not name it was judged as word of the next one",

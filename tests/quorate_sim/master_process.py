@@ -201,6 +201,8 @@ class MasterProcess:
         self.world.trace(self.name, f"is overtaken: {agent} knows {known_term}")
         self.cluster.metastore.acquire_master_term(known_term)
         self.die()
+        if self.cluster.faults_are_over:  # else they begin another
+            self.cluster.add_master()
 
     def not_believed(self, node: str) -> None:
         """An agent does not believe the number: those that obey it are to greet it."""
