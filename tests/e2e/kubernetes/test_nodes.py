@@ -1,0 +1,71 @@
+"""The nodes themselves: a pod runs, is reached by name and by Service, and its log is read."""
+
+import json
+
+import pytest
+
+from quorate_cluster.waiting import wait_until
+from quorate_images.build import build_image
+from quorate_nodes.cluster import Json, NodeCluster
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
+
+IMAGE = "localhost/python:1"
+SERVER = "import http.server, os; os.chdir('/etc'); http.server.test(port=8000)"
+PROGRAM = f"""
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+{SERVER}
+"""
+
+
+def _pod(name: str, zone: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": "trivial"}},
+        "spec": {
+            "nodeSelector": {"topology.kubernetes.io/zone": zone},
+            "containers": [
+                {
+                    "name": "python",
+                    "image": IMAGE,
+                    "command": ["python3", "-u", "-c", PROGRAM],
+                    "readinessProbe": {
+                        "httpGet": {"path": "/hostname", "port": 8000},
+                        "periodSeconds": 1,
+                    },
+                }
+            ],
+        },
+    }
+
+
+def test_pods_on_each_node_reach_each_other_by_service_and_name(nodes: NodeCluster) -> None:
+    nodes.load_image(build_image("agent").name, IMAGE)
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "trivial"},
+        "spec": {"selector": {"app": "trivial"}, "ports": [{"port": 80, "targetPort": 8000}]},
+    }
+    pods = [_pod(f"on-{node.zone}", node.zone) for node in nodes.nodes]
+    declared = {"apiVersion": "v1", "kind": "List", "items": [service, *pods]}
+    nodes.kubectl("apply", "--filename=-", stdin=json.dumps(declared))
+    nodes.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=60s")
+
+    ask = (
+        "import urllib.request as u; print(u.urlopen('http://trivial/hostname', timeout=9).read())"
+    )
+    seen: set[str] = set()
+
+    def reaches_all() -> bool:
+        seen.add(nodes.kubectl("exec", "on-zone-1", "--", "python3", "-c", ask).strip())
+        return len(seen) == 3
+
+    wait_until(reaches_all, "an answer of each pod", 60, lambda: seen)
+    assert seen == {str(f"{pod['metadata']['name']}\n".encode()) for pod in pods}
+    assert "GET /hostname" in nodes.kubectl("logs", "on-zone-2")
+    nodes.kubectl("delete", "pod,service", "--selector=app=trivial", "--wait=false")
+    nodes.kubectl("delete", "service", "trivial")
+    nodes.kubectl("wait", "--for=delete", "pod", "--all", "--timeout=60s")
