@@ -23,6 +23,7 @@ def nodes() -> Iterator[NodeCluster]:
         _open.append(cluster)
         yield cluster
         _open.remove(cluster)
+    assert cluster.left_behind() == []
 
 
 @pytest.fixture(scope="session")

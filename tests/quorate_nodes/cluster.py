@@ -1,6 +1,8 @@
 """A control plane and its nodes: started, asked, and ended together."""
 
+import contextlib
 import json
+import subprocess
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +15,7 @@ from quorate_control_plane.control_plane import ControlPlane, ForNodes
 from quorate_control_plane.kept_folder import KeptFolder
 from quorate_nodes import configuration
 from quorate_nodes.archives import image_archive, program_archive
-from quorate_nodes.network import Network
+from quorate_nodes.network import Network, run_ip
 from quorate_nodes.node import Node
 
 Json = dict[str, Any]
@@ -40,6 +42,7 @@ class NodeCluster:
 
     def __enter__(self) -> Self:
         self._kept = KeptFolder("quorate-nodes-")
+        self._folder = str(self._kept.path)
         try:
             self._start(self._kept)
         except BaseException as error:
@@ -64,6 +67,10 @@ class NodeCluster:
         self._kept = None
         if hasattr(self, "plane"):
             self.plane.stop()
+
+    def left_behind(self) -> list[str]:
+        """What of it is still on this machine: nothing, once it was closed."""
+        return left_behind(self.network.name, self._folder)
 
     # -- asking it ---------------------------------------------------------------------------------
 
@@ -123,8 +130,9 @@ class NodeCluster:
         self._dns = Component("dns", kept.path, command)
         self._dns.start()
         proxy = self.plane.kubeconfig_for("system:kube-proxy")
+        disks = _disks_in_memory(kept)
         self.nodes = [
-            Node(number, self._count, kept, self.network, self.plane, proxy, self.programs)
+            Node(number, self._count, kept, disks, self.network, self.plane, proxy, self.programs)
             for number in range(1, self._count + 1)
         ]
         for node in self.nodes:
@@ -168,6 +176,28 @@ class NodeCluster:
         ]
         declared = {"apiVersion": "v1", "kind": "List", "items": [storage_class, *volumes]}
         self.kubectl("apply", "--filename=-", stdin=json.dumps(declared))
+
+
+def left_behind(name: str, folder: str) -> list[str]:
+    """What this machine has of the cluster whose bridge and folder these are."""
+    links = [line.split()[0] for line in run_ip("-brief", "link").splitlines()]
+    found = [f"link {each}" for each in links if each.startswith(name)]
+    found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"*/{name}-*")]
+    found += [line for line in Path("/proc/mounts").read_text().splitlines() if folder in line]
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if folder.encode() in command.read_bytes():
+                found.append(f"process {command.parent.name}")
+    return found + ([folder] if Path(folder).exists() else [])
+
+
+def _disks_in_memory(kept: KeptFolder) -> Path:
+    """Where nodes have their disks: a gigabyte of images, which a real disk is slow to forget."""
+    path = kept.path / "disks"
+    path.mkdir()
+    kept.undo_at_end("umount", "--lazy", str(path))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(path)], check=True)
+    return path
 
 
 def _volume(node: Node, number: int) -> Json:

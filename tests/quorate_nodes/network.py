@@ -36,6 +36,7 @@ class Network:
     def __init__(self, kept: KeptFolder) -> None:
         number = _claim()
         self.name = f"quorate-{number}"
+        self._kept = kept
         kept.undo_at_end("ip", "link", "del", self.name)
         self._prefix = f"10.{number}"
         run_ip("address", "add", f"{self.machine}/24", "dev", self.name)
@@ -68,9 +69,17 @@ class Network:
         """Give the network namespace of `process` an interface eth0 on the bridge."""
         own_end = f"{self.name}-{number}"
         peer = ("peer", "name", "eth0", "netns", str(process))
+        self._kept.undo_at_end("ip", "link", "del", own_end)
         run_ip("link", "add", own_end, "type", "veth", *peer)
         run_ip("link", "set", own_end, "master", self.name, "up")
         run_ip("route", "replace", self.pods(number), "via", self.node(number))
+
+    def unplug(self, number: int) -> None:
+        """Take a node off the bridge for good: nobody hears from it that its connections end.
+
+        Its namespace may outlive its processes by minutes, for connections that were never closed.
+        """
+        _ip("link", "del", f"{self.name}-{number}")  # nothing where it is gone already
 
     def reach_services_by(self, number: int) -> None:
         """Send what this machine has for cluster IPs to that node, whose kube-proxy knows them."""

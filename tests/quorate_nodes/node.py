@@ -44,6 +44,7 @@ class Node:
         number: int,
         count: int,
         kept: KeptFolder,
+        disks: Path,
         network: Network,
         plane: ControlPlane,
         proxy_kubeconfig: Path,
@@ -52,12 +53,12 @@ class Node:
         self.number = number
         self.name = configuration.node_name(number)
         self.zone = f"zone-{number}"
-        self._folder = kept.path / self.name
+        self._folder = disks / self.name
         self._logs = kept.path / "log" / self.name
         self._network = network
         self._cgroup = f"{network.name}-{number}"
         for path in (self._folder, self._logs):
-            path.mkdir()
+            path.mkdir(parents=True)
         for name in (*_KEPT.values(), "cni", "settings", "volumes"):
             (self._folder / name).mkdir()
         others = [each for each in range(1, count + 1) if each != number]
@@ -90,7 +91,8 @@ class Node:
         self._network.plug_in(self.number, process)
 
     def power_off(self) -> None:
-        """Everything that runs there is gone at once; the disk stays."""
+        """Everything that runs there is gone at once, without a farewell; the disk stays."""
+        self._network.unplug(self.number)
         self._process.kill()
         cgroups.remove(self._cgroup)
 

@@ -1,21 +1,25 @@
-"""The nodes themselves: a pod runs, is reached by name and by Service, and its log is read."""
+"""The nodes themselves: pods run, reach each other by name and Service; nothing is left of them."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from quorate_cluster.waiting import wait_until
 from quorate_images.build import build_image
-from quorate_nodes.cluster import Json, NodeCluster
+from quorate_nodes.cluster import Json, NodeCluster, left_behind
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
 
 IMAGE = "localhost/python:1"
-SERVER = "import http.server, os; os.chdir('/etc'); http.server.test(port=8000)"
-PROGRAM = f"""
-import signal, sys
+PROGRAM = """
+import http.server as h, os, signal, sys
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-{SERVER}
+os.chdir("/etc")
+h.test(h.SimpleHTTPRequestHandler, port=8000)
 """
 
 
@@ -69,3 +73,30 @@ def test_pods_on_each_node_reach_each_other_by_service_and_name(nodes: NodeClust
     nodes.kubectl("delete", "pod,service", "--selector=app=trivial", "--wait=false")
     nodes.kubectl("delete", "service", "trivial")
     nodes.kubectl("wait", "--for=delete", "pod", "--all", "--timeout=60s")
+
+
+RUN_AND_WAIT = """
+import json, sys, time
+from quorate_nodes.cluster import NodeCluster
+from quorate_nodes.programs import find_programs
+with NodeCluster(find_programs(), count=1) as cluster:
+    assert cluster.left_behind(), "what there is would be found"
+    print(json.dumps([cluster.network.name, str(cluster.work_folder("last").parent)]), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.deep
+def test_nothing_is_left_when_the_test_run_is_killed() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.Popen(
+        [sys.executable, "-c", RUN_AND_WAIT], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert run.stdout is not None
+    with run.stdout:
+        name, folder = json.loads(run.stdout.readline())
+    run.kill()
+    run.wait()
+
+    wait_until(lambda: not Path(folder).exists(), f"end of {folder}", 60)
+    assert left_behind(name, folder) == []
