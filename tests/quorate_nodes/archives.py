@@ -5,18 +5,31 @@ import io
 import json
 import platform
 import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
+from kept_builds import cache_folder, keep
 from quorate_images.storage import buildah
 
+_KEPT_S = 24 * 3600.0
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def image_archive(storage_name: str, name: str, archive: Path) -> None:
-    """Write an image of the storage as a docker-archive, in which it is called `name`."""
-    archive.unlink(missing_ok=True)
-    buildah("push", "--quiet", storage_name, f"docker-archive:{archive}:{name}")
+def image_archive(storage_name: str, name: str) -> Path:
+    """An image of the storage as a docker-archive, in which it is called `name`.
+
+    It is kept in the cache, and those of the same image that are older than a day are removed."""
+    folder = cache_folder() / "nodes-images"
+    repository, _, version = storage_name.rpartition("/")[2].partition(":")
+    for old in folder.glob(f"{repository}-*.tar"):
+        if time.time() - old.stat().st_mtime > _KEPT_S and version not in old.name:
+            old.unlink(missing_ok=True)
+
+    def push(archive: Path) -> None:
+        buildah("push", "--quiet", storage_name, f"docker-archive:{archive}:{name}")
+
+    return keep(folder / f"{repository}-{version}.tar", push)
 
 
 def program_archive(program: Path, name: str, archive: Path) -> None:

@@ -99,10 +99,7 @@ class NodeCluster:
 
     def load_image(self, storage_name: str, name: str) -> None:
         """Put an image of the storage of buildah on every node, as `name`."""
-        assert self._kept is not None
-        archive = self._kept.path / "image.tar"
-        image_archive(storage_name, name, archive)
-        self._load(archive)
+        self._load(image_archive(storage_name, name))
 
     def log_tails(self) -> str:
         """The last lines of what every program of the nodes said."""
@@ -158,7 +155,6 @@ class NodeCluster:
     def _load(self, archive: Path) -> None:
         with ThreadPoolExecutor(len(self.nodes)) as pool:
             list(pool.map(lambda node: node.load_image(archive), self.nodes))
-        archive.unlink()
 
     def _declare_volumes(self) -> None:
         storage_class = {

@@ -37,6 +37,7 @@ class Network:
         number = _claim()
         self.name = f"quorate-{number}"
         self._kept = kept
+        self._number = number
         kept.undo_at_end("ip", "link", "del", self.name)
         self._prefix = f"10.{number}"
         run_ip("address", "add", f"{self.machine}/24", "dev", self.name)
@@ -68,7 +69,8 @@ class Network:
     def plug_in(self, number: int, process: int) -> None:
         """Give the network namespace of `process` an interface eth0 on the bridge."""
         own_end = f"{self.name}-{number}"
-        peer = ("peer", "name", "eth0", "netns", str(process))
+        hardware = f"0a:00:0a:{self._number:02x}:00:{number:02x}"  # the same each time it is on
+        peer = ("peer", "name", "eth0", "address", hardware, "netns", str(process))
         self._kept.undo_at_end("ip", "link", "del", own_end)
         run_ip("link", "add", own_end, "type", "veth", *peer)
         run_ip("link", "set", own_end, "master", self.name, "up")

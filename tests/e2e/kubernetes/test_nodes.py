@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from quorate_cluster.waiting import wait_until
-from quorate_images.build import build_image
-from quorate_nodes.cluster import Json, NodeCluster, left_behind
+from quorate_nodes.cluster import Json, left_behind
+from quorate_nodes.installed import REGISTRY, VERSION, Installed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
 
-IMAGE = "localhost/python:1"
+IMAGE = f"{REGISTRY}/quorate-agent:{VERSION}"
+"""It has Python and nothing that would be in the way."""
 PROGRAM = """
 import http.server as h, os, signal, sys
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
@@ -45,8 +46,8 @@ def _pod(name: str, zone: str) -> Json:
     }
 
 
-def test_pods_on_each_node_reach_each_other_by_service_and_name(nodes: NodeCluster) -> None:
-    nodes.load_image(build_image("agent").name, IMAGE)
+def test_pods_on_each_node_reach_each_other_by_service_and_name(installed: Installed) -> None:
+    nodes = installed.nodes
     service = {
         "apiVersion": "v1",
         "kind": "Service",
