@@ -39,6 +39,7 @@ class NodeCluster:
         self.plane: ControlPlane
         self.network: Network
         self.nodes: list[Node] = []
+        self._components: list[Component] = []
 
     def __enter__(self) -> Self:
         self._kept = KeptFolder("quorate-nodes-")
@@ -65,6 +66,8 @@ class NodeCluster:
             return
         self._kept.close()
         self._kept = None
+        for component in self._components:
+            component.forget()
         if hasattr(self, "plane"):
             self.plane.stop()
 
@@ -124,14 +127,16 @@ class NodeCluster:
         corefile = kept.path / "Corefile"
         corefile.write_text(configuration.dns(address, self.plane.kubeconfig))
         command = [str(self.programs["dns"]), "-conf", str(corefile)]
-        self._dns = Component("dns", kept.path, command)
-        self._dns.start()
+        dns = Component("dns", kept.path, command)
+        dns.start()
+        self._components.append(dns)
         proxy = self.plane.kubeconfig_for("system:kube-proxy")
         disks = _disks_in_memory(kept)
         self.nodes = [
             Node(number, self._count, kept, disks, self.network, self.plane, proxy, self.programs)
             for number in range(1, self._count + 1)
         ]
+        self._components += [node.process for node in self.nodes]
         for node in self.nodes:
             node.power_on()
         self.network.reach_services_by(1)

@@ -65,7 +65,7 @@ class Node:
         told = self._folder / "inside.json"
         told.write_text(json.dumps(self._told(others, plane, proxy_kubeconfig, programs)))
         kept.undo_at_end(sys.executable, "-I", cgroups.__file__, self._cgroup)
-        self._process = Component(self.name, kept.path, self._command(told), _environment())
+        self.process = Component(self.name, kept.path, self._command(told), _environment())
 
     @property
     def address(self) -> str:
@@ -73,7 +73,7 @@ class Node:
 
     @property
     def is_on(self) -> bool:
-        return self._process.is_alive()
+        return self.process.is_alive()
 
     def volume(self, number: int) -> Path:
         """A folder on the node's disk for a local volume."""
@@ -84,8 +84,8 @@ class Node:
     def power_on(self) -> None:
         """Start it; its kubelet comes up by and by."""
         cgroups.make(self._cgroup)
-        self._process.start()
-        process = self._process.pid
+        self.process.start()
+        process = self.process.pid
         own = os.readlink("/proc/self/ns/net")
         wait_until(lambda: self._network_of(process) != own, f"namespaces of {self.name}")
         self._network.plug_in(self.number, process)
@@ -93,12 +93,12 @@ class Node:
     def power_off(self) -> None:
         """Everything that runs there is gone at once, without a farewell; the disk stays."""
         self._network.unplug(self.number)
-        self._process.kill()
+        self.process.kill()
         cgroups.remove(self._cgroup)
 
     def run(self, *command: str, stdin: Path | None = None) -> str:
         """Run a command in the node; RuntimeError with what it said when it fails."""
-        first = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text()
+        first = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         enter = ["nsenter", "--target", first.split()[0], "--mount", "--net", "--pid", "--uts"]
         with (stdin or Path(os.devnull)).open("rb") as given:
             done = subprocess.run(
@@ -122,15 +122,15 @@ class Node:
 
     def log_tails(self, line_count: int = 8) -> str:
         """The last lines of what its programs said."""
-        parts = [self._process.log_tail(line_count)]
+        parts = [self.process.log_tail(line_count)]
         for path in sorted(self._logs.glob("*.log")):
             lines = path.read_text(errors="replace").splitlines()[-line_count:]
             parts.append("\n".join([f"--- {self.name}: {path.stem} ---", *lines]))
         return "\n".join(parts)
 
     def _network_of(self, process: int) -> str:
-        if not self._process.is_alive():
-            raise RuntimeError(f"{self.name} ended: {self._process.log_tail()}")
+        if not self.process.is_alive():
+            raise RuntimeError(f"{self.name} ended: {self.process.log_tail()}")
         return os.readlink(f"/proc/{process}/ns/net")
 
     def _command(self, told: Path) -> list[str]:
