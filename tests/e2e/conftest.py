@@ -44,7 +44,8 @@ def first_day_s(installed: Installed) -> tuple[float, float]:
     installed.follow_manual("Install")
     up_s = time.monotonic() - began
     installed.follow_manual("A cluster and a zone")
-    assert installed.client(ZONE).set("greeting", "hello")
+    client = installed.client(ZONE)
+    assert client.set("greeting", "hello")
     return up_s, time.monotonic() - began
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ OPERATORS = "--selector=app.kubernetes.io/component=operator"
 AGENTS = "--selector=app.kubernetes.io/component=agent"
 VERSION = "0.1.0.dev0"
 REGISTRY = "localhost"
+_PORT = 6379
 _WHOLE = {"Available": "True", "FullyReplicated": "True"}
 
 
@@ -92,11 +94,15 @@ class Installed:
         """A stock client that begins at the zone's Service, and does so again when it knows nobody.
 
         It is closed with this, at the latest."""
-        address = self.get("service", f"{zone}-clients")["spec"]["clusterIP"]
+        service = ("service", f"{zone}-clients")
+        # The operator makes it about a second after the zone is Available, nodes know it one later.
+        self.wait(lambda: self.kubectl("get", *service, "--ignore-not-found"), " ".join(service))
+        address = self.get(*service)["spec"]["clusterIP"]
+        self.wait(lambda: _answers(address), f"an answer at {address}")
         settings: dict[str, Any] = {"socket_timeout": 8, "socket_connect_timeout": 2}
         # Otherwise it forgets the Service for the pods that it was told of.
         settings |= {"dynamic_startup_nodes": False, **options}
-        client = RedisCluster(host=address, port=6379, **settings)
+        client = RedisCluster(host=address, port=_PORT, **settings)
         self._clients.append(client)
         return client
 
@@ -146,6 +152,14 @@ def commands_of(manual: str, heading: str) -> str:
     blocks = re.findall(r"^```sh\n(.*?)^```$", section.group(1), re.M | re.S)
     lines = "".join(blocks).splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("docker "))
+
+
+def _answers(address: str) -> bool:
+    try:
+        socket.create_connection((address, _PORT), 2).close()
+    except OSError:
+        return False
+    return True
 
 
 def is_ready(pod: Json) -> bool:
