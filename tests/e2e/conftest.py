@@ -50,10 +50,11 @@ def first_day_s(installed: Installed) -> tuple[float, float]:
 
 
 @pytest.fixture
-def first_day(installed: Installed, first_day_s: tuple[float, float]) -> Installed:
-    """Quorate as it is after the first day, whole."""
+def first_day(installed: Installed, first_day_s: tuple[float, float]) -> Iterator[Installed]:
+    """Quorate as it is after the first day, whole; no process may meet a defect meanwhile."""
     installed.wait_whole()
-    return installed
+    yield installed
+    assert installed.tracebacks() == []
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,12 +5,14 @@ import re
 import shutil
 import socket
 import subprocess
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from redis.cluster import RedisCluster
 
+from quorate_cluster.outage import Pulses
 from quorate_cluster.waiting import wait_until
 from quorate_images.storage import Image
 from quorate_nodes.cluster import Json, NodeCluster
@@ -25,6 +27,8 @@ AGENTS = "--selector=app.kubernetes.io/component=agent"
 VERSION = "0.1.0.dev0"
 REGISTRY = "localhost"
 _PORT = 6379
+_REACHED_NO_POD = "RedisClusterException: Redis Cluster cannot be connected"
+_WEB = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # pods are on this machine
 _WHOLE = {"Available": "True", "FullyReplicated": "True"}
 
 
@@ -105,6 +109,38 @@ class Installed:
         client = RedisCluster(host=address, port=_PORT, **settings)
         self._clients.append(client)
         return client
+
+    def unexpected(self, pulses: Pulses) -> list[str]:
+        """What clients were told that docs/clients.md does not say of a loss.
+
+        A client that knows only the Service says in words of its own when it reaches no pod there.
+        """
+        return [each for each in pulses.undocumented() if not each.startswith(_REACHED_NO_POD)]
+
+    def primaries(self) -> list[int]:
+        """How many partitions each agent is primary of, by the StorageCluster's status."""
+        return [
+            each["primaries"] for each in self.get("storagecluster", CLUSTER)["status"]["members"]
+        ]
+
+    def full_copies(self) -> int:
+        """How many copies agents have fetched whole since their pods started."""
+        total = 0
+        for pod in self.pods():
+            url = f"http://{pod['status']['podIP']}:8080/metrics"
+            with _WEB.open(url, timeout=5) as answer:
+                lines = answer.read().decode().splitlines()
+            counted = [line for line in lines if line.startswith("quorate_full_copies_total{")]
+            total += sum(int(float(line.split()[-1])) for line in counted)
+        return total
+
+    def tracebacks(self) -> list[str]:
+        """Pods whose process, or the one before, has met a defect."""
+        names = [pod["metadata"]["name"] for pod in [*self.pods(OPERATORS), *self.pods()]]
+        told = [[name, *more] for name in names for more in ([], ["--previous"])]
+        return [
+            " ".join(of) for of in told if "Traceback" in self.kubectl("logs", *of, check=False)
+        ]
 
     def wait_whole(self, timeout_s: float = 90) -> None:
         """Until three agents are ready, hold everything again, and no change is under way."""

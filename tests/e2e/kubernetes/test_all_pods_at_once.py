@@ -39,7 +39,7 @@ def test_all_pods_come_back_with_other_addresses_and_all_data(
     now = first_day.pods()
     assert set(_addresses(now)).isdisjoint(_addresses(before))
     assert pulses.lost() == []
-    assert pulses.undocumented() == []
+    assert first_day.unexpected(pulses) == []
 
 
 def _uids(pods: list[Json]) -> set[str]:

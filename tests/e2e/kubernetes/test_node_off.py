@@ -17,7 +17,8 @@ def test_the_others_go_on_and_the_agent_comes_back_with_its_node(
     nodes = first_day.nodes
     name = _node_of_the_leader(first_day)
     victim = nodes.node(name)
-    (agent,) = [pod for pod in first_day.pods() if pod["spec"]["nodeName"] == name]
+    (pod,) = [pod for pod in first_day.pods() if pod["spec"]["nodeName"] == name]
+    pod_name = pod["metadata"]["name"]
     others = [node.number for node in nodes.nodes if node is not victim]
     nodes.network.reach_services_by(others[0])
     with Pulses(first_day, ZONE, keys_max=8) as pulses:
@@ -28,6 +29,10 @@ def test_the_others_go_on_and_the_agent_comes_back_with_its_node(
         pulses.wait_all_written_since(time.monotonic(), 90)
         gap_s = max(pulses.longest_gaps_s(began))
         first_day.wait(lambda: len(nodes.ready_nodes()) == 2, "a node that is not ready")
+        # Nothing there can end it: it stays so until the node is back.
+        first_day.wait(
+            lambda: "deletionTimestamp" in first_day.get("pod", pod_name)["metadata"], "eviction"
+        )
         pulses.wait_all_written_since(time.monotonic())
 
         on = time.monotonic()
@@ -42,9 +47,11 @@ def test_the_others_go_on_and_the_agent_comes_back_with_its_node(
         f" {back_s:.1f} s after the node is on",
     )
     (again,) = [pod for pod in first_day.pods() if pod["spec"]["nodeName"] == name]
-    assert again["metadata"]["name"] == agent["metadata"]["name"]
+    assert again["metadata"]["name"] == pod_name
+    assert again["metadata"]["uid"] != pod["metadata"]["uid"]
+    assert first_day.full_copies() == 0, "it goes on with its volume"
     assert pulses.lost() == []
-    assert pulses.undocumented() == []
+    assert first_day.unexpected(pulses) == []
 
 
 def _node_of_the_leader(installed: Installed) -> str:

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -101,5 +100,9 @@ def test_nothing_is_left_when_the_test_run_is_killed() -> None:
     run.kill()
     run.wait()
 
-    wait_until(lambda: not Path(folder).exists(), f"end of {folder}", 60)
-    assert left_behind(name, folder) == []
+    wait_until(
+        lambda: not left_behind(name, folder),
+        f"end of {folder}",
+        60,
+        lambda: left_behind(name, folder),
+    )
