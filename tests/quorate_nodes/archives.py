@@ -12,14 +12,14 @@ from typing import Any
 from kept_builds import cache_folder, keep
 from quorate_images.storage import buildah
 
-_KEPT_S = 24 * 3600.0
+_KEPT_S = 3600.0
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def image_archive(storage_name: str, name: str) -> Path:
     """An image of the storage as a docker-archive, in which it is called `name`.
 
-    It is kept in the cache, and those of the same image that are older than a day are removed."""
+    It is kept in the cache, and those of other sources are removed after an hour."""
     folder = cache_folder() / "nodes-images"
     repository, _, version = storage_name.rpartition("/")[2].partition(":")
     for old in folder.glob(f"{repository}-*.tar"):
