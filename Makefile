@@ -1,7 +1,7 @@
 # What a person types.  Everything stays inside the project's folder, except programs that are built
 # for tests (control plane, judge of histories, client libraries): these are kept in $XDG_CACHE_HOME, or ~/.cache.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds chart helm control-plane history-judge client-libraries images bench overload constraints clean
+.PHONY: help setup demo test test-fast test-units test-simulation soak canaries check crds chart helm control-plane history-judge client-libraries images nodes bench overload constraints clean
 
 VENV   := .venv
 PY     := $(VENV)/bin/python
@@ -78,6 +78,9 @@ history-judge: setup ## find or build the program that judges clients' histories
 
 images: setup ## build the images of operator and agent, as root with buildah and debootstrap (minutes)
 	PYTHONPATH=core:tests $(PY) -m quorate_images
+
+nodes: setup ## build kubelet and what else nodes of a test need, beside packages of Debian (minutes)
+	PYTHONPATH=core:tests $(PY) -m quorate_nodes
 
 client-libraries: setup ## install the stock client libraries that tests try, pinned, into the cache (minutes)
 	PYTHONPATH=core:tests $(PY) -m quorate_clients

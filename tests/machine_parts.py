@@ -1,10 +1,11 @@
 """Which programs of the machine a test needs, and saying at the end of a run which were lacking.
 
 A pytest plugin.  A test says `@pytest.mark.needs("redis-server")`; a fixture that finds out late
-calls `needs("redis-server")`.  Levels imply parts: `integration` the control plane, `spark` Java.
-A missing part means that the test does not run and that the run's last lines name the part, the
-tests and the way out; where the environment says CI=true it is a failure, because there everything
-was meant to be installed.  Client libraries are not: their registries may be out of CI's reach.
+calls `needs("redis-server")`.  Levels imply parts: `integration` the control plane, `e2e` nodes,
+`spark` Java.  A missing part means that the test does not run and that the run ends with lines that
+name part, tests and way out; where the environment says CI=true it is a failure: there
+everything was meant to be installed.  Client libraries are not: their registries may be out of CI's
+reach.
 """
 
 import os
@@ -23,6 +24,8 @@ from quorate_cluster.names import may_have_names, may_have_networks
 from quorate_control_plane.binaries import BINARIES, find_binaries
 from quorate_helm.build import has_helm
 from quorate_images.storage import can_have_images
+from quorate_nodes.programs import WAY_OUT as WAY_OUT_NODES
+from quorate_nodes.programs import can_have_nodes
 from quorate_porcupine.build import can_have_judge
 
 
@@ -71,6 +74,7 @@ PARTS = {
     "small-disk": Part(_may_mount_a_small_disk, "run as root, or allow user namespaces: unshare"),
     "helm": Part(has_helm, "make helm, which builds it"),
     "images": Part(can_have_images, "as root: apt-get install buildah debootstrap runc"),
+    "nodes": Part(can_have_nodes, WAY_OUT_NODES),
     "own-names": Part(may_have_names, "run as root, or allow user namespaces: unshare"),
     "own-network": Part(
         may_have_networks, "run as root, or allow user namespaces; apt-get install iproute2"
@@ -89,7 +93,11 @@ PARTS |= {
     library.part: Part(partial(is_installed, library), "make client-libraries", everywhere=False)
     for library in LIBRARIES
 }
-IMPLIED = {"integration": ("control-plane", "openssl"), "spark": ("java",)}
+IMPLIED = {
+    "integration": ("control-plane", "openssl"),
+    "e2e": ("control-plane", "openssl", "helm", "images", "nodes"),
+    "spark": ("java",),
+}
 
 
 @cache

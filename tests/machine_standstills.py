@@ -16,7 +16,7 @@ import pytest
 from quorate_cluster.served import NotServed
 from quorate_cluster.standstill import BOUND_S, StandstillWatch, describe, worst_s
 
-LEVELS = ("process", "integration")
+LEVELS = ("process", "integration", "e2e")
 
 NOT_JUDGED_MAX = 3
 """Of one run.  A machine stands still now and then; a defect that has clients refused whenever it

@@ -3,12 +3,13 @@
 import itertools
 import time
 from functools import partial
-from typing import Self
+from typing import Any, Protocol, Self
+
+from redis.cluster import RedisCluster
 
 from quorate.facts.keyspace import key_partition
 from quorate_cluster.background import Background
 from quorate_cluster.client_errors import CLIENT_ERRORS, text_of, undocumented
-from quorate_cluster.cluster import Cluster
 from quorate_cluster.waiting import wait_until
 
 
@@ -23,6 +24,18 @@ def key_in_each(partitions: int) -> list[str]:
     return [found[partition] for partition in range(partitions)]
 
 
+class ServesZones(Protocol):
+    """What Pulses need of a cluster: as `Cluster` has it, and what runs in pods."""
+
+    def zone(self, name: str) -> dict[str, Any]:
+        """The Zone, as an object."""
+        ...
+
+    def client(self, zone: str, **options: Any) -> RedisCluster:
+        """A stock client of the zone."""
+        ...
+
+
 class Pulses(Background):
     """One stock client per key, each in a thread of its own that writes 1, 2, 3, … for ever.
 
@@ -34,7 +47,7 @@ class Pulses(Background):
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ServesZones,
         zone: str,
         *,
         keys_max: int = 16,

@@ -7,13 +7,14 @@ long as those are warm.  Go comes from PATH or, where that has none, from the pi
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kept_builds import BuildError, keep, run_checked
 from quorate_control_plane.binaries import BINARIES, ETCD_VERSION, KUBERNETES_VERSION, built_folder
 from quorate_control_plane.go_toolchain import fetch_go, find_go
 
+_ETCD = "etcd"
 _ETCD_PACKAGE = "go.etcd.io/etcd/server/v3"
 _KUBERNETES_MODULE = "k8s.io/kubernetes"
 _VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
@@ -27,13 +28,19 @@ def build_binaries(say: Say) -> Path:
 
     A second build at the same time waits for the first and takes what it made.
     """
-    return keep(built_folder(), lambda folder: _Build(folder, say).run())
+    return keep(built_folder(), lambda folder: _Build(BINARIES, folder, say).run())
+
+
+def build_kubernetes(names: Sequence[str], folder: Path, say: Say) -> Path:
+    """Build these programs of Kubernetes into `folder` in the cache, if they are not there."""
+    return keep(folder, lambda partial: _Build(names, partial, say).run())
 
 
 class _Build:
-    """One build into the folder `output`; what else it writes stands beside that."""
+    """One build of `names` into the folder `output`; what else it writes stands beside that."""
 
-    def __init__(self, output: Path, say: Say) -> None:
+    def __init__(self, names: Sequence[str], output: Path, say: Say) -> None:
+        self._names = names
         self._work = output.parent
         self._output = output
         self._say = say
@@ -44,20 +51,24 @@ class _Build:
     def run(self) -> None:
         self._output.mkdir()
         self._go = self._find_go()
-        self._step(f"etcd {ETCD_VERSION}")
-        module = self._module("etcd")
-        self._run(module, "get", f"{_ETCD_PACKAGE}@{ETCD_VERSION}")
-        self._run(module, "build", "-trimpath", "-o", str(self._output / "etcd"), _ETCD_PACKAGE)
+        if _ETCD in self._names:
+            self._build_etcd()
         module = self._module("kubernetes")
         self._step(f"the modules of Kubernetes {KUBERNETES_VERSION}")
         self._require_kubernetes(module)
-        for name in BINARIES:
-            if name != "etcd":
+        for name in self._names:
+            if name != _ETCD:
                 self._step(f"{name} {KUBERNETES_VERSION}")
                 package = f"{_KUBERNETES_MODULE}/cmd/{name}"
                 flags = ("-trimpath", "-ldflags", _version_flags(), "-o", str(self._output / name))
                 self._run(module, "build", *flags, package)
         self._step("done")
+
+    def _build_etcd(self) -> None:
+        self._step(f"etcd {ETCD_VERSION}")
+        module = self._module(_ETCD)
+        self._run(module, "get", f"{_ETCD_PACKAGE}@{ETCD_VERSION}")
+        self._run(module, "build", "-trimpath", "-o", str(self._output / _ETCD), _ETCD_PACKAGE)
 
     def _require_kubernetes(self, module: Path) -> None:
         """Require Kubernetes itself, and its staging modules in the versions they were published.

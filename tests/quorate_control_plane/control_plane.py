@@ -1,14 +1,16 @@
 """How a real Kubernetes control plane runs for a test: etcd, API server, controller manager.
 
 Everything of a run lives in one folder under the temporary directory, listens on loopback and ends
-with the run.  There is no kubelet and no scheduler: no pod ever runs.
+with the run.  Without `ForNodes` there is no kubelet and no scheduler: no pod ever runs.
 """
 
+import ipaddress
 import ssl
 import subprocess
 import time
 import urllib.request
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,10 +23,28 @@ from quorate_control_plane.ports import free_ports
 _NAMES = (
     "DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1"
 )
+_SERVICES = "10.96.0.0/24"
+_LOST_NODE_S = "10"
 _CONTROLLERS_READY = (
     "/api/v1/namespaces/default/serviceaccounts/default",
     "/api/v1/namespaces/default/configmaps/kube-root-ca.crt",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ForNodes:
+    """What a control plane needs to lead nodes: `binaries` must have kube-scheduler, too.
+
+    `address` of this machine is one that nodes reach; `services` is the range of cluster IPs.
+    """
+
+    address: str
+    services: str
+
+    @property
+    def api_service(self) -> str:
+        """The cluster IP of the Service kubernetes: the first of the range."""
+        return str(ipaddress.ip_network(self.services)[1])
 
 
 class ControlPlane:
@@ -34,9 +54,17 @@ class ControlPlane:
     too, but it reads discovery every 30 s only: children of their objects would be collected late.
     """
 
-    def __init__(self, binaries: Mapping[str, Path], *, crds: Path | None = None) -> None:
+    def __init__(
+        self,
+        binaries: Mapping[str, Path],
+        *,
+        crds: Path | None = None,
+        for_nodes: ForNodes | None = None,
+    ) -> None:
         self._binaries = binaries
         self._crds = crds
+        self._for_nodes = for_nodes
+        self._address = for_nodes.address if for_nodes else "127.0.0.1"
         self.folder = Path()
         self.kubeconfig = Path()
         self.server = ""
@@ -80,6 +108,8 @@ class ControlPlane:
                 self.kubectl("apply", "--filename", str(self._crds))
                 self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
             self.controller_manager.start()
+            if self._for_nodes is not None:
+                self.components["kube-scheduler"].start()
             self.wait_controllers_ready()
         except BaseException:
             self.stop()
@@ -107,12 +137,16 @@ class ControlPlane:
         self, *arguments: str, stdin: str | None = None, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
         """Run kubectl as an administrator; a failure raises with what kubectl said."""
-        command = [str(self._binaries["kubectl"]), f"--kubeconfig={self.kubeconfig}"]
-        command += [f"--cache-dir={self.folder / 'kubectl'}", *arguments]
+        command = self.kubectl_command(*arguments)
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=90)
         if check and done.returncode != 0:
             raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr or done.stdout}")
         return done
+
+    def kubectl_command(self, *arguments: str) -> list[str]:
+        """The command line of kubectl as an administrator."""
+        command = [str(self._binaries["kubectl"]), f"--kubeconfig={self.kubeconfig}"]
+        return [*command, f"--cache-dir={self.folder / 'kubectl'}", *arguments]
 
     def kubeconfig_for(self, user: str, *groups: str) -> Path:
         """A kubeconfig file for one more user, who may do what RBAC grants and no more."""
@@ -121,14 +155,23 @@ class ControlPlane:
         pair = self._authority.issue(name, subject, f"DNS:{name}")
         return self._authority.kubeconfig(name, pair, self.server)
 
+    def serving_pair(self, name: str, names: str) -> KeyPair:
+        """A key and certificate for a server of this run ("DNS:host,IP:address")."""
+        return self._authority.issue(f"{name}-serving", f"/CN={name}", names)
+
+    @property
+    def authority(self) -> Path:
+        """The certificate of the authority that all certificates of this run are from."""
+        return self._authority.pair.certificate
+
     # -- how it is put together --------------------------------------------------------------------
 
     def _define(self) -> None:
         ports = free_ports()
+        api_port = next(free_ports(self._address))
         etcd_url = f"http://127.0.0.1:{next(ports)}"
         peer_url = f"http://127.0.0.1:{next(ports)}"
-        api_port = next(ports)
-        self.server = f"https://127.0.0.1:{api_port}"
+        self.server = f"https://{self._address}:{api_port}"
         self._authority = Authority(self.folder / "pki")
         admin = self._authority.issue("admin", "/O=system:masters/CN=admin", "DNS:admin")
         self.kubeconfig = self._authority.kubeconfig("admin", admin, self.server)
@@ -136,6 +179,8 @@ class ControlPlane:
         self._add("etcd", self._etcd_flags(etcd_url, peer_url))
         self._add("kube-apiserver", self._api_server_flags(etcd_url, api_port))
         self._add("kube-controller-manager", self._controller_manager_flags(next(ports)))
+        if self._for_nodes is not None:
+            self._add("kube-scheduler", self._component_flags("kube-scheduler", next(ports)))
 
     def _add(self, name: str, flags: Mapping[str, str | Path]) -> None:
         command = [str(self._binaries[name])]
@@ -155,28 +200,46 @@ class ControlPlane:
         }
 
     def _api_server_flags(self, etcd_url: str, port: int) -> dict[str, str | Path]:
-        serving = self._authority.issue("apiserver", "/CN=kube-apiserver", _NAMES)
+        nodes = self._for_nodes
+        names = _NAMES + (f",IP:{nodes.address},IP:{nodes.api_service}" if nodes else "")
+        serving = self._authority.issue("apiserver", "/CN=kube-apiserver", names)
         accounts = self._authority.issue("accounts", "/CN=accounts", "DNS:accounts")
         return {
             "etcd-servers": etcd_url,
-            "bind-address": "127.0.0.1",
-            "advertise-address": "127.0.0.1",
+            "bind-address": self._address,
+            "advertise-address": self._address,
             "secure-port": str(port),
             "tls-cert-file": serving.certificate,
             "tls-private-key-file": serving.key,
             "client-ca-file": self._authority.pair.certificate,
-            "authorization-mode": "RBAC",
+            "authorization-mode": "Node,RBAC",
+            "enable-admission-plugins": "NodeRestriction",
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": accounts.certificate,
             "service-account-signing-key-file": accounts.key,
-            "service-cluster-ip-range": "10.96.0.0/24",
+            "service-cluster-ip-range": nodes.services if nodes else _SERVICES,
             "profiling": "false",
+            **(self._kubelet_flags() if nodes else {}),
         }
 
-    def _controller_manager_flags(self, port: int) -> dict[str, str | Path]:
-        user = "system:kube-controller-manager"
-        pair = self._authority.issue("kube-controller-manager", f"/CN={user}", "DNS:localhost")
-        kubeconfig = self._authority.kubeconfig("kube-controller-manager", pair, self.server)
+    def _kubelet_flags(self) -> dict[str, str | Path]:
+        """How the API server reaches kubelets, and how soon pods leave a node that is lost."""
+        client = self._authority.issue(
+            "kubelet-client", "/O=system:masters/CN=kubelet-client", "DNS:kubelet-client"
+        )
+        return {
+            "kubelet-client-certificate": client.certificate,
+            "kubelet-client-key": client.key,
+            "kubelet-certificate-authority": self._authority.pair.certificate,
+            "kubelet-preferred-address-types": "InternalIP",
+            "default-not-ready-toleration-seconds": _LOST_NODE_S,
+            "default-unreachable-toleration-seconds": _LOST_NODE_S,
+        }
+
+    def _component_flags(self, name: str, port: int) -> dict[str, str | Path]:
+        """What the programs beside the API server are told alike."""
+        pair = self._authority.issue(name, f"/CN=system:{name}", "DNS:localhost")
+        kubeconfig = self._authority.kubeconfig(name, pair, self.server)
         return {
             "kubeconfig": kubeconfig,
             "authentication-kubeconfig": kubeconfig,
@@ -184,10 +247,17 @@ class ControlPlane:
             "bind-address": "127.0.0.1",
             "secure-port": str(port),
             "leader-elect": "false",
+            "profiling": "false",
+        }
+
+    def _controller_manager_flags(self, port: int) -> dict[str, str | Path]:
+        return {
+            **self._component_flags("kube-controller-manager", port),
+            "node-monitor-period": "1s",
+            "node-monitor-grace-period": f"{_LOST_NODE_S}s",
             "use-service-account-credentials": "true",
             "service-account-private-key-file": self.folder / "pki" / "accounts.key",
             "root-ca-file": self._authority.pair.certificate,
-            "profiling": "false",
             "kube-api-qps": "500",  # the default of 20 a second makes the start 5 s longer
             "kube-api-burst": "1000",
         }

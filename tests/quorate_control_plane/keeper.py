@@ -2,14 +2,17 @@
 
 Run as `python keeper.py FOLDER` with a pipe as standard input.  The pipe closes when its other end
 closes it or dies, however that happens: end of tests, failure, Ctrl-C, SIGKILL.  Then each process
-named in FOLDER/run/NAME ("pid start-time") is killed and FOLDER removed.  It is the only road by
-which a control plane ends, so each run tests it.  Needs nothing but the standard library.
+named in FOLDER/run/NAME ("pid start-time") is killed, each command in FOLDER/undo run, the last one
+first, and FOLDER removed.  It is the only road by which a control plane ends, so each run tests it.
+Needs nothing but the standard library.
 """
 
 import contextlib
+import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -50,6 +53,9 @@ def main(folder: Path) -> None:
         pass
     for record in sorted((folder / "run").glob("*")):
         kill_recorded(record)
+    for undo in sorted((folder / "undo").glob("*"), reverse=True):
+        with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
+            subprocess.run(json.loads(undo.read_text()), capture_output=True, timeout=30)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -11,9 +11,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Any, cast
 
 import kopf
 
+from quorate_operator import names
 from quorate_operator.declared.handlers import WATCHED, make_registry, make_settings
 from quorate_operator.declared.served_namespaces import ServedNamespaces
 from quorate_operator.kube.api import KubeApi
@@ -147,6 +149,8 @@ class _Place:
                 clusterwide=not self.place,
                 namespaces=[self.place] if self.place else [],
                 standalone=True,
+                # Otherwise kopf looks for the user's name, and in a pod the user has none.
+                identity=cast(Any, names.FIELD_MANAGER),
                 stop_flag=self._stop,
             )
         except Exception as error:

@@ -1,0 +1,31 @@
+"""The first day: the manual's own commands, from `helm install` to the first key."""
+
+import pytest
+
+from quorate_cluster.fixtures import Measured
+from quorate_nodes.installed import OPERATORS, ZONE, Installed, is_ready
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
+
+PING = """
+import socket
+with socket.create_connection(("library-clients", 6379), 5) as line:
+    line.sendall(b"PING\\r\\n")
+    print(line.recv(100))
+"""
+
+
+def test_the_manual_leads_to_a_first_key(
+    installed: Installed, first_day_s: tuple[float, float], measured: Measured
+) -> None:
+    up_s, took_s = first_day_s
+    measured("helm install to the first SET", f"{took_s:.1f} s, operators after {up_s:.1f} s")
+    assert installed.client(ZONE).get("greeting") == b"hello"
+    assert [is_ready(pod) for pod in installed.pods(OPERATORS)] == [True, True]
+    installed.wait_whole()
+    agents = installed.pods()
+    assert [pod["metadata"]["name"] for pod in agents] == [f"main-agent-{n}-0" for n in (1, 2, 3)]
+    assert len({pod["spec"]["nodeName"] for pod in agents}) == 3
+    assert all(pod["status"]["containerStatuses"][0]["restartCount"] == 0 for pod in agents)
+    pong = installed.kubectl("exec", "main-agent-1-0", "--", "python3", "-c", PING)
+    assert pong.strip() == repr(b"+PONG\r\n")

@@ -1,0 +1,115 @@
+"""Agents are changed one by one under clients; an image that is not there stops after the first."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from quorate_cluster.fixtures import Measured
+from quorate_cluster.outage import Pulses
+from quorate_cluster.served import NotServed
+from quorate_nodes.installed import CLUSTER, ZONE, Installed, is_ready
+from quorate_nodes.pod_watch import PodWatch
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+
+
+def _change(installed: Installed, **managed: Any) -> None:
+    patch = json.dumps({"spec": {"managed": managed}})
+    installed.kubectl("patch", "storagecluster", CLUSTER, "--type=merge", f"--patch={patch}")
+
+
+def _uids(installed: Installed) -> dict[str, str]:
+    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in installed.pods()}
+
+
+def _has_changed(installed: Installed) -> bool:
+    """Whether the operator has seen the spec and replaced every pod by it."""
+    found = installed.get("storagecluster", CLUSTER)
+    seen = found["status"].get("observedGeneration") == found["metadata"]["generation"]
+    return seen and installed.is_whole()
+
+
+def _spread(counts: list[int]) -> int:
+    return max(counts) - min(counts)
+
+
+def test_changed_resources_reach_every_agent_without_a_failed_command(
+    first_day: Installed, measured: Measured
+) -> None:
+    before = _uids(first_day)
+    with Pulses(first_day, ZONE, keys_max=8) as pulses, PodWatch(first_day) as watch:
+        began = time.monotonic()
+        _change(first_day, resources={"requests": {"memory": "96Mi"}})
+        first_day.wait(
+            lambda: (
+                set(before.values()).isdisjoint(_uids(first_day).values())
+                and _has_changed(first_day)
+            ),
+            "three changed agents",
+            150,
+        )
+        took = time.monotonic() - began
+        pulses.wait_all_written_since(time.monotonic())
+    measured(
+        "changed resources of three agents",
+        f"{took:.1f} s; keys not writable for at most {max(pulses.longest_gaps_s(began)):.2f} s;"
+        f" failed commands {len(pulses.failed)}",
+    )
+    for pod in first_day.pods():
+        (container,) = pod["spec"]["containers"]
+        assert container["resources"]["requests"]["memory"] == "96Mi"
+        assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
+    assert first_day.full_copies() == 0
+    first_day.wait(lambda: _spread(first_day.primaries()) <= 1, "even primaries")
+    assert watch.away_max == 1, watch.seen
+    assert pulses.lost() == []
+    assert first_day.unexpected(pulses) == []
+    if pulses.failed:
+        raise NotServed(f"nobody was hurt, and yet: {pulses.failed}")
+
+
+def test_an_image_that_is_not_there_stops_after_the_first_and_goes_back(
+    first_day: Installed, measured: Measured
+) -> None:
+    image = first_day.get("storagecluster", CLUSTER)["spec"]["managed"]["image"]
+    before = _uids(first_day)
+    with Pulses(first_day, ZONE, keys_max=8) as pulses, PodWatch(first_day) as watch:
+        began = time.monotonic()
+        _change(first_day, image="localhost/quorate-agent:not-there")
+
+        def failing() -> list[dict[str, str]]:
+            told = first_day.get("storagecluster", CLUSTER)["status"].get("pods", [])
+            return [each for each in told if each["reason"] in ("ErrImagePull", "ImagePullBackOff")]
+
+        first_day.wait(failing, "the reason in the status")
+        told_s = time.monotonic() - began
+        (bad,) = {each["name"] for each in failing()}
+
+        def condition() -> str:
+            told = first_day.condition("storagecluster", CLUSTER, "Ready")
+            return f"{told['status']} {told['reason']}: {told['message']}"
+
+        first_day.wait(lambda: condition().startswith("False PodsFailing"), "condition Ready")
+        assert bad in condition()
+        assert "ImagePull" in condition()
+        updated = first_day.condition("storagecluster", CLUSTER, "AgentsUpdated")
+        assert updated["status"] == "False"
+        assert bad in updated["message"]
+        kept = {name: uid for name, uid in before.items() if name != bad}
+        assert kept.items() <= _uids(first_day).items()
+        assert [is_ready(pod) for pod in first_day.pods()].count(True) == 2
+
+        began = time.monotonic()
+        _change(first_day, image=image)
+        first_day.wait(lambda: _has_changed(first_day), "a whole cluster again", 90)
+        back_s = time.monotonic() - began
+        assert kept.items() <= _uids(first_day).items(), "only the one that failed was replaced"
+        pulses.wait_all_written_since(time.monotonic())
+    measured("an image that is not there", f"told after {told_s:.1f} s, back in {back_s:.1f} s")
+    assert watch.away_max == 1, watch.seen
+    assert pulses.lost() == []
+    assert first_day.unexpected(pulses) == []
+    if pulses.failed:
+        raise NotServed(f"nobody was hurt, and yet: {pulses.failed}")

@@ -1,0 +1,210 @@
+"""Quorate on the nodes of a test, as `docs/kubernetes.md` has it: by its own commands."""
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from redis.cluster import RedisCluster
+
+from quorate_cluster.outage import Pulses
+from quorate_cluster.waiting import wait_until
+from quorate_images.storage import Image
+from quorate_nodes.cluster import Json, NodeCluster
+
+ROOT = Path(__file__).parents[2]
+MANUAL = ROOT / "docs" / "kubernetes.md"
+NAMESPACE = "storage"
+ZONE = "library"
+CLUSTER = "main"
+OPERATORS = "--selector=app.kubernetes.io/component=operator"
+AGENTS = "--selector=app.kubernetes.io/component=agent"
+VERSION = "0.1.0.dev0"
+REGISTRY = "localhost"
+_PORT = 6379
+_REACHED_NO_POD = "RedisClusterException: Redis Cluster cannot be connected"
+_WEB = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # pods are on this machine
+_WHOLE = {"Available": "True", "FullyReplicated": "True"}
+
+
+class Installed:
+    """The namespace of the manual on a NodeCluster.  Its clients are on this machine, and start at
+    the Service of a zone, as they would in a pod."""
+
+    def __init__(self, nodes: NodeCluster, helm: Path, images: dict[str, Image]) -> None:
+        self.nodes = nodes
+        self._folder = nodes.work_folder("manual")
+        self._clients: list[RedisCluster] = []
+        for name, program in (("helm", helm), ("kubectl", nodes.programs["kubectl"])):
+            (self._folder / name).symlink_to(program)
+        for target, image in images.items():
+            nodes.load_image(image.name, f"{REGISTRY}/quorate-{target}:{VERSION}")
+        nodes.kubectl("create", "namespace", NAMESPACE)
+        restricted = "pod-security.kubernetes.io/enforce=restricted"
+        nodes.kubectl("label", "namespace", NAMESPACE, restricted)
+
+    # -- the manual --------------------------------------------------------------------------------
+
+    def follow_manual(self, heading: str) -> str:
+        """Run the commands below this heading, but for those of an image registry; what they said.
+
+        The images were loaded into the nodes before, under the names of the manual."""
+        commands = commands_of(MANUAL.read_text(), heading).replace("REGISTRY", REGISTRY)
+        environment = {
+            "PATH": f"{self._folder}:/usr/bin:/bin",
+            "KUBECONFIG": str(self.nodes.plane.kubeconfig),
+            "HOME": str(self._folder),
+        }
+        done = subprocess.run(
+            ["bash", "-e", "-u", "-x", "-c", commands],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        said = f"{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, f"{said}\n{self.facts()}"
+        return said
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
+        """kubectl in the namespace."""
+        return self.nodes.kubectl(f"--namespace={NAMESPACE}", *arguments, stdin=stdin, check=check)
+
+    def get(self, *what: str) -> Json:
+        """`kubectl get WHAT` in the namespace, as JSON."""
+        return self.nodes.get(f"--namespace={NAMESPACE}", *what)
+
+    def pods(self, selector: str = AGENTS) -> list[Json]:
+        """The pods of the agents, or of whom the selector names."""
+        return sorted(self.get("pods", selector)["items"], key=lambda pod: pod["metadata"]["name"])
+
+    def zone(self, name: str) -> Json:
+        """The Zone of this name."""
+        return self.get("zone", name)
+
+    def condition(self, kind: str, name: str, wanted: str) -> Json:
+        """The condition of this type; empty where there is none."""
+        return condition_of(self.get(kind, name), wanted)
+
+    def client(self, zone: str, **options: Any) -> RedisCluster:
+        """A stock client that begins at the zone's Service, and does so again when it knows nobody.
+
+        It is closed with this, at the latest."""
+        service = ("service", f"{zone}-clients")
+        # The operator makes it about a second after the zone is Available, nodes know it one later.
+        self.wait(lambda: self.kubectl("get", *service, "--ignore-not-found"), " ".join(service))
+        address = self.get(*service)["spec"]["clusterIP"]
+        self.wait(lambda: _answers(address), f"an answer at {address}")
+        settings: dict[str, Any] = {"socket_timeout": 8, "socket_connect_timeout": 2}
+        # Otherwise it forgets the Service for the pods that it was told of.
+        settings |= {"dynamic_startup_nodes": False, **options}
+        client = RedisCluster(host=address, port=_PORT, **settings)
+        self._clients.append(client)
+        return client
+
+    def unexpected(self, pulses: Pulses) -> list[str]:
+        """What clients were told that docs/clients.md does not say of a loss.
+
+        A client that knows only the Service says in words of its own when it reaches no pod there.
+        """
+        return [each for each in pulses.undocumented() if not each.startswith(_REACHED_NO_POD)]
+
+    def primaries(self) -> list[int]:
+        """How many partitions each agent is primary of, by the StorageCluster's status."""
+        return [
+            each["primaries"] for each in self.get("storagecluster", CLUSTER)["status"]["members"]
+        ]
+
+    def full_copies(self) -> int:
+        """How many copies agents have fetched whole since their pods started."""
+        total = 0
+        for pod in self.pods():
+            url = f"http://{pod['status']['podIP']}:8080/metrics"
+            with _WEB.open(url, timeout=5) as answer:
+                lines = answer.read().decode().splitlines()
+            counted = [line for line in lines if line.startswith("quorate_full_copies_total{")]
+            total += sum(int(float(line.split()[-1])) for line in counted)
+        return total
+
+    def tracebacks(self) -> list[str]:
+        """Pods whose process, or the one before, has met a defect."""
+        names = [pod["metadata"]["name"] for pod in [*self.pods(OPERATORS), *self.pods()]]
+        told = [[name, *more] for name in names for more in ([], ["--previous"])]
+        return [
+            " ".join(of) for of in told if "Traceback" in self.kubectl("logs", *of, check=False)
+        ]
+
+    def wait_whole(self, timeout_s: float = 90) -> None:
+        """Until three agents are ready, hold everything again, and no change is under way."""
+        self.wait(self.is_whole, "a whole cluster", timeout_s)
+
+    def is_whole(self) -> bool:
+        """Whether that is so."""
+        zone = self.zone(ZONE)
+        updated = self.condition("storagecluster", CLUSTER, "AgentsUpdated")
+        return (
+            [is_ready(pod) for pod in self.pods()] == [True] * 3
+            and all(condition_of(zone, kind)["status"] == told for kind, told in _WHOLE.items())
+            and updated.get("status") == "True"
+        )
+
+    def wait(self, ask: Callable[[], object], what: str, timeout_s: float = 60) -> None:
+        """As `wait_until`; a failure says what there is."""
+        wait_until(lambda: bool(ask()), what, timeout_s, lambda: f"\n{self.facts()}")
+
+    def facts(self) -> str:
+        """What a person would look at first."""
+        parts = [self.kubectl("get", "pods,zones,storageclusters", "--output=wide", check=False)]
+        for kind in ("zones", "storageclusters"):
+            found = self.nodes.items(f"--namespace={NAMESPACE}", kind)
+            parts += [json.dumps(each.get("status", {}), indent=1) for each in found]
+        parts.append(self.kubectl("get", "events", "--sort-by=.lastTimestamp", check=False)[-6000:])
+        for pod in [*self.pods(OPERATORS), *self.pods()]:
+            name = pod["metadata"]["name"]
+            for more in ([], ["--previous"]):
+                said = self.kubectl("logs", name, "--tail=25", *more, check=False)
+                parts.append(f"--- {name} {' '.join(more)} ---\n{said}")
+        return "\n".join(parts)
+
+    def close(self) -> None:
+        """Close the clients."""
+        for client in self._clients:
+            client.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def commands_of(manual: str, heading: str) -> str:
+    """The commands of the shell below a heading of the manual, but for those of `docker`."""
+    section = re.search(rf"^## {re.escape(heading)}$(.*?)(?=^## |\Z)", manual, re.M | re.S)
+    assert section is not None, f"{MANUAL} has no heading {heading!r}"
+    blocks = re.findall(r"^```sh\n(.*?)^```$", section.group(1), re.M | re.S)
+    lines = "".join(blocks).splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("docker "))
+
+
+def _answers(address: str) -> bool:
+    try:
+        socket.create_connection((address, _PORT), 2).close()
+    except OSError:
+        return False
+    return True
+
+
+def is_ready(pod: Json) -> bool:
+    """Whether its kubelet told so, and nobody has deleted it."""
+    ready = condition_of(pod, "Ready").get("status") == "True"
+    return ready and "deletionTimestamp" not in pod["metadata"]
+
+
+def condition_of(found: Json, wanted: str) -> Json:
+    """The condition of this type; empty where there is none."""
+    conditions = found.get("status", {}).get("conditions", [])
+    return next((each for each in conditions if each["type"] == wanted), {})

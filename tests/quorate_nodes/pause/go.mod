@@ -1,0 +1,3 @@
+module quorate.example/pause
+
+go 1.21
