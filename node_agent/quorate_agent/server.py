@@ -502,7 +502,7 @@ class Agent(BaseHandler):
                 continue
             if message is not last:
                 frame, last = encode_to_send(message), message
-            link.send_frame(frame)
+            link.send_frame(type(message), frame)
 
     async def _keep_ticking(self) -> None:
         measured = late_s = 0.0
