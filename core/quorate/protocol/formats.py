@@ -32,8 +32,8 @@ class Formats(NamedTuple):
 SPOKEN: Final = Formats(FORMAT_LOWEST, FORMAT_VERSION)
 
 SINCE: Final[Mapping[type, int]] = {}
-"""The format that a message, or a struct inside one, came with; what is not here is of FORMAT_LOWEST.
-A later format's message is never sent to a side that does not speak it."""
+"""The format that a message came with; what is not here is known since FORMAT_LOWEST.  A message is
+sent only to sides that speak its format."""
 
 
 def unknown_in(version: int) -> frozenset[type]:

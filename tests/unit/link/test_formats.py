@@ -7,7 +7,7 @@ from quorate.protocol import formats
 from quorate.protocol.formats import SPOKEN, Formats
 from quorate.protocol.messages import FORMAT_LOWEST, Hello, MasterPing, Members, Refused
 from quorate.protocol.opening_messages import NONCE_BYTES, Challenge
-from quorate.wire.frames import decode_opening, encode_frame
+from quorate.wire.frames import decode_opening
 from quorate_link import LinkSettings
 from quorate_link.handshake import Handshake, Unproven
 from quorate_loopback.sides import HOST, SECRET, Side

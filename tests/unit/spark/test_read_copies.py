@@ -163,9 +163,11 @@ def test_a_question_that_the_agents_format_lacks_is_not_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(formats, "SINCE", {AskCopies: 3})
-    with listening(filled()) as zone:
-        with pytest.raises(Unreadable, match="speaks format version 2, which has no AskCopies"):
-            read_all(zone)
+    with (
+        listening(filled()) as zone,
+        pytest.raises(Unreadable, match="speaks format version 2, which has no AskCopies"),
+    ):
+        read_all(zone)
 
 
 def test_an_agent_that_does_not_know_the_secret_is_not_believed() -> None:
