@@ -168,7 +168,7 @@ async def test_an_object_that_cannot_be_read_stops_nothing(
 
     async def changed(path: str, selector: str = "") -> AsyncIterator[dict[str, Any]]:
         async for item in listed(path, selector):
-            yield {**item, "spec": {**item["spec"], "ofAnotherVersion": 1}}
+            yield {**item, "spec": {**item["spec"], "clusterRef": 1}}
 
     monkeypatch.setattr(place.api, "list", changed)
     loaded = await place.metastore.load()
