@@ -1,5 +1,9 @@
-"""The build before this one: which commit it is, and its sources in a folder."""
+"""The build before this one: which commit it is, and its sources in a folder.
 
+`QUORATE_BUILD_BEFORE` names another commit, the last release for example.
+"""
+
+import os
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -14,6 +18,8 @@ def commit_before() -> str | None:
     """The newest commit whose sources are others than those of this folder; None: the history is
     not there."""
     try:
+        if named := os.environ.get("QUORATE_BUILD_BEFORE"):
+            return _said("rev-parse", "--verify", f"{named}^{{commit}}")
         if _git("diff", "--quiet", "HEAD", "--", *SOURCES).returncode:
             return _said("rev-parse", "HEAD")  # what is here was not committed yet
         changed = _said("rev-list", "--max-count=1", "HEAD", "--", *SOURCES)

@@ -66,13 +66,12 @@ def _write(cluster: Cluster, name: str) -> dict[str, bytes]:
 
 
 def test_the_sources_of_the_build_before_are_what_its_processes_run(before: Path) -> None:
-    say = (
-        "import quorate, quorate_agent, quorate_operator as o; print(quorate.__file__, o.__file__)"
-    )
+    packages = ("quorate", "quorate_link", "quorate_agent", "quorate_operator")
+    say = f"import {', '.join(packages)}; [print(each.__file__) for each in ({','.join(packages)})]"
     said = run([sys.executable, "-P", "-c", say], env=environment(before), capture_output=True)
 
     found = said.stdout.decode().split()
-    assert len(found) == 2
+    assert len(found) == len(packages)
     assert all(Path(each).is_relative_to(before) for each in found)
 
 
