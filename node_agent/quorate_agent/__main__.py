@@ -146,6 +146,7 @@ def _open_folder(settings: AgentSettings, secret: ClusterSecret) -> DataFolder:
         cluster=settings.cluster,
         node=settings.name,
         cluster_id=secret.cluster_id,
+        disk_reserve=settings.disk_reserve,
     )
 
 

@@ -514,7 +514,9 @@ class Agent(BaseHandler):
                 late_s = 0.0
                 for runtime in self._runtimes.values():
                     runtime.room.look(measured)
-                self.metrics.measure(self.core.zones.values(), self.links.counters)
+                self.metrics.measure(
+                    self.core.zones.values(), self.links.counters, self.folder.disk
+                )
                 self._sync_record.note()
                 self.metrics.measure_clients(self._memory)
                 if self._memory.has_to_give_back():

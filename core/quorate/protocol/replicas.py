@@ -126,6 +126,7 @@ class Replicas:
         self.refills = Refills(self)
         self.wrote = False
         self.waits_for_values = False  # the turn goes on: the engine will say when it may end
+        self.is_short_of_room = False  # copies take no more updates; the shell looks
         self.why_full = ""  # for people, while the storage has no room for more; the shell looks
         self.full_copies = 0
         self.delta_copies = 0

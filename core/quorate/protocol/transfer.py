@@ -107,6 +107,8 @@ def step(replicas: Replicas, fill: Fill) -> None:
         elif not was_adopted:
             replicas.delta_copies += 1
         return
+    if replicas.is_short_of_room and (fill.copy.adopted or fill.is_full):
+        return  # it goes on when there is room; without what is missing a term cannot be adopted
     for node, message in fill.ask(replicas.uid, replicas.now.boot_ms):
         replicas.out.send(node, message)
 
