@@ -13,7 +13,7 @@ def short_backup() -> tuple[Scenario, str, str]:
     """Three copies; the disk of a backup is nearly full.  Its name and the other backup's."""
     story = Scenario()
     story.written(story.primary, b"before", NEW)
-    short, other = story.backups()
+    other, short = story.backups()
     story.zone(short).is_short_of_room = True
     return story, short, other
 
@@ -45,10 +45,11 @@ def test_it_promises_terms_so_that_another_primary_can_take_over() -> None:
     story.written(first, b"k", NEW)
 
     story.crash(first)
-    second = story.wait_for_primary(first)
+    assert story.wait_for_primary(first) == other
 
     assert story.copy(short).promise_term == story.copy(other).promise_term == story.row.term
-    assert story.read(second, b"k") == NEW
+    assert story.copy(short).adopted, "it fetches what the term is to begin with"
+    assert story.read(other, b"k") == NEW
     story.start(first)
     story.zone(short).is_short_of_room = False
     story.come_to_rest()
@@ -64,8 +65,8 @@ def test_a_full_copy_to_it_waits_for_room() -> None:
     story.drain(story.primary)
     story.wait(lambda: 0 in story.zone(spare).copies, "the migration to it has begun")
     story.run(2_000)
-    fills = story.zone(spare).fills
-    assert not fills or fills[0].bytes_done == 0
+    assert not story.copy(spare).adopted
+    assert story.zone(spare).fills[0].bytes_done == 0
 
     story.zone(spare).is_short_of_room = False
     story.come_to_rest()
