@@ -12,7 +12,7 @@ GRACE_S = 17.0
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """Read from the command line in `__main__` and handed down; there is no global.
+    """Read from the command line (arguments.py) and handed down; there is no global.
 
     `client_port_base`: zones take the first free port from here up, unless they had one before.
     `client_ports`: the first and the last of those of which the master gives each zone one instead.
