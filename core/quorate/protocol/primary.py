@@ -284,7 +284,7 @@ class Primary:
         Called for every role with every answer to a heartbeat, also while nobody does anything."""
         if self.stage is not Stage.SERVING:
             self.serving_until = 0
-        elif self.joint is None:
+        elif self.joint is None and not self.row.sets:
             get = held_until.get
             ranked = [
                 get(node, 0) if peer.promised else -1
@@ -536,7 +536,7 @@ def alike_in_leases(roles: Iterable[Primary]) -> list[list[Primary]]:
     groups: dict[object, list[Primary]] = {}
     for role in roles:
         key: object = id(role)
-        if role.joint is None:
+        if role.joint is None and not role.row.sets:
             promised = tuple([peer.promised for peer in role.voting])
             key = (role.stage, *role.voting_nodes, promised, role.votes, role.quorum_index)
         groups.setdefault(key, []).append(role)
