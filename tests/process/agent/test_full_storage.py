@@ -222,9 +222,14 @@ def _unreached(cluster: Cluster) -> str:
 
 
 def _use_up(filler: Path, but: int) -> None:
-    """Leave so many bytes on the disk."""
+    """Leave so many bytes on the disk, and never more meanwhile."""
     disk = os.statvfs(filler.parent)
-    filler.write_bytes(bytes(disk.f_bavail * disk.f_frsize - but))
+    missing = disk.f_bavail * disk.f_frsize - but
+    with filler.open("ab") as file:
+        if missing > 0:
+            file.write(bytes(missing))
+        else:
+            file.truncate(file.tell() + missing)
 
 
 @pytest.mark.needs("small-disk")
