@@ -261,14 +261,14 @@ def test_a_disk_that_is_nearly_full_is_never_full_by_what_clients_write(
     assert {client.get(key) for key in told} == {VALUE[:100]}
     assert client.delete(refused[0]) == 1
     wait_until(lambda: client.get("expires") is None, "expiry")
-    for _ in range(200):  # 10 MiB, of which it is sent its share
+    for _ in range(40):  # 2 MiB, little beside what is missing to the end of it
         client.set(next(key for key in told if not told[key]), VALUE)
     assert agent.metrics("quorate_storage_full", zone="z") == [1.0]
     assert agent.metrics("quorate_disk_reserve_bytes") == [64 << 20]
     assert agent.metrics("quorate_disk_free_bytes")[0] < 64 << 20
 
     # A little room is not enough: else it would be over and begin again all the time.
-    _use_up(filler, but=70 << 20)
+    _use_up(filler, but=67 << 20)
     wait_until(lambda: agent.metrics("quorate_disk_free_bytes")[0] > 64 << 20, "a little room")
     assert any(_refusals(client).values())
 
@@ -293,6 +293,7 @@ def test_an_agent_at_the_end_of_its_disk_takes_no_updates_but_promises_and_rows(
     filler = agent.data / "filler"
     _use_up(filler, but=14 << 20)  # below half of the 32 MiB that are kept of so small a disk
     wait_until(lambda: _condition(cluster)[0] == "True", "the condition StorageFull")
+    wait_until(lambda: agent.metrics("quorate_disk_free_bytes")[0] < 16 << 20, "a look at the disk")
 
     data = {}
     for number in range(600):  # 30 MiB: twice of what is left
