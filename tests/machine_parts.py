@@ -27,6 +27,7 @@ from quorate_images.storage import can_have_images
 from quorate_nodes.programs import WAY_OUT as WAY_OUT_NODES
 from quorate_nodes.programs import can_have_nodes
 from quorate_porcupine.build import can_have_judge
+from quorate_versions.build_before import has_commit_before
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ def _java_is_new_enough() -> bool:
 
 PARTS = {
     "git": Part(_on_path("git"), "apt-get install git"),
+    "build-before": Part(has_commit_before, "a whole clone: git fetch --unshallow"),
     "redis-server": Part(_on_path("redis-server"), "apt-get install redis-server"),
     "redis-cli": Part(_on_path("redis-cli"), "apt-get install redis-tools"),
     "redis-benchmark": Part(_on_path("redis-benchmark"), "apt-get install redis-tools"),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from quorate.facts.errors import WireError
+from quorate.protocol.formats import unknown_in
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
 from quorate.wire.frames import FrameReader, decoder_of, encode_frame
 from quorate_cli.cluster_folder import AgentAddress, ClusterFolder
@@ -55,6 +56,11 @@ def ask_agent(agent: Asked, question: Message, kind: type[Answer]) -> Answer:
                 raise Unreached(f"{where} closed the connection: its log says why")
             if handshake.hello is None or handshake.hello.node != agent.node:
                 raise Problem(f"{where} is another process now: look at `quorate status`")
+            if type(question) in unknown_in(handshake.format):
+                raise Problem(
+                    f"{where} speaks format version {handshake.format}, which has no"
+                    f" {type(question).__name__}: upgrade the agent, then ask again"
+                )
             connection.sendall(encode_frame(question))
             answer = _next(connection, rest, where, deadline)
     except (SecretRefused, Unproven) as error:

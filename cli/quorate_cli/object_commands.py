@@ -352,8 +352,8 @@ def _what_changes(manifest: Manifest, before: Whole | None) -> str:
         return "created"
     model = manifest.kind.model
     old, new = (
-        model.parse(whole).model_dump(mode="json", by_alias=True, exclude_none=True)["spec"]
-        for whole in (before, manifest.body)
+        parsed.model_dump(mode="json", by_alias=True, exclude_none=True)["spec"]
+        for parsed in (model.parse_stored(before), model.parse(manifest.body))
     )
     changes = [
         f"{field}: {old.get(field)} -> {new.get(field)}"

@@ -4,7 +4,6 @@ An object is kept as the JSON it came as, so that nothing is lost on its way to 
 and `zone` are what the models of the custom resources make of it.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -12,6 +11,7 @@ import pydantic
 
 from quorate.wire.resource import Resource
 from quorate.wire.storage_cluster import StorageCluster
+from quorate.wire.unknown_fields import without_unknown
 from quorate.wire.zone import Zone
 from quorate_cli.operator_api import NotThere, OperatorApi, object_path
 from quorate_cli.problem import Problem
@@ -79,21 +79,21 @@ def fetch_all(api: OperatorApi, kind: Kind) -> list[Whole]:
 
 def cluster(whole: Whole) -> StorageCluster:
     """A StorageCluster as the operator answers it."""
-    return _understood(StorageCluster.model_validate, whole)
+    return _understood(StorageCluster, whole)
 
 
 def zone(whole: Whole) -> Zone:
     """A Zone as the operator answers it."""
-    return _understood(Zone.model_validate, whole)
+    return _understood(Zone, whole)
 
 
-M = TypeVar("M")
+M = TypeVar("M", bound=Resource)
 
 
-def _understood(read: Callable[[object], M], whole: Whole) -> M:
+def _understood(model: type[M], whole: Whole) -> M:
     body = {key: value for key, value in whole.items() if key not in ("apiVersion", "kind")}
     try:
-        return read(body)
+        return model.model_validate(without_unknown(model, body).body)
     except pydantic.ValidationError as error:
         raise Problem(
             f"{whole.get('kind')} {name_of(whole)} came in a form this version does not know:"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from quorate.protocol.formats import SPOKEN, Formats
 from quorate.protocol.messages import FRAME_BYTES_MAX, Hello, Message, Refused
 from quorate_link.handshake import OPENING_BYTES_MAX
 
@@ -59,6 +60,9 @@ class LinkSettings:
     opening_bytes_max: int = OPENING_BYTES_MAX
     """Largest frame before that: who is not known yet gets little memory."""
 
+    formats: Formats = SPOKEN
+    """Formats of frames that are spoken; another side must speak one of them."""
+
     strangers_max: int = 512
     """Accepted connections that have not proven anything yet, besides `links_max`.  When one more
     comes, the oldest of the host with the most of them is closed: whoever opens many keeps out
@@ -108,5 +112,7 @@ class LinkCounters:
     refused: int = 0
     slow_dropped: int = 0
     hello_timeouts: int = 0
+    unspoken: int = 0
+    """Messages that were not sent because the other side's format does not have them."""
     strangers: int = 0
     """Connections closed because the other side did not prove that it knows the secret."""

@@ -10,6 +10,7 @@ Both proofs are made with the key of the dialing side's role, so whoever has a t
 believed as a tool only.  A proof covers its direction, both challenges and what is said, so it is
 of no use on another connection, in the other direction, or beside another Hello.  Until the other
 side is proven only small frames are taken, and of what it says nothing but a sentence is used.
+The challenges say which formats each side speaks: the link speaks the highest common one.
 Source: docs/protocol.md, section 3.
 """
 
@@ -18,7 +19,10 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from quorate.facts.errors import QuorateError
+from quorate.protocol.formats import SPOKEN, Formats
 from quorate.protocol.messages import Hello, RefusalCode, Refused
 from quorate.protocol.opening_messages import NONCE_BYTES, Challenge, Proof
 from quorate.protocol.roles import MAY_SEND
@@ -64,14 +68,18 @@ class Handshake:
         dialed: bool,
         judge: Judge = lambda hello: None,
         bytes_max: int = OPENING_BYTES_MAX,
+        formats: Formats = SPOKEN,
     ) -> None:
-        """`judge`: whether the accepting side takes a proven Hello."""
+        """`judge`: whether the accepting side takes a proven Hello.  `formats`: spoken here."""
         self.hello: Hello | None = None
         self.refused: Refused | None = None
         self.rejected: Refused | None = None
         """The refusal of `judge`; None when it took the Hello."""
         self.is_proven = False
         """Whether the other side has proven that it knows the secret, also where it is refused."""
+        self.format = formats.lowest
+        """The format that both sides speak, once the other side's Challenge has come."""
+        self._formats = formats
         self._keys = keys
         self._say_hello = hello
         self._judge = judge
@@ -83,11 +91,12 @@ class Handshake:
         self._key = b""
         mine = hello()
         self._challenge = Challenge(
-            mine.format_version,
+            formats.lowest,
             mine.role,
             mine.cluster,
             keys.cluster_id,
             secrets.token_bytes(NONCE_BYTES),
+            formats.highest,
         )
         self._sent = encode_frame(self._challenge)
         self._said = b""
@@ -142,7 +151,7 @@ class Handshake:
         self._theirs, self._received = theirs, body
         self._key = self._keys.by_role[self._challenge.role if self._dialed else theirs.role]
         if self._dialed:
-            self._said = encode_said(self._say_hello())
+            self._said = encode_said(self._my_hello())
             mac = self._mac(_DIALING, self._said)
             self._outgoing += encode_frame(Proof(mac, self._said))
         else:
@@ -150,12 +159,16 @@ class Handshake:
 
     def _check(self, theirs: Challenge) -> None:
         mine = self._challenge
-        if theirs.format_version != mine.format_version:
+        spoken = Formats(theirs.format_version, theirs.format_highest or theirs.format_version)
+        common = self._formats.common(spoken)
+        if common is None:
             raise Unproven(
-                f"format version {theirs.format_version} of this {theirs.role} is not"
-                f" {mine.format_version}: run the same version of Quorate on both sides",
+                f"this {mine.role} speaks {self._formats}, the {theirs.role} on the other side"
+                f" {spoken}: upgrade the older one, first to a version of Quorate that lies"
+                " between them and speaks a format of each",
                 RefusalCode.FORMAT,
             )
+        self.format = common
         if theirs.cluster_id != mine.cluster_id:
             raise Unproven(
                 f"this {mine.role} belongs to cluster {mine.cluster!r} (id {mine.cluster_id}), the"
@@ -209,10 +222,13 @@ class Handshake:
         """Prove ourselves to a dialing side that has, also where it is refused: what is to be done
         about a refusal depends on who says it."""
         self.rejected = self._judge(hello)
-        answer = encode_said(self.rejected or self._say_hello())
+        answer = encode_said(self.rejected or self._my_hello())
         self._outgoing += encode_frame(Proof(self._mac(_ACCEPTING, said, answer), answer))
         if self.rejected is None:
             self.hello = hello
+
+    def _my_hello(self) -> Hello:
+        return msgspec.structs.replace(self._say_hello(), format_version=self.format)
 
     def _mac(self, direction: bytes, *said: bytes) -> bytes:
         mine, theirs = self._sent[HEADER_BYTES:], self._received

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from quorate.facts.addresses import join_address
 from quorate.facts.errors import WireError
+from quorate.protocol.formats import unknown_in
 from quorate.protocol.messages import Hello, Message, RefusalCode, Refused
 from quorate.wire.frames import FrameReader, decoder_of, encode_frame, encode_to_send
 from quorate.wire.long_frames import LongFrame
@@ -45,7 +46,9 @@ class Link(asyncio.Protocol):
             dialed=peer is not None,
             judge=self._judge,
             bytes_max=endpoint.settings.opening_bytes_max,
+            formats=endpoint.settings.formats,
         )
+        self._unknown: frozenset[type] = frozenset()  # messages of later formats than this link's
         self._reader: FrameReader | None = None
         self._urgent: list[bytes] = []
         self._buffer: deque[bytes | Iterator[bytes]] = deque()  # the pieces of long messages
@@ -91,12 +94,12 @@ class Link(asyncio.Protocol):
 
     def send(self, message: Message) -> bool:
         """Send with this turn's write, or when the peer has taken what is before it.  False: the
-        link is down and the message is dropped."""
-        return self.send_frame(encode_to_send(message))
+        link is down, or the other side does not know such a message: it is dropped."""
+        return self.send_frame(type(message), encode_to_send(message))
 
-    def send_frame(self, frame: bytes | LongFrame) -> bool:
-        """`send` of a message encoded before: once, for several peers."""
-        if not self.up:
+    def send_frame(self, kind: type, frame: bytes | LongFrame) -> bool:
+        """`send` of a message of type `kind` encoded before: once, for several peers."""
+        if not self.up or self._is_unknown(kind):
             return False
         if isinstance(frame, LongFrame):
             self._buffer.append(frame.pieces())
@@ -109,7 +112,7 @@ class Link(asyncio.Protocol):
 
     def send_urgent(self, message: Message) -> bool:
         """Send before all that waits: for short messages, that may overtake others."""
-        if not self.up:
+        if not self.up or self._is_unknown(type(message)):
             return False
         frame = encode_frame(message)
         self._urgent.append(frame)
@@ -119,7 +122,7 @@ class Link(asyncio.Protocol):
 
     def send_bulk(self, message: Message) -> bool:
         """Send when nothing ordinary waits, paced.  May be overtaken by `send`."""
-        if not self.up:
+        if not self.up or self._is_unknown(type(message)):
             return False
         frame = encode_to_send(message)
         if isinstance(frame, LongFrame):
@@ -128,6 +131,13 @@ class Link(asyncio.Protocol):
             self._bulk.append(iter([frame]))
         self.bulk_bytes += len(frame)
         self._flush_later()
+        return True
+
+    def _is_unknown(self, kind: type) -> bool:
+        """Whether the other side speaks an earlier format, without this message."""
+        if kind not in self._unknown:
+            return False
+        self._endpoint.counters.unspoken += 1
         return True
 
     def _flush_later(self) -> None:
@@ -385,6 +395,8 @@ class Link(asyncio.Protocol):
         if self._hello_timer is not None:
             self._hello_timer.cancel()
             self._hello_timer = None
+        if self._handshake is not None:
+            self._unknown = unknown_in(self._handshake.format)
         self._handshake = None
         self._reader = FrameReader(
             endpoint.settings.frame_bytes_max, decoder_of(hello.role, endpoint.hello().role)

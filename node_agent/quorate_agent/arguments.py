@@ -54,6 +54,7 @@ def settings_of(given: argparse.Namespace) -> AgentSettings:
         debug_commands=given.debug_commands,
         believe_term=given.believe_term,
         grace_s=given.grace_seconds,
+        disk_reserve=given.disk_reserve,
     )
 
 
@@ -112,6 +113,17 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+_UNITS = {"": 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
+
+
+def _size(text: str) -> int:
+    number = text.rstrip("KMGi")
+    unit = _UNITS.get(text.removeprefix(number))
+    if unit is None or not number.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: write bytes, or for example 512Mi or 2Gi")
+    return int(number) * unit
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="quorate-agent", description=WHAT_IT_DOES)
     parser.add_argument("--name", required=True, help="unique among the cluster's agents")
@@ -135,6 +147,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="how long the agent takes at most to end after SIGTERM; until a few seconds before it"
         " waits for others to take its primaries over (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--disk-reserve",
+        type=_size,
+        metavar="BYTES",
+        help="room that is kept free on the disk of the data folder: below it writes are refused"
+        " with -MISCONF, and below 32Mi, or half of a smaller one, copies take no more updates"
+        " (default: 5 %% of the disk, from 256Mi to 4Gi; of a small one a sixth, at least 32Mi)",
     )
     parser.add_argument(
         "--debug-commands", action="store_true", help="allow damaging a copy on purpose"

@@ -31,6 +31,7 @@ import msgspec
 
 from quorate.facts.errors import QuorateError
 from quorate.facts.zone import ZoneRecord
+from quorate_agent.disk_room import DiskRoom
 from quorate_agent.durable_file import sync_folder, write_durably
 
 _log = logging.getLogger("quorate.agent")
@@ -112,8 +113,11 @@ def new_store_id() -> str:
 class DataFolder:
     """An open, locked data folder.  `incarnation` counts this start already, durably."""
 
-    def __init__(self, path: Path, lock: int, identity: _Identity, proven_id: str) -> None:
+    def __init__(
+        self, path: Path, lock: int, identity: _Identity, proven_id: str, disk: DiskRoom
+    ) -> None:
         self.path = path
+        self.disk = disk
         self._proven_id = proven_id
         self._lock = lock
         self._identity = identity
@@ -129,6 +133,7 @@ class DataFolder:
         node: str,
         cluster_id: str,
         make_store_id: Callable[[], str] = new_store_id,
+        disk_reserve: int | None = None,
     ) -> Self:
         """Open or create the folder of agent `node` of `cluster`, whose secret has the id.  Raises
         FolderRefused.  The id is kept once a master that has proven it is obeyed."""
@@ -149,7 +154,7 @@ class DataFolder:
                     store = make_store_id()
                     identity = _new_identity(cluster, node, store, 0)
                 _check_identity(path, identity, cluster, node, cluster_id)
-                folder = cls(path, lock, identity, cluster_id)
+                folder = cls(path, lock, identity, cluster_id, DiskRoom(path, disk_reserve))
                 folder._remove_unlisted_zones()
                 folder._write(incarnation=identity.incarnation + 1, removing=())
         except BaseException:

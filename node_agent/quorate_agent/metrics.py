@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from quorate.protocol.replicas import Replicas
 from quorate_agent.client_memory import ClientMemory
+from quorate_agent.disk_room import DiskRoom
 from quorate_link import LinkCounters
 
 PARKED_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -98,6 +99,19 @@ class AgentMetrics:
             "Connections closed because the other side did not prove that it knows the secret",
             registry=self.registry,
         )
+        self.unspoken = Gauge(
+            "quorate_peer_messages_unspoken_total",
+            "Messages that were not sent because the peer's version does not know them",
+            registry=self.registry,
+        )
+        self.disk_free = Gauge(
+            "quorate_disk_free_bytes", "Free on the disk of the data folder", registry=self.registry
+        )
+        self.disk_reserve = Gauge(
+            "quorate_disk_reserve_bytes",
+            "Kept free of it: with less, writes that need room are refused",
+            registry=self.registry,
+        )
 
         self.client_memory = Gauge(
             "quorate_client_memory_bytes",
@@ -127,8 +141,11 @@ class AgentMetrics:
         self.client_memory_refused.set(memory.refused)
         self.client_memory_closed.set(memory.closed)
 
-    def measure(self, zones: Iterable[Replicas], counters: LinkCounters) -> None:
+    def measure(self, zones: Iterable[Replicas], counters: LinkCounters, disk: DiskRoom) -> None:
         """Take down what is read from time to time."""
+        disk.look()
+        self.disk_free.set(disk.free)
+        self.disk_reserve.set(disk.reserve)
         for replicas in zones:
             name = replicas.zone.name
             self.primaries.labels(name).set(len(replicas.roles))
@@ -142,6 +159,7 @@ class AgentMetrics:
         self.peer_bytes_in.set(counters.bytes_in)
         self.peer_bytes_out.set(counters.bytes_out)
         self.strangers.set(counters.strangers)
+        self.unspoken.set(counters.unspoken)
 
 
 def copy_count(replicas: Replicas) -> int:

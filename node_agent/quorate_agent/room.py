@@ -1,4 +1,5 @@
-"""Looks whether a zone's storage has room; what it finds is logged, reported and measured.
+"""Looks whether a zone's storage has room; what it finds is logged, reported, measured, and told
+to the zone's copies.
 
 Looked at once a second, not per command: a full disk is logged once when it begins and once when it
 is over.  It is over when there was room for a while: compaction takes and gives room all the time.
@@ -22,6 +23,10 @@ class Roomy(Protocol):
     def full_reason(self) -> str:
         """Why nothing may grow; empty: it may."""
 
+    @property
+    def is_short(self) -> bool:
+        """Whether copies are to take no more updates."""
+
 
 class RoomWatch:
     """One zone's: keeps `replicas.why_full`, which the master is told.  It stays the same while it
@@ -35,6 +40,7 @@ class RoomWatch:
     def look(self, now_s: float) -> None:
         """Look once; `now_s` is monotonic."""
         replicas, why = self._replicas, self._storage.full_reason[:WHY_LENGTH_MAX]
+        replicas.is_short_of_room = self._storage.is_short
         who = (replicas.me.node, replicas.zone.name)
         if why:
             if not replicas.why_full:

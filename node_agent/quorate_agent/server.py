@@ -502,7 +502,7 @@ class Agent(BaseHandler):
                 continue
             if message is not last:
                 frame, last = encode_to_send(message), message
-            link.send_frame(frame)
+            link.send_frame(type(message), frame)
 
     async def _keep_ticking(self) -> None:
         measured = late_s = 0.0
@@ -514,7 +514,9 @@ class Agent(BaseHandler):
                 late_s = 0.0
                 for runtime in self._runtimes.values():
                     runtime.room.look(measured)
-                self.metrics.measure(self.core.zones.values(), self.links.counters)
+                self.metrics.measure(
+                    self.core.zones.values(), self.links.counters, self.folder.disk
+                )
                 self._sync_record.note()
                 self.metrics.measure_clients(self._memory)
                 if self._memory.has_to_give_back():

@@ -12,7 +12,7 @@ GRACE_S = 17.0
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """Read from the command line in `__main__` and handed down; there is no global.
+    """Read from the command line (arguments.py) and handed down; there is no global.
 
     `client_port_base`: zones take the first free port from here up, unless they had one before.
     `client_ports`: the first and the last of those of which the master gives each zone one instead.
@@ -21,6 +21,7 @@ class AgentSettings:
     `believe_term`: a mastership's number that a person vouches for, 0 for none.
     `peer_host`, `client_host`: where the agent listens; `told_…`: what others are told instead, a
     name that they look up each time or an address; a port of 0 is the one that is listened on.
+    `disk_reserve`: bytes of the data folder's disk that are kept free; None: by its size.
     `grace_s`: how long the process takes at most to end after a SIGTERM.
     """
 
@@ -43,3 +44,4 @@ class AgentSettings:
     debug_commands: bool = False
     believe_term: int = 0
     grace_s: float = GRACE_S
+    disk_reserve: int | None = None

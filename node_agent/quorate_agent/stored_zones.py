@@ -72,7 +72,7 @@ def open_zone(folder: DataFolder, uid: str, tables: int = TABLES_OPEN) -> RocksS
 
     DatabaseRefused, StorageBroken: it cannot be read, or made."""
     with _system_errors_named(folder.path):
-        storage = RocksStorage(folder.zone_path(uid), tables=tables)
+        storage = RocksStorage(folder.zone_path(uid), disk=folder.disk, tables=tables)
     try:
         storage.check_readable()
         _check_holds_all(folder, uid, storage.database)

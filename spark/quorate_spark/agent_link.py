@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 
 from quorate.facts.addresses import bare_host
 from quorate.facts.errors import QuorateError, WireError
+from quorate.protocol.formats import unknown_in
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
 from quorate.wire.frames import FrameReader, decoder_of, encode_frame
 from quorate_link import RoleKeys
@@ -118,7 +119,7 @@ class AgentLink:
     def _greet(self, cluster: Cluster) -> Hello:
         name = f"agent at {self._address}"
         mine = Hello(FORMAT_VERSION, "tool", cluster.name)
-        handshake = Handshake(cluster.keys, lambda: mine, dialed=True)
+        self._handshake = handshake = Handshake(cluster.keys, lambda: mine, dialed=True)
         deadline = time.monotonic() + self._answer_timeout_s
         with self._named(name, "Hello"):
             rest = shake_hands(self._socket, handshake, deadline)
@@ -139,6 +140,11 @@ class AgentLink:
 
     def _exchange(self, question: Message, answer: type[Answer], name: str) -> Answer:
         asked = type(question).__name__
+        if type(question) in unknown_in(self._handshake.format):
+            raise Unreadable(
+                f"{name} speaks format version {self._handshake.format}, which has no {asked}:"
+                " upgrade the agent, then ask again"
+            )
         deadline = time.monotonic() + self._answer_timeout_s
         with self._named(name, asked):
             self._socket.settimeout(self._answer_timeout_s)

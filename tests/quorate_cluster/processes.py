@@ -25,9 +25,9 @@ _web = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _COMPONENTS = ("core", "operator", "node_agent", "spark", "cli")
 
 
-def environment() -> dict[str, str]:
-    """This environment, with the code of this very project before any that is installed."""
-    paths = [str(_ROOT / name) for name in _COMPONENTS]
+def environment(root: Path = _ROOT) -> dict[str, str]:
+    """This environment, with the code in `root`, this very project's, before any other."""
+    paths = [str(root / name) for name in _COMPONENTS]
     paths += filter(None, [os.environ.get("PYTHONPATH")])
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
 
@@ -87,6 +87,10 @@ class Listening(Component):
         super().start()
         if wait:
             self.wait_listening()
+
+    def run_sources(self, root: Path | None = None) -> None:
+        """From its next start on it runs the code in `root`; None: this very project's."""
+        self._environment = environment(root or _ROOT)
 
     def interrupt(self) -> None:
         """SIGTERM without waiting for its end; nothing if it does not run."""

@@ -6,8 +6,8 @@ granted for ever and nothing waits for one: reads are the simulator's subject, n
 """
 
 import pickle
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -47,11 +47,22 @@ METASTORE = "metastore"
 KEY = b"k"
 
 
+class Endless(dict[str, int]):
+    """A lease of everybody."""
+
+    def get(self, node: str, default: object = None) -> Any:
+        return 1 << 60
+
+
 class Granted(Leases):
     """Leases that never end and that nobody has to wait for."""
 
     def held_until(self, node: str) -> int:
         return 1 << 60
+
+    @property
+    def held(self) -> Mapping[str, int]:
+        return Endless()
 
     def granted_until(self, node: str) -> int:
         return 0

@@ -64,6 +64,7 @@ class LoneMaster:
         self.serves: Callable[[str], bool] = lambda node: True
         self.sizes: dict[str, int] = {}  # zone uid -> bytes of each copy, told when asked
         self.unreached: dict[str, tuple[str, ...]] = {}  # node -> members that it does not reach
+        self.full: dict[str, dict[str, str]] = {}  # node -> why zones have no room on it, by uid
         self.settings = settings
         self.client_ports = dict(client_ports or {})
         self.rebuilds = rebuilds
@@ -201,7 +202,11 @@ class LoneMaster:
             self.ms += STEP_MS
             for node, agent in list(self.master.agents.items()):
                 if agent.connected:
-                    report = AgentReport(1, unreached=self.unreached.get(node, ()))
+                    report = AgentReport(
+                        1,
+                        unreached=self.unreached.get(node, ()),
+                        full=self.full.get(node, {}),
+                    )
                     self.master.receive(node, report, self.now)
             self.master.tick(self.now)
             self.write()

@@ -74,7 +74,7 @@ class Side(BaseHandler):
         return sum(event == what for event in self.heard)
 
 
-async def linked(server: Side, client: Side, **settings: int) -> tuple[Peer, Link]:
+async def linked(server: Side, client: Side, **settings: Any) -> tuple[Peer, Link]:
     """Two open sides; the client's peer and its link."""
     port = await server.listen()
     peer = client.open(LinkSettings(**settings)).dial(HOST, port)

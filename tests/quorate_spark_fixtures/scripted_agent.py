@@ -15,6 +15,7 @@ from typing import Self
 
 from quorate.facts.errors import WireError
 from quorate.facts.lineage import Entry, Lineage
+from quorate.protocol.formats import SPOKEN
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
 from quorate.protocol.storage import Row as StorageRow
 from quorate.protocol.tool_messages import (
@@ -106,6 +107,7 @@ class ScriptedAgent:
         self.name = name
         self.zone = zone
         self.hello = Hello(FORMAT_VERSION, "agent", "c", name, f"store-{name}", incarnation)
+        self.formats = SPOKEN
         self.secret = draw_secret()
         self.copies: dict[int, ScriptedCopy] = {}
         self.asked: list[Message] = []
@@ -180,7 +182,8 @@ class ScriptedAgent:
                 self.hello = answer
             return answer if isinstance(answer, Refused) else None
 
-        handshake = Handshake(self.secret.keys(), lambda: self.hello, dialed=False, judge=judge)
+        keys, hello, formats = self.secret.keys(), lambda: self.hello, self.formats
+        handshake = Handshake(keys, hello, dialed=False, judge=judge, formats=formats)
         try:
             rest = shake_hands(connection, handshake, time.monotonic() + 10)
             connection.sendall(handshake.take_outgoing())

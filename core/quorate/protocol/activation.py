@@ -53,7 +53,7 @@ def step(replicas: Replicas, role: Primary, now: Now) -> None:
         role.stage = Stage.WAITING
     if role.stage is Stage.WAITING and (role.hand_over or role.are_leases_over(now.boot_ms)):
         role.stage = Stage.SERVING
-        role.renew({n: replicas.leases.held_until(n) for n in role.peers})
+        role.renew(replicas.leases.held)
         replicas.upkeep.survey(role.copy)
         replicas.transactions.parts.load(role, now.boot_ms)
     if role.stage is Stage.SERVING:
@@ -209,7 +209,7 @@ def _migrate(replicas: Replicas, role: Primary, now: Now) -> None:
                 return  # joint mode needs its lease: the next heartbeat brings the first one
         role.joint = migration
         role.joint_hwm = copy.lwm
-        role.renew({n: replicas.leases.held_until(n) for n in role.peers})
+        role.renew(replicas.leases.held)
     if role.acknowledged() >= role.joint_hwm:
         message = CaughtUp(
             replicas.uid, copy.partition, migration.migration_id, role.row.version, role.term

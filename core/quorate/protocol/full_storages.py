@@ -18,17 +18,19 @@ class FullStorages:
         self._uid = uid
         self._full: dict[str, str] = {}
 
-    def reported(self, node: str, why: str) -> None:
-        """`node` reports why it has no room; empty: it has."""
+    def reported(self, node: str, why: str) -> bool:
+        """`node` reports why it has no room; empty: it has.  Whether that is new."""
         was_full = node in self._full
         if why:
             self._full[node] = why
         else:
             self._full.pop(node, None)
-        if bool(why) != was_full:
+        is_new = bool(why) != was_full
+        if is_new:
             reason = Reason.STORAGE_FULL if why else Reason.STORAGE_HAS_ROOM
             text = f"agent {node}: {why}" if why else f"agent {node} has room again"
             self._master.event(self._uid, None, reason, text, "Warning" if why else "Normal")
+        return is_new
 
     def by_node(self) -> dict[str, str]:
         """Why, by node; an agent that is away cannot say that it has room by now."""

@@ -7,6 +7,8 @@ The holder counts from when it sent, less a margin; the grantor from when it rec
 Source: docs/protocol.md, section 4.
 """
 
+from collections.abc import Mapping
+
 from quorate.facts.time import Now
 from quorate.protocol.messages import Heartbeat, HeartbeatAck
 from quorate.protocol.settings import ProtocolSettings
@@ -92,6 +94,11 @@ class Leases:
     def held_until(self, node: str) -> int:
         """Until when `node`'s lease runs, 0 when it never granted one."""
         return self._held_until.get(node, 0)
+
+    @property
+    def held(self) -> Mapping[str, int]:
+        """Until when leases run, by node; of those that never granted one there is none."""
+        return self._held_until
 
     # --- how old a message is --------------------------------------------------------------------
 

@@ -41,7 +41,9 @@ from quorate.protocol.transfer_messages import (
     Updates,
 )
 
+FORMAT_LOWEST = 2
 FORMAT_VERSION = 2
+"""The lowest and the highest format of frames that this build speaks (formats.py)."""
 FRAME_BYTES_MAX = 80 * 1024 * 1024
 
 
@@ -58,7 +60,7 @@ class Update(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """What each side says together with its proof.  `role`: agent, master or tool; the folder's
-    store.
+    store.  `format_version`: the format that is spoken over this link; the handshake writes it.
 
     `process` is an agent process's own random word (facts/topology.py); `master_word` the random
     word of the mastership `master_term`: a master's own, an agent's of the one it last obeyed.

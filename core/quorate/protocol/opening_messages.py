@@ -12,13 +12,17 @@ NONCE_BYTES = 32
 class Challenge(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """The first frame of each side: its role, its cluster, and a fresh random nonce.
 
-    `cluster` is the cluster's name, for sentences; `cluster_id` is its identity."""
+    `cluster` is the cluster's name, for sentences; `cluster_id` is its identity.
+    `format_version` is the lowest format that the side speaks and `format_highest` the highest.
+    A build of before spoke one format: it sends no highest, here 0, and takes the lowest for the
+    other side's only one."""
 
     format_version: int
     role: str
     cluster: str
     cluster_id: str
     nonce: bytes
+    format_highest: int = 0
 
 
 class Proof(msgspec.Struct, frozen=True, array_like=True, tag=4):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from quorate.facts.errors import InvariantError
@@ -26,6 +26,9 @@ from quorate.protocol.storage import Operation, Row
 
 if TYPE_CHECKING:
     from quorate.protocol.parts import OpenPart
+
+_FOREVER = 1 << 62
+"""A primary's own lease."""
 
 
 class Stage(enum.IntEnum):
@@ -137,6 +140,7 @@ class Primary:
         "turn",
         "votes",
         "voting",
+        "voting_nodes",
         "waiters",
     )
 
@@ -184,6 +188,7 @@ class Primary:
         self.blocked = False
         self.asked: dict[str, int] = {}
         self.voting: list[Peer] = []
+        self.voting_nodes: list[str] = []
         self.votes = True
         self.quorum_index = 0
         self.follow(row)
@@ -213,14 +218,15 @@ class Primary:
             migration is None or migration.migration_id != self.joint.migration_id
         ):
             self.joint = None
+        others = [voter for voter in row.voters if voter.node in self.peers]
+        self.voting_nodes = [voter.node for voter in others]
         self.voting = [
-            self.peers[voter.node] if not self._is_dead(voter) else Peer()
-            for voter in row.voters
-            if voter.node in self.peers
+            self.peers[voter.node] if not self._is_dead(voter) else Peer() for voter in others
         ]
         self.votes = self.holder.node in row.voter_nodes
         if self.votes and self._is_dead(self.holder):
             self.votes = False  # another process has our name: we are nobody any more
+            self.voting_nodes.append(self.holder.node)
             self.voting.append(Peer())
         self.quorum_index = len(row.voters) - self._needed(row.voters)
 
@@ -272,11 +278,26 @@ class Primary:
         lows = [peer.lwm if peer.adopted else 0 for peer in self.peers.values()]
         return min([self.copy.durable_lwm, *lows])
 
-    def renew(self, held_until: dict[str, int]) -> None:
-        """Count leases: voters that promised this term to this incarnation grant it."""
-        value = {n: held_until.get(n, 0) for n, peer in self.peers.items() if peer.promised}
-        value[self.holder.node] = 1 << 62
-        self.serving_until = self._quorum(value) if self.stage is Stage.SERVING else 0
+    def renew(self, held_until: Mapping[str, int]) -> None:
+        """Count leases: voters that promised this term to this incarnation grant it.
+
+        Called for every role with every answer to a heartbeat, also while nobody does anything."""
+        if self.stage is not Stage.SERVING:
+            self.serving_until = 0
+        elif self.joint is None and not self.row.sets:
+            get = held_until.get
+            ranked = [
+                get(node, 0) if peer.promised else -1
+                for node, peer in zip(self.voting_nodes, self.voting, strict=True)
+            ]
+            if self.votes:
+                ranked.append(_FOREVER)
+            ranked.sort()
+            self.serving_until = ranked[self.quorum_index]
+        else:
+            value = {n: held_until.get(n, 0) for n, peer in self.peers.items() if peer.promised}
+            value[self.holder.node] = _FOREVER
+            self.serving_until = self._quorum(value)
 
     def is_quiet(self) -> bool:
         """Whether only an event can give the role something to do."""
@@ -508,3 +529,15 @@ class GatherPlan:
         self.undo = undo
         self.supplier = supplier
         self.wanted = wanted
+
+
+def alike_in_leases(roles: Iterable[Primary]) -> list[list[Primary]]:
+    """Group roles that serve until the same moment, whatever leases there are, as they are now."""
+    groups: dict[object, list[Primary]] = {}
+    for role in roles:
+        key: object = id(role)
+        if role.joint is None and not role.row.sets:
+            promised = tuple([peer.promised for peer in role.voting])
+            key = (role.stage, *role.voting_nodes, promised, role.votes, role.quorum_index)
+        groups.setdefault(key, []).append(role)
+    return list(groups.values())

@@ -51,6 +51,7 @@ class Rebalance:
         self._states: dict[str, str] = {}
         self._refilling: dict[str, tuple[int, ...]] = {}
         self._kept_off: set[int] = set()
+        self._without_room: set[str] = set()
 
     # --- who may hold copies ---------------------------------------------------------------------
 
@@ -156,6 +157,13 @@ class Rebalance:
             for partition in sorted({*before, *partitions} & self._parts.keys()):
                 self._steps.pop(partition, None)
                 self.look_again(partition)
+
+    def note_room(self, node: str, *, has_room: bool) -> None:
+        """Whether `node` has room for more; without it no new copy is begun there."""
+        if has_room:
+            self._without_room.discard(node)
+        else:
+            self._without_room.add(node)
 
     def refresh(self, record: ZoneRecord, now: Now) -> bool:
         """Compute the target anew when anything it depends on has changed; whether it was."""
@@ -268,6 +276,8 @@ class Rebalance:
             left[partition] = None
             if step.destination is not None and self._nodes.holder(step.destination) is None:
                 continue
+            if step.newcomer in self._without_room:
+                continue  # it would fill what is left of that disk
             queued = self._queued.get(partition)
             if queued is None:
                 queued = self._queued[partition] = self._as_queued(record.uid, part.row, step)

@@ -38,7 +38,7 @@ from quorate.protocol.messages import (
 )
 from quorate.protocol.next_look import next_look_ms
 from quorate.protocol.outbox import MASTER, Outbox
-from quorate.protocol.primary import Primary, Stage, Waiter
+from quorate.protocol.primary import Primary, Stage, Waiter, alike_in_leases
 from quorate.protocol.refill import Refills
 from quorate.protocol.set_aside import may_be_divided, put_back, set_aside
 from quorate.protocol.settings import ProtocolSettings
@@ -106,6 +106,7 @@ class Replicas:
         self.copies: dict[int, Copy] = {}
         self.primaries: list[Primary | None] = [None] * zone.partitions
         self.roles: dict[int, Primary] = {}
+        self._alike: list[list[Primary]] | None = None  # roles, grouped while the zone is at rest
         self.lost_primary: dict[int, int] = {}
         self.fills: dict[int, Fill] = {}
         self.stores: dict[str, str] = {}
@@ -126,6 +127,7 @@ class Replicas:
         self.refills = Refills(self)
         self.wrote = False
         self.waits_for_values = False  # the turn goes on: the engine will say when it may end
+        self.is_short_of_room = False  # copies take no more updates; the shell looks
         self.why_full = ""  # for people, while the storage has no room for more; the shell looks
         self.full_copies = 0
         self.delta_copies = 0
@@ -311,10 +313,21 @@ class Replicas:
     # --- time ------------------------------------------------------------------------------------
 
     def renew_leases(self) -> None:
-        """Leases changed: recount until when each role serves."""
-        held = {node: self.leases.held_until(node) for node in self.incarnations}
-        for role in self.roles.values():
-            role.renew(held)
+        """Leases changed: recount until when each role serves.
+
+        While nothing happens in the zone (`look_ms`) it is counted once for all roles to which the
+        same agents have promised: there may be thousands, and heartbeats never end."""
+        held = self.leases.held
+        if not self.look_ms:
+            for role in self.roles.values():
+                role.renew(held)
+            return
+        if self._alike is None:
+            self._alike = alike_in_leases(self.roles.values())
+        for first, *others in self._alike:
+            first.renew(held)
+            for role in others:
+                role.serving_until = first.serving_until
 
     def lease_moved(self, node: str, partition: int, term: int) -> None:
         """`node` has promised this partition to another holder, in a higher term."""
@@ -326,7 +339,7 @@ class Replicas:
 
     def tick(self, now: Now) -> None:
         """Everything that is due by time: retries, repairs, expiry, log bounds."""
-        self.now = now
+        self.now, was_at_rest = now, bool(self.look_ms)
         if self.refused_rows and now.boot_ms - self._refused_ms >= self.settings.retry_ms:
             self._refused_ms = now.boot_ms
             rows, self.refused_rows = list(self.refused_rows.values()), {}
@@ -342,6 +355,8 @@ class Replicas:
                 self.out.send(MASTER, fill.progress(self.uid, done=False))
             transfer.step(self, fill)
         self.look_ms = next_look_ms(self, now)
+        if not was_at_rest or self.look_ms <= now.boot_ms:
+            self._alike = None
 
     # --- the turn --------------------------------------------------------------------------------
 

@@ -107,8 +107,17 @@ def step(replicas: Replicas, fill: Fill) -> None:
         elif not was_adopted:
             replicas.delta_copies += 1
         return
+    if replicas.is_short_of_room and not _is_needed(replicas, fill):
+        return  # it goes on when there is room
     for node, message in fill.ask(replicas.uid, replicas.now.boot_ms):
         replicas.out.send(node, message)
+
+
+def _is_needed(replicas: Replicas, fill: Fill) -> bool:
+    """Whether a term may not be served without it: a voter fetches what it lacks of it."""
+    row = replicas.table[fill.copy.partition]
+    votes = row is not None and replicas.me.node in row.voter_nodes
+    return votes and not fill.copy.adopted and not fill.is_full
 
 
 def supply(replicas: Replicas, node: str, ask: FetchUpdates | FetchKeys | FetchSnapshot) -> None:

@@ -58,6 +58,8 @@ class Upkeep:
     def _repair(self, now: Now) -> None:
         """Copies that were told of updates they lack, for longer than a message is on its way."""
         replicas = self._replicas
+        if replicas.is_short_of_room:
+            return
         for partition, copy in list(replicas.copies.items()):
             if copy.lwm >= copy.hwm or partition in replicas.roles:
                 self._stalled.pop(partition, None)

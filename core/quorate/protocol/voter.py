@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def append(replicas: Replicas, node: str, batch: Batch) -> None:
-    """Updates of a primary: kept when their term is the one that was promised."""
+    """Updates of a primary: kept when their term is the one that was promised.
+
+    Without room they are as good as lost on the way: what is left is for promises and rows."""
     copy = replicas.copies.get(batch.partition)
     if copy is None or not copy.present or copy.promise_term != batch.term:
         promised = copy.promise_term if copy is not None else 0
@@ -32,7 +34,7 @@ def append(replicas: Replicas, node: str, batch: Batch) -> None:
         return
     changed = False
     keep = copy.keep
-    for raw in batch.updates:
+    for raw in batch.updates if not replicas.is_short_of_room else ():
         if keep(decode_update(raw), raw):
             changed = True
     if batch.hwm > copy.hwm:

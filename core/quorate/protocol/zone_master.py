@@ -162,7 +162,10 @@ class ZoneMaster:
 
     def reported(self, node: str, report: AgentReport) -> None:
         """What an agent says of this zone twice a second, besides what is stuck."""
-        self._full.reported(node, report.full.get(self.record.uid, ""))
+        why_full = report.full.get(self.record.uid, "")
+        if self._full.reported(node, why_full):
+            self._rebalance.note_room(node, has_room=not why_full)
+            self._master.queue.look_soon()
         self._rebalance.note_refilling(node, report.refilling.get(self.record.uid, ()))
 
     def stood_still(self, now: Now) -> None:

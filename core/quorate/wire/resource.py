@@ -18,6 +18,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from quorate.facts.errors import WireError
+from quorate.wire.unknown_fields import UnknownField, without_unknown
 
 GROUP = "quorate.io"
 VERSION = "v1alpha1"
@@ -183,15 +184,37 @@ class Resource(BaseModel):
                 raise WireError(
                     f"{about}: {field} is {shortened(repr(manifest.get(field)))}: write {wanted}"
                 )
-        body = {k: v for k, v in manifest.items() if k not in ("apiVersion", "kind", "status")}
         try:
-            parsed = cls.model_validate(_without_nulls(body))
+            parsed = cls.model_validate(_body_of(manifest))
         except pydantic.ValidationError as error:
             raise WireError(f"{about}: {'; '.join(_sentences(error, cls))}") from error
         broken = _broken_rules(parsed, old)
         if broken:
             raise WireError(f"{about}: {'; '.join(broken)}")
         return parsed
+
+    @classmethod
+    def parse_stored(cls, manifest: Mapping[str, Any]) -> Self:
+        """An object that is stored, as a value: fields of a later version are ignored."""
+        return cls.parse_known(manifest)[0]
+
+    @classmethod
+    def parse_known(cls, manifest: Mapping[str, Any]) -> tuple[Self, tuple[UnknownField, ...]]:
+        """As `parse_stored`, and the fields that were ignored."""
+        try:
+            return cls.parse(manifest), ()
+        except WireError:
+            known, unknown = without_unknown(cls, _body_of(manifest))
+            if not unknown:
+                raise
+            head = {field: manifest.get(field) for field in ("apiVersion", "kind")}
+            return cls.parse({**head, **known}), unknown
+
+
+def _body_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """An object as its model reads it: without its kind, its status, and fields that are null."""
+    body = {k: v for k, v in manifest.items() if k not in ("apiVersion", "kind", "status")}
+    return {field: _without_nulls(value) for field, value in body.items() if value is not None}
 
 
 def name_rule(kind: str) -> Rule:

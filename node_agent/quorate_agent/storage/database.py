@@ -36,6 +36,7 @@ from rocksdict import (
 
 from quorate.protocol.storage import StorageFull
 from quorate_agent.data_folder import START_ANEW
+from quorate_agent.disk_room import DiskRoom
 from quorate_agent.durable_file import write_durably
 from quorate_agent.storage import DatabaseRefused, StorageBroken
 from quorate_agent.storage.log_records import find_foreign_record
@@ -44,8 +45,8 @@ FORMAT_VERSION: Final = 3
 FORMAT_WITHOUT_LONG_VALUES: Final = 1
 """Format of a database without long values (`long_values.py`): earlier versions read it.  In format
 2 they were in pieces, in the engine."""
-RESERVE_BYTES: Final = 32 << 20
-"""Kept free on the disk: commands are refused before the engine itself runs out of room."""
+FLUSH_BYTES: Final = 32 << 20
+"""With less free a flush that the engine waits for may find no room."""
 WRITE_BUFFER_BYTES: Final = 16 << 20
 ALL_WRITE_BUFFERS_BYTES: Final = 64 << 20
 EMPTY_BUFFER_BYTES: Final = 256 << 10
@@ -157,17 +158,16 @@ class Database:
     """
 
     def __init__(
-        self, folder: Path, reserve_bytes: int = RESERVE_BYTES, tables: int = TABLES_OPEN
+        self, folder: Path, disk: DiskRoom | None = None, tables: int = TABLES_OPEN
     ) -> None:
         self._folder = folder
         self._path = folder / "rocksdb"
-        self._reserve_bytes = reserve_bytes
+        self._disk = disk or DiskRoom(folder)
         self._tables = tables
         self._lock = threading.Lock()  # sync, against opening anew and closing
         self._no_room = threading.Event()
         self._no_room_text = ""
         self._probed = float("-inf")
-        self._free = 0
         self._closed = False
         self._is_unknown = False  # an error left unknown what is on disk
         self._format = FORMAT_WITHOUT_LONG_VALUES
@@ -266,7 +266,7 @@ class Database:
         if not self._db.property_int_value("rocksdb.is-write-stopped"):
             return True  # it only slows us down
         failed = self._db.property_int_value("rocksdb.background-errors")
-        if failed or self._free_bytes() <= self._reserve_bytes:
+        if failed or self._disk.look_again() <= min(FLUSH_BYTES, self._disk.reserve):
             raise self._without_room(error) from error
         time.sleep(STALL_POLL_SECONDS)
         return False
@@ -318,17 +318,18 @@ class Database:
         there is again."""
         if self._no_room.is_set() and not self._reopen():
             return self._no_room_text
-        if self.room() > 0:
-            return ""
-        return f"{self._path}: {self._free} bytes left on the disk, {self._reserve_bytes} kept free"
+        return f"{self._path}: {self._disk.words}" if self._disk.is_low else ""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether so little room is left that it is kept for what holds the copies together."""
+        return self._disk.is_short
 
     def room(self) -> int:
-        """Bytes that may still be filled; looked up at most every half second."""
-        now = time.monotonic()
-        if now - self._probed >= PROBE_SECONDS:
-            self._probed = now
-            self._free = self._free_bytes()
-        return 0 if self._no_room.is_set() else max(0, self._free - self._reserve_bytes)
+        """Bytes that may still be filled."""
+        if self._no_room.is_set() or self._disk.is_low:
+            return 0
+        return self._disk.free - self._disk.reserve
 
     def memory_used(self) -> int:
         """Bytes of write buffers and table readers."""
@@ -341,10 +342,9 @@ class Database:
         if now - self._probed < PROBE_SECONDS:
             return False
         self._probed = now
-        self._free = self._free_bytes()
         # Opening writes what the logs hold into a table, and begins a new log.
         needed = sum(file.stat().st_size for file in self._path.glob("*.log")) + (2 << 20)
-        if self._free < needed:
+        if self._disk.look_again() < needed:
             return False
         with self._lock:
             sequence = self._db.latest_sequence_number()
@@ -391,10 +391,6 @@ class Database:
                 raise self._broken("sync", error) from error
             finally:
                 os.close(descriptor)
-
-    def _free_bytes(self) -> int:
-        disk = os.statvfs(self._folder)
-        return disk.f_bavail * disk.f_frsize
 
     def _check_format(self) -> None:
         file = self._folder / "format.json"

@@ -427,6 +427,11 @@ class MemoryStorage:
             return ""
         return f"{self.memory_used()} bytes in use of maxMemory {self._max_memory}"
 
+    @property
+    def is_short(self) -> bool:
+        """Copies in memory take updates until there is no room at all: promises need none."""
+        return False
+
     def room(self) -> int:
         """Bytes that still fit."""
         return max(0, self._max_memory - self.memory_used()) if self.bounded else UNBOUNDED

@@ -23,7 +23,8 @@ from rocksdict import WriteBatch
 
 from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull
 from quorate.protocol.totals import DIGEST_BYTES, Totals
-from quorate_agent.storage.database import RESERVE_BYTES, TABLES_OPEN, Database
+from quorate_agent.disk_room import DiskRoom
+from quorate_agent.storage.database import TABLES_OPEN, Database
 from quorate_agent.storage.long_values import LONG_BYTES, LongValues
 from quorate_agent.storage.rocks_log import RocksLog
 
@@ -300,9 +301,9 @@ class RocksStorage:
     DatabaseRefused: what is there cannot be used.  Any call may raise StorageBroken."""
 
     def __init__(
-        self, path: Path | str, *, reserve_bytes: int = RESERVE_BYTES, tables: int = TABLES_OPEN
+        self, path: Path | str, *, disk: DiskRoom | None = None, tables: int = TABLES_OPEN
     ) -> None:
-        self.database = Database(Path(path), reserve_bytes, tables)
+        self.database = Database(Path(path), disk, tables)
         try:
             self.long_values = LongValues(self.database)
         except BaseException:
@@ -489,6 +490,11 @@ class RocksStorage:
     def full_reason(self) -> str:
         """Why commands that need room should be refused before they run; empty: they may run."""
         return self.database.full_reason
+
+    @property
+    def is_short(self) -> bool:
+        """Whether copies are to take no more updates, so that promises and rows find room."""
+        return self.database.is_short
 
     def room(self) -> int:
         """Bytes of disk that still may be filled."""

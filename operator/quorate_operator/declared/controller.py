@@ -322,7 +322,7 @@ class Controller:
         if body is None:
             return
         try:
-            cluster = StorageCluster.parse(body)
+            cluster = StorageCluster.parse_stored(body)
         except WireError as error:
             _log.error("%s: not led as it is", error)
             return

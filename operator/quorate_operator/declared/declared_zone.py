@@ -12,6 +12,7 @@ from typing import Any
 import pydantic
 
 from quorate.facts.errors import WireError
+from quorate.wire.unknown_fields import without_unknown
 from quorate.wire.zone import Zone, ZoneStatus
 from quorate_operator.declared.pause import pause_of
 
@@ -71,7 +72,7 @@ class DeclaredZone:
     def _read(self) -> None:
         self.zone, self.problem = None, ""
         try:
-            self.zone = Zone.parse(self.body)
+            self.zone = Zone.parse_stored(self.body)
         except WireError as error:
             self.problem = str(error)
 
@@ -86,9 +87,9 @@ class DeclaredZone:
 
     @property
     def known_status(self) -> ZoneStatus:
-        """The status that the object has.  Of one that another version wrote only that the zone was
-        placed: that is never forgotten, whoever wrote it."""
-        told = self.told or {}
+        """The status that the object has, without fields of a later version.  Of one that cannot be
+        read only that the zone was placed: that is never forgotten, whoever wrote it."""
+        told = without_unknown(ZoneStatus, self.told or {}).body
         try:
             return ZoneStatus.model_validate(told)
         except pydantic.ValidationError:

@@ -99,7 +99,7 @@ class Release:
     async def _keep_volumes(self, body: Body) -> None:
         """Claims of managed agents stay, unless the namespace goes with all that is in it."""
         try:
-            await self._keep_claims(StorageCluster.parse(body))
+            await self._keep_claims(StorageCluster.parse_stored(body))
         except ApiRefused:  # the operator's rights may be gone already
             if not await self._termination.is_under_way(anew=True):
                 raise

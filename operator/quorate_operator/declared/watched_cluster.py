@@ -7,6 +7,7 @@ from typing import Any
 import pydantic
 
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
+from quorate.wire.unknown_fields import without_unknown
 from quorate_operator.declared.led_cluster import LedCluster
 from quorate_operator.mastership.decisions import About, Decisions
 from quorate_operator.mastership.runner import Runner
@@ -56,8 +57,10 @@ class WatchedCluster(LedCluster):
 
 
 def known_status(body: Mapping[str, Any]) -> StorageClusterStatus:
-    """The status that a StorageCluster has; an empty one where another version wrote it."""
+    """The status that a StorageCluster has, without fields of a later version; an empty one where
+    it cannot be read."""
     try:
-        return StorageClusterStatus.model_validate(body.get("status") or {})
+        told = without_unknown(StorageClusterStatus, body.get("status") or {}).body
+        return StorageClusterStatus.model_validate(told)
     except pydantic.ValidationError:
         return StorageClusterStatus()

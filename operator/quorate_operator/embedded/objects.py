@@ -62,7 +62,7 @@ class ObjectStore:
         known = self._parsed.get(uid)
         if known is not None and known[0] is made and isinstance(known[1], kind):
             return known[1]
-        parsed = kind.parse(made)
+        parsed = kind.parse_stored(made)
         self._parsed[uid] = (made, parsed)
         return parsed
 
@@ -82,7 +82,7 @@ class ObjectStore:
             wrong = shortened(repr(found))
             raise WireError(f"{about}: metadata.name is {wrong}: the address says {name!r}")
         present = self.get(plural, name)
-        old = None if present is None else kind.parse(present)
+        old = None if present is None else kind.parse_stored(present)
         if present is not None and "deletionTimestamp" in present["metadata"]:
             raise BeingDeleted(f"{about} is being deleted: wait until it is gone, then apply again")
         parsed = kind.parse(manifest, old)

@@ -86,7 +86,7 @@ class AgentLinks:
             frame = encoded.get(id(message))
             if frame is None:
                 frame = encoded[id(message)] = encode_to_send(message)
-            link.send_frame(frame)
+            link.send_frame(type(message), frame)
 
     def add_news(self, events: Sequence[ToldEvent]) -> None:
         """Have all agents told of what happened, with the next `tell_news`."""

@@ -10,6 +10,7 @@ from quorate.facts.errors import InvariantError, WireError
 from quorate.facts.partition_row import check_row
 from quorate.protocol.metastore import SHARD_PARTITIONS, DamagedRow
 from quorate.wire.partition_table import PartitionTable, PartitionTableSpec, partition_row
+from quorate.wire.unknown_fields import UnknownField
 
 Json = dict[str, Any]
 UNREADABLE = 1 << 62
@@ -17,24 +18,26 @@ UNREADABLE = 1 << 62
 
 
 class Sifted(NamedTuple):
-    """A PartitionTable without its invalid rows, and those, each as it is stored."""
+    """A PartitionTable without its invalid rows, and those, each as it is stored; `later`: fields
+    of a later version, by their path in the object without the invalid rows."""
 
     spec: PartitionTableSpec
     damaged: tuple[tuple[DamagedRow, Json], ...] = ()
+    later: tuple[UnknownField, ...] = ()
 
 
 def sift(table: Mapping[str, Any]) -> Sifted:
     """Read a PartitionTable row by row.  WireError where that is not possible at all."""
     try:
-        spec = PartitionTable.parse(table).spec
-        if not _wrong(spec):
-            return Sifted(spec)
+        parsed, later = PartitionTable.parse_known(table)
+        if not _wrong(parsed.spec):
+            return Sifted(parsed.spec, later=later)
     except WireError:
         pass
     stored = table.get("spec")
     raws = stored.get("rows") if isinstance(stored, dict) else None
     if not isinstance(raws, list) or not all(isinstance(raw, dict) for raw in raws):
-        spec = PartitionTable.parse(table).spec
+        spec = PartitionTable.parse_stored(table).spec
         raise WireError(f"PartitionTable {_name(table)}: {_wrong(spec)}")
     damaged: list[tuple[DamagedRow, Json]] = []
     sound: list[Json] = []
@@ -44,7 +47,8 @@ def sift(table: Mapping[str, Any]) -> Sifted:
             damaged.append((_damaged(table, raw, why), raw))
         else:
             sound.append(raw)
-    return Sifted(PartitionTable.parse(_with_rows(table, sound)).spec, tuple(damaged))
+    parsed, later = PartitionTable.parse_known(_with_rows(table, sound))
+    return Sifted(parsed.spec, tuple(damaged), later)
 
 
 def all_damaged(table: str, shard: int, why: str) -> tuple[DamagedRow, ...]:
@@ -57,7 +61,7 @@ def all_damaged(table: str, shard: int, why: str) -> tuple[DamagedRow, ...]:
 
 def _why_none(table: Mapping[str, Any], raw: Json) -> str:
     try:
-        return _wrong(PartitionTable.parse(_with_rows(table, [raw])).spec)
+        return _wrong(PartitionTable.parse_stored(_with_rows(table, [raw])).spec)
     except WireError as error:
         return str(error)
 

@@ -53,6 +53,7 @@ from quorate_operator.kube.api import (
 )
 from quorate_operator.kube.watch import watch_revisions
 from quorate_operator.metastores.damaged_rows import all_damaged, sift
+from quorate_operator.metastores.later_fields import LaterFields, dump
 
 _log = logging.getLogger("quorate.metastore")
 
@@ -73,6 +74,7 @@ class KubernetesMetastore:
         self._zone_names: dict[str, str] = {}
         self._damaged: dict[ShardKey, dict[int, Json]] = {}
         self._unreadable: dict[str, Revision] = {}
+        self._later = LaterFields()
 
     async def acquire_master_term(self, above: int = 0) -> int:
         """See Metastore.  One MasterTerm per cluster; it outlives clusters of the same name."""
@@ -227,7 +229,8 @@ class KubernetesMetastore:
         else:
             spec = node_spec(self._cluster, value)
         kind = StorageNode if isinstance(key, NodeKey) else PartitionTable
-        body = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+        body = dump(spec)
+        self._later.put_back(key, body)
         if aside:
             written = {row["partition"] for row in body["rows"]}
             body["rows"] += [raw for p, raw in aside.items() if p not in written]
@@ -287,17 +290,21 @@ class KubernetesMetastore:
 
     def _read_whole(self, whole: Json, plural: str, revision: Revision) -> tuple[Key, Stored]:
         if plural == StorageNode.plural:
-            node = node_record(StorageNode.parse(whole).spec)
+            parsed, later = StorageNode.parse_known(whole)
+            node = node_record(parsed.spec)
+            self._later.note(NodeKey(node.name), parsed.spec, later)
             return NodeKey(node.name), Stored(node, revision)
-        spec, damaged = sift(whole)
+        spec, damaged, later = sift(whole)
         uid = spec.zone_ref.uid
         if spec.accepted is not None:
             self._zone_names[uid] = spec.zone_ref.name
+            self._later.note(ZoneKey(uid), spec, later)
             return ZoneKey(uid), Stored(zone_record(spec.zone_ref, spec.accepted), revision)
         assert spec.shard is not None
         key = ShardKey(uid, spec.shard)
         if whole["metadata"]["name"] == self._place(key)[1]:
             self._damaged[key] = {row.partition: raw for row, raw in damaged}
+            self._later.note(key, spec, later)
         rows = tuple(partition_row(row) for row in spec.rows or ())
         return key, Stored(rows, revision, tuple(row for row, _ in damaged))
 

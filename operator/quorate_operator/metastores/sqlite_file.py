@@ -189,9 +189,16 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         _prepare(connection)
+        found = _format(connection)
     except (sqlite3.Error, StoreRefused) as error:
         connection.close()
         raise StoreRefused(f"{path} cannot be used: {error}: {way_out(path.parent)}") from error
+    if found != FORMAT_VERSION:
+        connection.close()  # it is sound: neither a backup nor a recovery is called for
+        raise StoreRefused(
+            f"{path} has format version {found}, this operator knows {FORMAT_VERSION}:"
+            " start the version of the operator that wrote it"
+        )
     return connection
 
 
@@ -202,11 +209,12 @@ def _prepare(connection: sqlite3.Connection) -> None:
     if found != "ok":
         raise StoreRefused(f"it is damaged ({found})")
     connection.executescript(_TABLES)
+
+
+def _format(connection: sqlite3.Connection) -> int:
+    """The file's format; a new file gets the present one."""
     version = connection.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
     if version is None:
         connection.execute("INSERT INTO facts VALUES ('format', ?)", (FORMAT_VERSION,))
-    elif version[0] != FORMAT_VERSION:
-        raise StoreRefused(
-            f"it has format version {version[0]} and this operator knows {FORMAT_VERSION} "
-            "(the operator that wrote it can read it)"
-        )
+        return FORMAT_VERSION
+    return int(version[0])

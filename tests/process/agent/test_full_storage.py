@@ -1,5 +1,6 @@
 """No room for more: writers are told as Redis tells them, readers are served, room mends it."""
 
+import os
 import random
 from contextlib import suppress
 from pathlib import Path
@@ -66,12 +67,12 @@ def test_a_zone_in_memory_at_its_limit_refuses_writes_until_there_is_room(
     assert {client.get(key) for key in keys[len(keys) // 2 :]} == {VALUE}
 
 
-def _on_small_disk(cluster: Cluster) -> Agent:
+def _on_small_disk(cluster: Cluster, *options: str) -> Agent:
     """One more agent, started on a disk of 192 MiB."""
     mount = 'mkdir -p "$0" && mount -t tmpfs -o size=192m tmpfs "$0" && exec "$@"'
     data = cluster.folder / f"agent-{len(cluster.agents) + 1}"
     prefix = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, str(data)]
-    agent = cluster.define_agent(prefix=prefix)
+    agent = cluster.define_agent(prefix=prefix, options=options)
     agent.start()
     return agent
 
@@ -218,3 +219,101 @@ def _leave_no_room(filler: Path) -> None:
 def _unreached(cluster: Cluster) -> str:
     found = cluster.api.get("storageclusters", cluster.name)
     return " ".join(each["message"] for each in found["status"]["conditions"])
+
+
+def _use_up(filler: Path, but: int) -> None:
+    """Leave so many bytes on the disk, and never more meanwhile."""
+    disk = os.statvfs(filler.parent)
+    missing = disk.f_bavail * disk.f_frsize - but
+    with filler.open("ab") as file:
+        if missing > 0:
+            file.write(bytes(missing))
+        else:
+            file.truncate(file.tell() + missing)
+
+
+@pytest.mark.needs("small-disk")
+def test_a_disk_that_is_nearly_full_is_never_full_by_what_clients_write(
+    start_cluster: StartCluster,
+) -> None:
+    """One agent in three has a disk of 192 MiB, of which a third is to be kept free."""
+    cluster = start_cluster(agents=2)
+    agent = _on_small_disk(cluster, "--disk-reserve", "64Mi")
+    cluster.declare()
+    cluster.apply_zone("z", partitions=8)
+    cluster.wait_quiet("z")
+    client = cluster.client("z")
+    assert all(not text for text in _refusals(client).values())
+    client.set("expires", VALUE[:100], px=1)
+    filler = agent.data / "filler"
+    _use_up(filler, but=60 << 20)
+
+    wait_until(lambda: _condition(cluster)[0] == "True", "the condition StorageFull")
+    message = _condition(cluster)[1]
+    assert f"agent agent-3: {cluster.folder}/agent-3/zones/" in message
+    assert "MiB left on the disk, 64 MiB are kept free (--disk-reserve)" in message
+    told = _refusals(client)
+    refused = [key for key, text in told.items() if text]
+    assert 0 < len(refused) < len(told), "refused where it is primary, taken where it is not"
+    assert all("64 MiB are kept free" in told[key] for key in refused)
+
+    # Reads, deletes and expiry go on, and so does its part as a backup.
+    assert {client.get(key) for key in told} == {VALUE[:100]}
+    assert client.delete(refused[0]) == 1
+    wait_until(lambda: client.get("expires") is None, "expiry")
+    for _ in range(40):  # 2 MiB, little beside what is missing to the end of it
+        client.set(next(key for key in told if not told[key]), VALUE)
+    assert agent.metrics("quorate_storage_full", zone="z") == [1.0]
+    assert agent.metrics("quorate_disk_reserve_bytes") == [64 << 20]
+    assert agent.metrics("quorate_disk_free_bytes")[0] < 64 << 20
+
+    # A little room is not enough: else it would be over and begin again all the time.
+    _use_up(filler, but=67 << 20)
+    wait_until(lambda: agent.metrics("quorate_disk_free_bytes")[0] > 64 << 20, "a little room")
+    assert any(_refusals(client).values())
+
+    _use_up(filler, but=100 << 20)
+    wait_until(lambda: not any(_refusals(client).values()), "writes of all keys")
+    wait_until(lambda: _condition(cluster)[0] == "False", "the end of StorageFull")
+    assert _told(cluster) == ["StorageFull", "StorageHasRoom"]
+    assert "No space left" not in agent.log_tail(10_000)
+
+
+@pytest.mark.needs("small-disk")
+def test_an_agent_at_the_end_of_its_disk_takes_no_updates_but_promises_and_rows(
+    start_cluster: StartCluster,
+) -> None:
+    """As a backup it would fill the disk with what others' clients write, to the last byte."""
+    cluster = start_cluster(agents=2)
+    agent = _on_small_disk(cluster)
+    cluster.declare()
+    cluster.apply_zone("z", partitions=8)
+    cluster.wait_quiet("z")
+    client = cluster.client("z")
+    filler = agent.data / "filler"
+    _use_up(filler, but=14 << 20)  # below half of the 32 MiB that are kept of so small a disk
+    wait_until(lambda: _condition(cluster)[0] == "True", "the condition StorageFull")
+    wait_until(lambda: agent.metrics("quorate_disk_free_bytes")[0] < 16 << 20, "a look at the disk")
+
+    data = {}
+    for number in range(600):  # 30 MiB: twice of what is left
+        key = f"data-{number}"
+        with suppress(ResponseError):  # where it is primary
+            client.set(key, VALUE)
+            data[key] = VALUE
+    assert len(data) > 300
+    assert agent.metrics("quorate_disk_free_bytes")[0] > 2 << 20
+    cluster.operator.terminate()  # it has to record the next mastership before it obeys
+    cluster.operator.start()
+    cluster.wait_online()
+    cluster.wait_available("z")
+
+    assert {key: client.get(key) for key in data} == data
+    assert "No space left" not in agent.log_tail(10_000)
+    assert agent.is_alive()
+
+    filler.unlink()
+    wait_until(lambda: _condition(cluster)[0] == "False", "the end of StorageFull")
+    cluster.wait_quiet("z")
+    assert {key: client.get(key) for key in data} == data
+    wait_until(lambda: not any(_refusals(client).values()), "writes of all keys")

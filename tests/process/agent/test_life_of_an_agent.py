@@ -1,7 +1,11 @@
 """What an agent tells probes from its start to its end, and how it ends when it is told to."""
 
+import os
+import signal
+import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.error import URLError
 
 import pytest
@@ -9,7 +13,7 @@ import pytest
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import StartCluster
 from quorate_cluster.outage import Pulses
-from quorate_cluster.processes import Agent, asked
+from quorate_cluster.processes import Agent, asked, environment, python
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.ports import free_ports
 
@@ -122,6 +126,37 @@ def test_an_agent_that_reads_its_logs_lives_and_has_not_started(
     assert {status for path, status, _ in seen if path == "/healthz"} == {200}
     assert {status for path, status, _ in seen[:-3] if path == "/readyz"} == {503}
     wait_until(lambda: _is_ready(agent), "readiness", 60)
+
+
+@pytest.mark.needs("own-network")
+def test_the_first_process_of_a_container_ends_when_it_is_told_to_before_its_loop_runs(
+    tmp_path: Path,
+) -> None:
+    """The kernel gives such a process no signal for which it has no handler."""
+    secret = tmp_path / "secret.json"
+    os.mkfifo(secret)  # whoever reads it waits for a writer
+    own_user = ["--map-root-user"] if os.getuid() else []
+    alone = ["unshare", *own_user, "--pid", "--fork", "--kill-child"]
+    command = python("quorate_agent", "--name", "a", "--data", str(tmp_path / "a"))
+    command += ["--cluster", "main", "--secret-file", str(secret)]
+    outside = subprocess.Popen([*alone, *command], env=environment())
+    try:
+        writer = wait_until(lambda: _opened_to_write(secret), "an agent that reads its secret")
+        children = Path(f"/proc/{outside.pid}/task/{outside.pid}/children").read_text()
+        os.kill(int(children), signal.SIGTERM)
+
+        assert outside.wait(30) == 0
+        os.close(writer)
+    finally:
+        outside.kill()
+        outside.wait()
+
+
+def _opened_to_write(fifo: Path) -> int | None:
+    try:
+        return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:  # nobody reads it
+        return None
 
 
 def test_an_agent_that_is_told_to_end_while_it_reads_its_logs_ends_at_once(

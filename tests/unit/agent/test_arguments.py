@@ -72,3 +72,18 @@ def test_what_others_could_not_dial_is_refused(
 
     assert ended.value.code == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("0", 0), ("1000", 1000), ("512Mi", 512 << 20), ("2Gi", 2 << 30)]
+)
+def test_the_reserve_of_a_disk_is_bytes_with_or_without_a_unit(text: str, expected: int) -> None:
+    assert settings("--disk-reserve", text).disk_reserve == expected
+    assert settings().disk_reserve is None
+
+
+@pytest.mark.parametrize("text", ["", "5%", "2G", "Mi", "1.5Gi", "KiMi"])
+def test_another_reserve_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        settings(f"--disk-reserve={text}")
+    assert "write bytes, or for example 512Mi or 2Gi" in capsys.readouterr().err

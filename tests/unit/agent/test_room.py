@@ -17,6 +17,7 @@ class Disk:
     """A storage as full as it is told to be."""
 
     full_reason = ""
+    is_short = False
 
 
 @pytest.fixture

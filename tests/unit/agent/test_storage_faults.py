@@ -11,6 +11,7 @@ from rocksdict import Rdict
 
 from quorate.protocol.storage import ROW_OVERHEAD_BYTES, Row, StorageFull
 from quorate.protocol.totals import CHANGED_MAX
+from quorate_agent.disk_room import DiskRoom
 from quorate_agent.storage import DatabaseRefused, StorageBroken, database
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
@@ -167,7 +168,9 @@ FILLER = """
 import os, resource, subprocess, sys
 from quorate.protocol.storage import ROW_OVERHEAD_BYTES, Row, StorageFull
 from quorate.protocol.totals import CHANGED_MAX
+from pathlib import Path
 from quorate_agent.storage import database
+from quorate_agent.disk_room import DiskRoom
 from quorate_agent.storage.rocks import RocksStorage
 
 folder, limit = sys.argv[1], sys.argv[2]
@@ -188,7 +191,7 @@ def widen():
 
 if limit == "disk":
     tmpfs("size=40m")
-storage = RocksStorage(folder + "/zone", reserve_bytes=0)
+storage = RocksStorage(folder + "/zone", disk=DiskRoom(Path(folder), 0))
 space = storage.space(0, 0)
 narrow()
 
@@ -238,7 +241,7 @@ while written < 2 * before:
 storage.sync()
 check(written)
 storage.close()
-storage = RocksStorage(folder + "/zone", reserve_bytes=0)
+storage = RocksStorage(folder + "/zone", disk=DiskRoom(Path(folder), 0))
 space = storage.space(0, 0)
 check(written)
 storage.close()
@@ -277,7 +280,7 @@ def test_a_write_to_a_full_disk_leaves_nothing_behind_and_later_ones_pass(tmp_pa
 
 
 def test_a_disk_near_its_end_is_full_before_the_engine_meets_it(tmp_path: Path) -> None:
-    storage = RocksStorage(tmp_path / "zone", reserve_bytes=1 << 62)
+    storage = RocksStorage(tmp_path / "zone", disk=DiskRoom(tmp_path, 1 << 62))
 
     assert storage.full_reason
     assert storage.room() == 0

@@ -7,6 +7,7 @@ import msgspec
 from quorate.facts.partition_row import Migration, PartitionRow
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.retries import FIRST_WAIT_MS
+from quorate.protocol.messages import AgentReport
 from quorate.protocol.settings import DEFAULTS
 from quorate_lone_master.world import LoneMaster
 
@@ -212,3 +213,21 @@ def test_one_destination_of_ten_that_fails_delays_the_others_by_less_than_a_twen
     one_fails = seconds_until_replaced("s3")
 
     assert one_fails <= max(1.05 * well, well + 0.1)
+
+
+def test_no_copy_is_begun_on_a_node_without_room_until_it_has_some() -> None:
+    """What has begun goes on, and so does the other zone."""
+    world = LoneMaster(BOOKS, SHOPS)
+    world.connect("d")
+    begun = set(to(world, "d", BOOKS)) | set(voted_by(world.rows(BOOKS), "d"))
+    world.full["d"] = {BOOKS.uid: "/data: 0 MiB left on the disk"}
+    world.master.receive("d", AgentReport(1, full=world.full["d"]), world.now)
+    world.wait(lambda: len(voted_by(world.rows(SHOPS), "d")) == 16)
+    world.pass_time(5_000)
+
+    assert set(voted_by(world.rows(BOOKS), "d")) == begun
+    assert len(begun) < 16
+    assert world.status(BOOKS).full == {"d": "/data: 0 MiB left on the disk"}
+
+    del world.full["d"]
+    world.wait(lambda: len(voted_by(world.rows(BOOKS), "d")) == 16)

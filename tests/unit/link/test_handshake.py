@@ -47,12 +47,11 @@ def test_both_sides_say_hello_and_messages_pass_both_ways(run) -> None:
 @pytest.mark.parametrize(
     ("hello", "code", "reason"),
     [
-        ({"format_version": 99}, "format", "format version 99 of this agent is not 2"),
         ({"cluster": "prod"}, "cluster", "cluster 'prod' of agent-1 is not 'demo'"),
     ],
 )
 @pytest.mark.parametrize("dialing", [True, False])
-def test_a_hello_of_another_format_or_cluster_is_refused_with_a_sentence(
+def test_a_hello_of_another_cluster_is_refused_with_a_sentence(
     run, dialing: bool, hello: dict[str, object], code: str, reason: str
 ) -> None:
     async def scenario() -> None:

@@ -25,7 +25,7 @@ class ScriptedLink:
         self.closed: tuple[str, int] | None = None
         self.aborted = ""
 
-    def send_frame(self, frame: bytes) -> None:
+    def send_frame(self, kind: type, frame: bytes) -> None:
         body = next_frame(bytearray(frame), len(frame))
         assert body is not None
         self.sent.append(decode_message(body))

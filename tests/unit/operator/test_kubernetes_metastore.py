@@ -168,7 +168,7 @@ async def test_an_object_that_cannot_be_read_stops_nothing(
 
     async def changed(path: str, selector: str = "") -> AsyncIterator[dict[str, Any]]:
         async for item in listed(path, selector):
-            yield {**item, "spec": {**item["spec"], "ofAnotherVersion": 1}}
+            yield {**item, "spec": {**item["spec"], "clusterRef": 1}}
 
     monkeypatch.setattr(place.api, "list", changed)
     loaded = await place.metastore.load()
@@ -201,7 +201,7 @@ async def test_each_row_is_judged_by_itself(
     whole = place.get(NAME)
     whole["spec"]["rows"][1][field] = value
 
-    spec, damaged = sift(whole)
+    spec, damaged, _ = sift(whole)
 
     assert [row.partition for row in spec.rows or ()] == [64, 66]
     ((row, raw),) = damaged

@@ -7,6 +7,8 @@ from types import EllipsisType
 
 import pytest
 
+from quorate.protocol import formats
+from quorate.protocol.formats import Formats
 from quorate.protocol.messages import Hello, Message, Refused
 from quorate.protocol.tool_messages import AskCopies, AskRows, Copies, CopyRows
 from quorate_link.secret import ClusterSecret, draw_secret
@@ -141,22 +143,31 @@ def test_an_agent_that_does_not_answer_for_its_copy_is_named_with_the_reason(
             read_all(zone)
 
 
-@pytest.mark.parametrize(
-    ("hello", "reason"),
-    [
-        (
-            Hello(9, "agent", "c", "agent-0"),
-            "refused Hello: format version 2 of this tool",
-        ),
-        (Hello(2, "tool", "c"), "refused Hello: a 'tool' has nothing to say to this tool"),
-    ],
-)
-def test_what_begins_otherwise_than_an_agent_is_not_believed(hello: Hello, reason: str) -> None:
+def test_what_begins_otherwise_than_an_agent_is_not_believed() -> None:
     with listening(filled()) as zone:
-        zone.agents[0].hello = hello
+        zone.agents[0].hello = Hello(2, "tool", "c")
 
-        with pytest.raises(Unreadable, match=reason):
+        with pytest.raises(Unreadable, match="a 'tool' has nothing to say to this tool"):
             read_all(zone)
+
+
+def test_an_agent_without_a_common_format_refuses_with_both_formats() -> None:
+    with listening(filled()) as zone:
+        zone.agents[0].formats = Formats(8, 9)
+
+        with pytest.raises(Unreadable, match="this agent speaks format versions 8 to 9, the tool"):
+            read_all(zone)
+
+
+def test_a_question_that_the_agents_format_lacks_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(formats, "SINCE", {AskCopies: 3})
+    with (
+        listening(filled()) as zone,
+        pytest.raises(Unreadable, match="speaks format version 2, which has no AskCopies"),
+    ):
+        read_all(zone)
 
 
 def test_an_agent_that_does_not_know_the_secret_is_not_believed() -> None:

@@ -1,0 +1,89 @@
+"""How much room the disk of the data folder has, and how much of it is kept free.
+
+Two bounds, so that a disk is never full by what clients write:
+
+    free < reserve        commands that need room are refused; deletes, expiry and replication go on
+    free < 32 MiB         copies take no more updates either: what is left is for promises, rows,
+                          and what the engine needs to make room again
+
+Of a smaller reserve the second bound is half.  Each is over only when there is a quarter of it more
+than that: the engine takes and gives room all the time.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+LOOK_S: Final = 1.0
+MIB: Final = 1 << 20
+SHORT: Final = 32 * MIB
+RESERVE_MIN: Final = 32 * MIB
+RESERVE_USUAL: Final = 256 * MIB
+RESERVE_MAX: Final = 4096 * MIB
+
+
+def reserve_of(disk_bytes: int) -> int:
+    """What is kept free unless it is told: 5 % of the disk, from 256 MiB to 4 GiB; of a small disk
+    a sixth, and 32 MiB at least."""
+    usual = min(max(RESERVE_USUAL, disk_bytes // 20), RESERVE_MAX)
+    return max(RESERVE_MIN, min(usual, disk_bytes // 6))
+
+
+class DiskRoom:
+    """The disk of `folder`, looked at once a second at most, for all zones together.
+
+    `reserve_bytes` None: by the size of the disk, also when that has grown."""
+
+    def __init__(self, folder: Path, reserve_bytes: int | None = None) -> None:
+        self._folder = folder
+        self._told = reserve_bytes
+        self._looked_s = float("-inf")
+        self._is_low = False
+        self._is_short = False
+        self.free = 0
+        self.reserve = 0
+
+    @property
+    def is_low(self) -> bool:
+        """Whether commands that need room are refused."""
+        self.look()
+        return self._is_low
+
+    @property
+    def is_short(self) -> bool:
+        """Whether copies take no more updates."""
+        self.look()
+        return self._is_short
+
+    @property
+    def words(self) -> str:
+        """What was seen last, as the end of a sentence."""
+        return (
+            f"{self.free // MIB} MiB left on the disk, {self.reserve // MIB} MiB are kept free"
+            " (--disk-reserve)"
+        )
+
+    def look_again(self) -> int:
+        """Look at once; the free bytes."""
+        self._looked_s = float("-inf")
+        self.look()
+        return self.free
+
+    def look(self) -> None:
+        """Look, unless it was done within the last second."""
+        now = time.monotonic()
+        if now - self._looked_s < LOOK_S:
+            return
+        self._looked_s = now
+        disk = os.statvfs(self._folder)
+        self.free = disk.f_bavail * disk.f_frsize
+        self.reserve = (
+            reserve_of(disk.f_blocks * disk.f_frsize) if self._told is None else self._told
+        )
+        self._is_low = _is_below(self.free, self.reserve, self._is_low)
+        self._is_short = _is_below(self.free, min(SHORT, self.reserve // 2), self._is_short)
+
+
+def _is_below(free: int, bound: int, was_below: bool) -> bool:
+    return free < (bound + bound // 4 if was_below else bound)

@@ -1,0 +1,143 @@
+"""Until when a role serves: what is counted with every heartbeat, against the definition."""
+
+import random
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quorate.facts.partition_row import PartitionRow, quorum
+from quorate.facts.time import Now
+from quorate.facts.topology import Holder, Voter
+from quorate.facts.zone import StorageKind, ZoneRecord
+from quorate.protocol.copy import Copy
+from quorate.protocol.primary import Primary, Stage
+from quorate_lone_agent.agent import replicas_in_memory
+
+NODES = ("a", "b", "c", "d", "e")
+FOREVER = 1 << 62
+NOW = Now(1_000_000, 1_000)
+WIDE = ZoneRecord("u", "z", 64, 3, StorageKind.IN_MEMORY)
+
+
+def copy_of(partition: int) -> Copy:
+    return cast(Copy, SimpleNamespace(partition=partition, lwm=0, durable_lwm=0))
+
+
+def by_definition(
+    voters: tuple[str, ...], gone: set[str], promised: set[str], held: dict[str, int]
+) -> int:
+    """The latest moment until which a quorum of the voters grants the lease; ours has no end."""
+    reached = []
+    for node in voters:
+        if node in gone:
+            reached.append(-1)
+        elif node == "a":
+            reached.append(FOREVER)
+        else:
+            reached.append(held.get(node, 0) if node in promised else -1)
+    needed = quorum(len(voters), len(gone & {*voters}))
+    return sorted(reached, reverse=True)[needed - 1]
+
+
+@settings(derandomize=True, max_examples=500, deadline=None)
+@given(
+    st.lists(st.sampled_from(NODES), min_size=1, max_size=5, unique=True),
+    st.sets(st.sampled_from(NODES)),
+    st.sets(st.sampled_from(NODES)),
+    st.dictionaries(st.sampled_from(NODES), st.integers(0, 9)),
+    st.booleans(),
+)
+def test_a_role_serves_as_long_as_a_quorum_of_its_voters_grants_it(
+    voters: list[str], gone: set[str], promised: set[str], held: dict[str, int], is_rebuilt: bool
+) -> None:
+    """With and without ourselves among the voters, with stores that are gone for good, and with the
+    two sets of voters of a rebuilt row."""
+    registered = {node: "other" if node in gone else f"s-{node}" for node in NODES}
+    sets = [voters[:-1], voters[1:]] if is_rebuilt and len(voters) > 1 else []
+    row = PartitionRow(
+        0,
+        5,
+        5,
+        Holder("a", "s-a", 1),
+        ("a",),
+        _voters(voters),
+        sets=tuple(map(_voters, sets)),
+    )
+    role = Primary(copy_of(0), row, Holder("a", "s-a", 1), registered, 0)
+    for node, peer in role.peers.items():
+        peer.promised = node in promised
+
+    role.renew(held)
+    assert role.serving_until == 0, "it does not serve yet"
+    role.stage = Stage.SERVING
+    role.renew(held)
+
+    assert role.serving_until == min(
+        by_definition(tuple(each), gone, promised, held) for each in (voters, *sets)
+    )
+
+
+def _voters(nodes: list[str]) -> tuple[Voter, ...]:
+    return tuple(Voter(node, f"s-{node}") for node in nodes)
+
+
+def roles(zone: ZoneRecord, draw: random.Random) -> list[Primary]:
+    """Roles of agent a over any voters, some of which have promised."""
+    made = []
+    for partition in range(zone.partitions):
+        voters = ["a", *draw.sample(NODES[1:], draw.randint(1, 3))]
+        row = PartitionRow(
+            partition,
+            5,
+            5,
+            Holder("a", "s-a", 1),
+            ("a",),
+            _voters(voters),
+            sets=draw.choice([(), (), (_voters(voters[:-1]), _voters(voters[1:]))]),
+        )
+        role = Primary(copy_of(partition), row, Holder("a", "s-a", 1), {}, 0)
+        role.stage = draw.choice([Stage.SERVING, Stage.SERVING, Stage.WAITING])
+        for peer in role.peers.values():
+            peer.promised = draw.random() < 0.7
+        made.append(role)
+    return made
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_counted_once_for_roles_that_are_alike_it_is_the_same(seed: int) -> None:
+    draw = random.Random(seed)
+    replicas = replicas_in_memory(WIDE, Holder("a", "s-a", 1), NOW)
+    replicas.roles = {role.copy.partition: role for role in roles(WIDE, draw)}
+    alone = roles(WIDE, random.Random(seed))
+    replicas.look_ms = NOW.boot_ms + 500  # at rest
+    for _ in range(5):
+        for node in NODES[1:]:
+            replicas.leases._held_until[node] = draw.randint(0, 9)
+        replicas.renew_leases()
+        for role in alone:
+            role.renew(replicas.leases.held)
+        found = [role.serving_until for role in replicas.roles.values()]
+        assert found == [role.serving_until for role in alone]
+    assert replicas._alike is not None
+    assert len(replicas._alike) < len(alone)
+
+
+def test_what_happens_in_the_zone_is_counted_at_once() -> None:
+    replicas = replicas_in_memory(WIDE, Holder("a", "s-a", 1), NOW)
+    replicas.roles = {role.copy.partition: role for role in roles(WIDE, random.Random(1))}
+    for node in NODES[1:]:
+        replicas.leases._held_until[node] = 7
+    replicas.look_ms = NOW.boot_ms + 500
+    replicas.renew_leases()
+    waiting = next(role for role in replicas.roles.values() if role.stage is not Stage.SERVING)
+    for peer in waiting.peers.values():
+        peer.promised = True
+
+    waiting.stage = Stage.SERVING
+    replicas.look_ms = 0  # as whatever happens does
+    replicas.renew_leases()
+
+    assert waiting.serving_until >= 7

@@ -1,0 +1,122 @@
+"""An operator of before writes what a later one stored: its fields stay with the same records."""
+
+from copy import deepcopy
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.topology import Holder, NodeRecord, Voter
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.metastore import Key, NodeKey, ShardKey, Value, ZoneKey
+from quorate_operator.kube.api import KubeApi
+from quorate_operator.metastores.kubernetes import KubernetesMetastore
+
+UID = "0b54ad4c-7d1c-4f35-9a7e-5a4f5ce30f01"
+SHARD, HEAD, NODE = ShardKey(UID, 0), ZoneKey(UID), NodeKey("agent-1")
+VOTERS = (Voter("agent-1", "s"), Voter("agent-2", "t"))
+ROWS = tuple(
+    PartitionRow(i, 5, 3, Holder("agent-1", "s", 4), ("agent-1", "agent-2"), VOTERS)
+    for i in range(3)
+)
+RECORD = NodeRecord("agent-1", "s", 4, "127.0.0.1", 7100, "127.0.0.1", process="p")
+
+
+class OneObject:
+    """An API server that keeps one object, and takes any field."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Any] = {}
+        self._revision = 0
+
+    async def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return await self.replace(path, body)
+
+    async def replace(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        self._revision += 1
+        self.kept = deepcopy(body)
+        self.kept["metadata"]["resourceVersion"] = str(self._revision)
+        return self.kept
+
+    async def get(self, path: str) -> dict[str, Any]:
+        return deepcopy(self.kept)
+
+
+class World:
+    """A metastore over it."""
+
+    def __init__(self) -> None:
+        self.api = OneObject()
+        self.metastore = KubernetesMetastore(cast(KubeApi, self.api), "here", "main")
+
+    async def written(self, key: Key, value: Value) -> dict[str, Any]:
+        """The spec that is stored after another write of `value`."""
+        stored = await self.metastore.read(key)
+        assert stored is not None
+        await self.metastore.write(key, value, stored.revision)
+        return dict(self.api.kept["spec"])
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_rows_keep_them_until_they_are_changed(world: World) -> None:
+    await world.metastore.write(SHARD, ROWS, None)
+    spec = world.api.kept["spec"]
+    spec["later"] = "of the table"
+    for row in spec["rows"]:
+        row["later"] = {"of": row["partition"]}
+        row["voters"][1]["weight"] = row["partition"]
+    stored = await world.metastore.read(SHARD)
+    assert stored is not None
+    assert (stored.value, stored.damaged) == (ROWS, ())
+
+    changed = msgspec.structs.replace(ROWS[1], version=6)
+    rows = (await world.written(SHARD, (ROWS[0], changed, ROWS[2])))["rows"]
+
+    assert world.api.kept["spec"]["later"] == "of the table"
+    assert [row.get("later") for row in rows] == [{"of": 0}, None, {"of": 2}]
+    assert [row["voters"][1].get("weight") for row in rows] == [0, None, 2]
+    assert [row["version"] for row in rows] == [5, 6, 5]
+
+
+async def test_a_row_of_a_later_version_is_not_taken_for_damaged(world: World) -> None:
+    await world.metastore.write(SHARD, ROWS, None)
+    rows = world.api.kept["spec"]["rows"]
+    rows[0]["later"] = 1
+    rows[1]["replicas"] = ["agent-1", "agent-1"]
+    rows[2]["later"] = 2
+
+    stored = await world.metastore.read(SHARD)
+
+    assert stored is not None
+    assert stored.value == (ROWS[0], ROWS[2])
+    assert [each.partition for each in stored.damaged] == [1]
+    written = (await world.written(SHARD, (ROWS[0], ROWS[2])))["rows"]
+    assert [row.get("later") for row in written] == [1, None, 2]
+    assert written[1]["replicas"] == ["agent-1", "agent-1"], "kept as it is"
+
+
+async def test_a_head_keeps_them(world: World) -> None:
+    zone = ZoneRecord(UID, "sessions", 128, 3)
+    await world.metastore.write(HEAD, zone, None)
+    world.api.kept["spec"]["accepted"]["later"] = 7
+
+    spec = await world.written(HEAD, msgspec.structs.replace(zone, placed=True))
+
+    assert spec["accepted"]["later"] == 7
+    assert spec["accepted"]["placed"] is True
+
+
+async def test_a_registration_keeps_them_for_the_same_start_of_the_agent(world: World) -> None:
+    await world.metastore.write(NODE, RECORD, None)
+    world.api.kept["spec"]["externalHost"] = "example.org"
+
+    spec = await world.written(NODE, msgspec.structs.replace(RECORD, draining=True))
+    assert spec["externalHost"] == "example.org"
+
+    spec = await world.written(NODE, msgspec.structs.replace(RECORD, incarnation=5))
+    assert "externalHost" not in spec
