@@ -47,7 +47,7 @@ def endpoint_of(
         replicas,
         node=replicas.me.node,
         turn=lambda: None,
-        nodes=lambda: nodes,
+        nodes=lambda external: nodes,
         is_up=is_up or nodes.__contains__,
         metrics=AgentMetrics(),
         why_full=lambda: "no room" if is_full() else "",

@@ -41,6 +41,9 @@ class LoneRunner:
     def known_zones(self) -> dict[str, ZoneRecord]:
         return {uid: zone.record for uid, zone in self._world.master.zones.items()}
 
+    def set_external(self, hosts: dict[str, str], ports: dict[str, dict[str, int]]) -> None:
+        self._world.master.external.tell(hosts, ports)
+
     def disruption(self, gone: Any = (), restarted: Any = ()) -> Disruption:
         self.before.append(sorted(restarted))
         return self._world.master.disruption(gone, restarted)
