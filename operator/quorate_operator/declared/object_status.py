@@ -110,9 +110,8 @@ def zone_status(
 
 def _endpoints(hosts: Mapping[str, str], ports: Mapping[str, int]) -> list[str]:
     """host:port of each agent that has both, in the order of their names."""
-    return [
-        join_address(hosts[node], port) for node, port in sorted(ports.items()) if hosts.get(node)
-    ]
+    told = [(hosts.get(node, ""), port) for node, port in sorted(ports.items())]
+    return [join_address(host, port) for host, port in told if host]
 
 
 def refused_zone_status(generation: int, message: str, time: str, before: ZoneStatus) -> ZoneStatus:

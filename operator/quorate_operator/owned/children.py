@@ -1,9 +1,10 @@
 """The desired Kubernetes objects of a managed cluster: manifests from facts, without requests.
 
 Of each agent: a StatefulSet with one pod, so that the pod comes back while the operator is away,
-and a claim that the pod mounts by its name.  With an external listener a Service of its own leads to each agent.  Of the cluster: a headless Service for the names of
-pods, a client Service per zone, a ServiceAccount without rights, a PodDisruptionBudget that follows
-the rows.  All are owned by the StorageCluster and go with it, except for claims where data is kept.
+and a claim that the pod mounts by its name; with an external listener, a Service of its own.  Of
+the cluster: a headless Service for the names of pods, a client Service per zone, a ServiceAccount
+without rights, a PodDisruptionBudget that follows the rows.  All are owned by the StorageCluster
+and go with it, except for claims where data is kept.
 """
 
 from collections.abc import Collection, Mapping, Sequence
