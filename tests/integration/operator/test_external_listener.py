@@ -23,7 +23,11 @@ from quorate_control_plane.components import Component
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_outside.network import OutsideNetwork
 
-pytestmark = [pytest.mark.integration, pytest.mark.needs("own-names", "own-network")]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(300),
+    pytest.mark.needs("own-names", "own-network"),
+]
 
 Json = dict[str, Any]
 NODES = ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
@@ -58,8 +62,9 @@ class Nodes:
             if agent.is_alive():
                 agent.kill()
 
-    def run_pods(self, count: int) -> None:
-        """Start the agents of pods that have none yet."""
+    def run_pods(self, count: int, services: int = 0) -> None:
+        """Start the agents of pods that have none yet.  Node ports lead to them once there are so
+        many Services, before the operator hears on which node they are."""
         wait_until(lambda: len(self._pods()) == count, f"{count} pods", 60, self.road.logs)
         hosts = {
             f"main-{agent}-0.main-agents.{self.road.namespace}.svc": self.ip(agent)
@@ -69,6 +74,10 @@ class Nodes:
         for agent, pod in self._pods().items():
             if agent not in self.agents:
                 self._start(agent, pod)
+        wait_until(lambda: len(self._items("services")) == services, "Services", 60, self.road.logs)
+        self.lead()
+        for agent, pod in self._pods().items():
+            if "hostIP" not in pod["status"]:
                 self._tell_status(agent, pod)
 
     def _pods(self) -> dict[str, Json]:
@@ -77,7 +86,8 @@ class Nodes:
         }
 
     def _items(self, kinds: str) -> list[Json]:
-        return [e for e in self.road.items(kinds) if "quorate.io/agent" in e["metadata"]["labels"]]
+        found = self.road.items(kinds)
+        return [e for e in found if "quorate.io/agent" in e["metadata"].get("labels", {})]
 
     def _start(self, agent: str, pod: Json) -> None:
         folder = self.road.kept.path
@@ -93,7 +103,7 @@ class Nodes:
             for text, value in filled.items():
                 each = each.replace(text, value)
             arguments.append(each)
-        command = [*self._names.prefix, *python("quorate_agent", *arguments)]
+        command = python("quorate_agent", *arguments)
         self.agents[agent] = Component(agent, folder, command, environment())
         self.agents[agent].start()
 
@@ -224,9 +234,8 @@ def test_clients_outside_and_inside_are_each_given_addresses_that_they_reach(nod
 
     network.order("keep_writing")
     road.kubectl("scale", "storagecluster", "main", "--replicas=3")
-    nodes.run_pods(3)
+    nodes.run_pods(3, services=3)
     endpoints = nodes.wait_outside(3)
-    nodes.lead()
     road.wait_zone(**QUIET)
     began = network.order("count")
     wait_until(

@@ -1,6 +1,7 @@
 """Agents that announce an external address of their own: a client outside, and one inside."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import StartCluster
 from quorate_cluster.processes import HOST
 from quorate_cluster.waiting import wait_until
+from quorate_control_plane.ports import free_ports
 from quorate_outside.network import OutsideNetwork
 
 pytestmark = [
@@ -19,7 +21,7 @@ pytestmark = [
 ]
 
 NODE = "192.0.2.1"
-OFFSET = 1000
+OFFSET = 1  # so that both ports are among those that tests may listen on
 
 
 @pytest.fixture
@@ -27,6 +29,11 @@ def network(tmp_path: Path) -> Iterator[OutsideNetwork]:
     made = OutsideNetwork([NODE], tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def ports() -> Iterator[int]:
+    return free_ports()
 
 
 def _outside(cluster: Cluster) -> list[tuple[str, int]]:
@@ -45,7 +52,7 @@ def _lead(cluster: Cluster, network: OutsideNetwork, count: int) -> list[str]:
 
 
 def test_each_client_is_given_the_addresses_of_its_side_also_when_data_moves(
-    start_cluster: StartCluster, network: OutsideNetwork
+    start_cluster: StartCluster, network: OutsideNetwork, ports: Iterator[int]
 ) -> None:
     options = ["--external-port-offset", f"{OFFSET}", "--announce-external-host", NODE]
     cluster = start_cluster(agents=2, options=options)
@@ -62,9 +69,15 @@ def test_each_client_is_given_the_addresses_of_its_side_also_when_data_moves(
     assert {(node.host, node.port) for node in client.get_nodes()} == {*inside}
 
     network.order("keep_writing")
-    cluster.add_agent(options=options)
+    peer = next(ports)
+    base = next(first for first, second in pairwise(ports) if second == first + OFFSET)
+    network.lead(NODE, base + OFFSET, (HOST, base + OFFSET))  # before anybody is told of it
+    third = cluster.define_agent(options=options)
+    third.move(HOST, peer, base)
+    third.start()
     cluster.declare()
     outside = _lead(cluster, network, 3)
+    assert f"{NODE}:{base + OFFSET}" in outside
     cluster.wait_quiet("z")
     wait_until(lambda: network.order("nodes") == outside, "news of the third agent", 60)
     written = network.order("stop")

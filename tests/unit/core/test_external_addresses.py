@@ -1,17 +1,56 @@
 """External addresses: told by the operator or announced by agents, kept, and told to all agents."""
 
-import msgspec
+from typing import Any
 
+import msgspec
+import pytest
+
+from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.messages import Members, Message, ZoneReady, ZoneTable
+from quorate.protocol.agent import AgentCore
+from quorate.protocol.messages import (
+    FORMAT_VERSION,
+    Hello,
+    Members,
+    Message,
+    ZoneReady,
+    ZoneTable,
+)
 from quorate.protocol.metastore import NodeKey, ZoneKey
+from quorate.protocol.settings import DEFAULTS
+from quorate.protocol.storage import Storage
 from quorate_lone_master.world import LoneMaster
+from quorate_sim.disk import Image, SimStorage
 
 ZONE = ZoneRecord("uid-1", "cart", 4, 3)
 HOSTS = {"a": "192.0.2.1", "b": "192.0.2.2", "c": "192.0.2.3"}
 PORTS = {"uid-1": {"a": 31001, "b": 31002, "c": 31003}}
+NOW = Now(0, 0)
 LEFT_TO_OPERATOR = dict.fromkeys("abc", "")
+
+
+class Store:
+    """An agent's folder with room for everything."""
+
+    def __init__(self) -> None:
+        self.kept: list[ZoneRecord] = []
+
+    def open_zone(self, record: ZoneRecord) -> Storage:
+        return SimStorage(Image())
+
+    def remove_zone(self, uid: str) -> bool:
+        return True
+
+    def keep_zone(self, record: ZoneRecord) -> bool:
+        self.kept.append(record)
+        return True
+
+    def kept_zones(self) -> list[ZoneRecord]:
+        return []
+
+    def raise_master_term(self, term: int, word: str) -> None:
+        pass
 
 
 class World(LoneMaster):
@@ -138,6 +177,30 @@ def test_records_without_the_fields_are_read() -> None:
     whole = ZoneReady("uid-1", 7000, external_port=8000)
     before = msgspec.msgpack.decode(msgspec.msgpack.encode(whole), type=_ReadyOfBefore)
     assert (before.zone, before.port) == ("uid-1", 7000), "agents of before pass over it"
+
+
+@pytest.mark.parametrize(("announced", "told"), [("a.org", 8000), ("", 0), (None, 0)])
+def test_an_agent_says_its_external_port_until_the_master_knows_it_if_it_announces_one(
+    announced: str | None, told: int
+) -> None:
+    store = Store()
+    hello = Hello(FORMAT_VERSION, "agent", "main", "a", "store-a", 1, external_host=announced)
+    core = AgentCore(hello, store, DEFAULTS, NOW)
+    core.receive_from_master(Members(1, (NodeRecord("a", "store-a", 1, "a", 1, "a"),), 1), NOW)
+
+    def hear(**record: Any) -> list[int]:
+        table = ZoneTable(1, msgspec.structs.replace(ZONE, **record), (), 1)
+        assert core.receive_from_master(table, NOW)
+        said = [message for _, message in core.flush(NOW).sends]
+        return [each.external_port for each in said if isinstance(each, ZoneReady)]
+
+    hear()
+    core.zone_ready("uid-1", 7000, 8000)
+    core.flush(NOW)
+    assert hear(ports={"a": 7000}) == ([8000] if told else [])
+    assert hear(ports={"a": 7000}, external_ports={"a": 8000, "b": 1}) == []
+    assert hear(ports={"a": 7009}, external_ports={"a": 31001}) == [told]
+    assert {str(each.external_ports) for each in store.kept} == {"{}"}, "others' change nothing"
 
 
 class _ReadyOfBefore(msgspec.Struct, array_like=True, tag=21):
