@@ -280,7 +280,7 @@ class ForwardedClient(ClientConnection):
     def __init__(
         self, endpoint: Executor, respond: Callable[[bytes], None], message: Forward, until_ms: int
     ) -> None:
-        super().__init__(endpoint, message.external)
+        super().__init__(endpoint)
         self._respond = respond
         self._until_ms = until_ms
         self.state = Connection(0, "", "", 0)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from quorate.protocol.membership import Agent
-from quorate.protocol.messages import Hello, ZoneReady
+from quorate.protocol.messages import Hello
 
 if TYPE_CHECKING:
     from quorate.protocol.master import Master
@@ -25,12 +25,10 @@ class ExternalAddresses:
     def __init__(self, master: Master) -> None:
         self._master = master
         self._hosts: dict[str, str] = {}
-        self._ports: dict[str, dict[str, int]] = {}
 
     def tell(self, hosts: Mapping[str, str], ports: Mapping[str, Mapping[str, int]]) -> None:
         """Take hosts by node, and ports by zone uid and node.  Idempotent."""
         self._hosts.update(hosts)
-        self._ports = {uid: dict(by_node) for uid, by_node in ports.items()}
         for node, host in hosts.items():
             self._master.set_external_host(node, host)
         for uid, by_node in ports.items():
@@ -46,12 +44,3 @@ class ExternalAddresses:
             agent.external_host = self._hosts.get(hello.node, agent.external_host)
         else:
             agent.external_host = hello.external_host or ""
-
-    def ready(self, node: str, message: ZoneReady) -> dict[str, int]:
-        """Ports of a zone that changed because `node` listens for its clients."""
-        agent = self._master.agents.get(node)
-        if agent is None or agent.awaits_external:
-            told = self._ports.get(message.zone, {}).get(node, 0)
-        else:
-            told = message.external_port
-        return {node: told} if told else {}

@@ -198,12 +198,10 @@ class ZoneMaster:
                 self._master.event(self.record.uid, None, Reason.ZONE_REFUSED, refused, "Warning")
             return
         self.opened(node)
+        announced = {node: message.external_port} if message.external_port else {}
         self._take(
             ports={**self.record.ports, node: message.port},
-            external_ports={
-                **self.record.external_ports,
-                **self._master.external.ready(node, message),
-            },
+            external_ports={**self.record.external_ports, **announced},
         )
 
     def take_external_ports(self, ports: Mapping[str, int]) -> None:
