@@ -26,6 +26,7 @@ class OutsideNetwork:
     def __init__(self, nodes: Sequence[str], folder: Path) -> None:
         self._folder = folder
         self._led: set[tuple[str, int]] = set()
+        self._servers: list[asyncio.Server] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -46,14 +47,27 @@ class OutsideNetwork:
     def close(self) -> None:
         """End the client and the forwarders."""
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._process.stdout.close()
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        for server in self._servers:
+            server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0)  # transports that are closed end in the next turn
 
     def order(self, name: str, *arguments: Any) -> Any:
         """Have the client do something (client.Outside); its answer."""
@@ -85,7 +99,7 @@ class OutsideNetwork:
                     return
                 await join(reader, writer, *there)
 
-            await asyncio.start_unix_server(out, file)
+            self._servers.append(await asyncio.start_unix_server(out, file))
 
         asyncio.run_coroutine_threadsafe(listen(), self._loop).result(10)
         self.order("forward", node, port, str(file))
