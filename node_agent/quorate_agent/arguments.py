@@ -7,6 +7,7 @@ from quorate.facts.addresses import bare_host, bracketed, is_any, is_dialable
 from quorate_agent.client_memory import SETTING
 from quorate_agent.settings import CLIENT_MEMORY_SHARE, GRACE_S, AgentSettings
 
+PORT_MAX = 65535
 WHAT_IT_DOES = "`quorate-agent`: one agent process."
 
 
@@ -29,7 +30,32 @@ def read_arguments(words: list[str] | None) -> argparse.Namespace:
                 f"{listens} {bracketed(told)} means every address of this machine, and others have"
                 f" to be told one: add {way_out} with an address or a DNS name"
             )
+    if problem := _external_problem(given):
+        parser.error(problem)
     return given
+
+
+def _external_problem(given: argparse.Namespace) -> str:
+    """Why the external listener cannot be as it is given; empty when it can."""
+    offset, ports = given.external_port_offset, given.client_ports_from_master
+    if given.announce_external_host and not offset:
+        return (
+            f"--announce-external-host {given.announce_external_host}: no port is listened on for"
+            " clients outside: add --external-port-offset"
+        )
+    if offset and ports and ports[0] <= ports[1] - offset:
+        return (
+            f"--external-port-offset {offset} leads from a port of --client-ports-from-master"
+            f" {ports[0]}-{ports[1]} to another one of them: write"
+            f" {ports[1] - ports[0] + 1} or more"
+        )
+    last = ports[1] if ports else given.client_port_base
+    if last + offset > PORT_MAX:
+        return (
+            f"--external-port-offset {offset} leads from client port {last} above {PORT_MAX}:"
+            " write a smaller one"
+        )
+    return ""
 
 
 def settings_of(given: argparse.Namespace) -> AgentSettings:
@@ -55,6 +81,8 @@ def settings_of(given: argparse.Namespace) -> AgentSettings:
         believe_term=given.believe_term,
         grace_s=given.grace_seconds,
         disk_reserve=given.disk_reserve,
+        external_port_offset=given.external_port_offset,
+        told_external_host=given.announce_external_host or "",
     )
 
 
@@ -91,6 +119,12 @@ def _range(text: str) -> tuple[int, int]:
     if first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 65536:
         return int(first), int(last)
     raise argparse.ArgumentTypeError(f"{text!r}: write FIRST-LAST, for example 7000-7999")
+
+
+def _offset(text: str) -> int:
+    if text.isdecimal() and 0 < int(text) <= PORT_MAX:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r}: write a number of ports, for example 1000")
 
 
 def _share(text: str) -> float:
@@ -236,6 +270,21 @@ def _add_addresses(parser: argparse.ArgumentParser) -> None:
         metavar="FIRST-LAST",
         help="instead, each zone listens on the port of this range that the operator gave it, the"
         " same on all agents",
+    )
+    parser.add_argument(
+        "--external-port-offset",
+        type=_offset,
+        default=0,
+        metavar="PORTS",
+        help="each zone listens a second time, on its client port plus this: who connects there is"
+        " told external addresses (default: it does not)",
+    )
+    parser.add_argument(
+        "--announce-external-host",
+        type=_told_host,
+        metavar="HOST",
+        help="what clients of these second ports are told to dial, with the port that is listened"
+        " on (default: the operator knows host and port)",
     )
     parser.add_argument(
         "--admin",

@@ -144,6 +144,7 @@ class ClientConnection(asyncio.Protocol):
         "counted",
         "ended",
         "endpoint",
+        "external",
         "half_closed_ms",
         "held",
         "last_write",
@@ -160,8 +161,9 @@ class ClientConnection(asyncio.Protocol):
         "unread_since_ms",
     )
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, external: bool = False) -> None:
         self.endpoint = endpoint
+        self.external = external  # it came by the external listener
         self.parser = CommandParser(self._admit)
         self.queue: deque[Slot | bytes] = deque()
         self.out: list[bytes] = []
@@ -198,6 +200,7 @@ class ClientConnection(asyncio.Protocol):
         local = self.transport.get_extra_info("sockname") or ("?", 0)
         now = time.time_ns() // 1_000_000
         self.state = Connection(number, f"{peer[0]}:{peer[1]}", f"{local[0]}:{local[1]}", now)
+        self.state.external = self.external
         self.session = Session(self.state, agent)
 
     def pause_writing(self) -> None:

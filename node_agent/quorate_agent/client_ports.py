@@ -24,7 +24,9 @@ Address = tuple[socket.AddressFamily, str]
 class ClientPorts:
     """The client ports of one agent, from `base` up."""
 
-    def __init__(self, host: str, base: int) -> None:
+    def __init__(self, host: str, base: int, external_offset: int = 0) -> None:
+        """`external_offset`: clients outside are listened for on each port plus this (0: not)."""
+        self._external_offset = external_offset
         self._host = host
         self._base = base
         self._addresses: list[Address] = []
@@ -46,8 +48,8 @@ class ClientPorts:
 
     def bind(self, uid: str, wanted: int) -> list[socket.socket]:
         """Sockets that listen for a zone on one port: `wanted` if it is free (0: any), else the
-        first that is.  ZoneRefused when none is."""
-        last = min(self._base + PORTS_TRIED, 65536)
+        first that is; then those that listen on its external one.  ZoneRefused when none is."""
+        last = min(self._base + PORTS_TRIED, 65536 - self._external_offset)
         used = set(self._taken.values())
         tried = [port for port in (wanted, *range(self._base, last)) if port and port not in used]
         problem = "every port is another zone's"
@@ -80,10 +82,15 @@ class ClientPorts:
         try:
             return self._listen(uid, port)
         except OSError as error:
+            outside = f" or {port + self._external_offset}, the external one" * self._has_external
             raise ZoneRefused(
-                f"client port {port}, which the master gave it, cannot be listened on:"
+                f"client port {port}, which the master gave it{outside}, cannot be listened on:"
                 f" {error.strerror or error}. Way out: end what has the port at {self._host}"
             ) from error
+
+    @property
+    def _has_external(self) -> bool:
+        return self._external_offset > 0
 
     def _listen(self, uid: str, port: int) -> list[socket.socket]:
         """OSError: not all addresses have the port, and none is kept."""
@@ -94,8 +101,9 @@ class ClientPorts:
             )
         sockets: list[socket.socket] = []
         try:
-            for family, host in self._addresses:
-                sockets.append(_listening(family, host, port))
+            for at in [port, port + self._external_offset][: 1 + self._has_external]:
+                for family, host in self._addresses:
+                    sockets.append(_listening(family, host, at))
         except OSError:
             for each in sockets:
                 each.close()

@@ -43,10 +43,12 @@ open as a higher limit allows."""
 
 
 class Descriptors:
-    """One agent process's descriptors, of which it may have `limit`."""
+    """One agent process's descriptors, of which it may have `limit`; on each of `listeners` every
+    zone listens."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, listeners: int = 1) -> None:
         self.limit = limit
+        self._listeners = listeners
         self.tables = min(max(limit // _LIMIT_PER_TABLE, TABLES_MIN), TABLES_MAX)
         """How many tables each zone may keep open."""
         self.links = min(max(limit // _LIMIT_PER_LINK, LINKS_MIN), LINKS_MAX)
@@ -58,8 +60,8 @@ class Descriptors:
         self._zones: dict[str, int] = {}
 
     def of_zone(self, persistent: bool) -> int:
-        """What a zone may need: a socket that listens, and its database."""
-        return 1 + (DATABASE + self.tables if persistent else 0)
+        """What a zone may need: sockets that listen, and its database."""
+        return self._listeners + (DATABASE + self.tables if persistent else 0)
 
     def take_zone(self, uid: str, persistent: bool) -> None:
         """Count a zone that is about to be opened; ZoneRefused where it has no room."""

@@ -19,6 +19,7 @@ from quorate.protocol.replicas import Replicas
 from quorate_agent.across import Across
 from quorate_agent.alike import shows_expiry
 from quorate_agent.client import ClientConnection, Slot, boot_ms
+from quorate_agent.client_addresses import ClientAddresses
 from quorate_agent.client_memory import ClientMemory
 from quorate_agent.descriptors import Descriptors
 from quorate_agent.execution import CommandExecution
@@ -50,7 +51,7 @@ class ZoneEndpoint:
         replicas: Replicas,
         node: str,
         turn: Callable[[], None],
-        nodes: Callable[[], dict[str, tuple[str, int]]],
+        nodes: ClientAddresses,
         is_up: Callable[[str], bool],
         metrics: AgentMetrics,
         why_full: Callable[[], str],
@@ -99,11 +100,16 @@ class ZoneEndpoint:
     async def listen(
         self, host: str, sockets: Sequence[socket.socket], descriptors: Descriptors
     ) -> int:
-        """Take in clients of `host` on these sockets, which listen on one port: that port."""
+        """Take in clients of `host` on these sockets, which listen already, and return the port of
+        the first.  Those on another port are of the external listener."""
         port: int = sockets[0].getsockname()[1]
         self.overview.address = (host, port)
-        await self._listener.listen(sockets, descriptors)
+        await self._listener.listen(sockets, port, descriptors)
         return port
+
+    def has_address(self, external: bool) -> bool:
+        """Whether clients of this listener can be told where they are."""
+        return self.overview.has_address(external)
 
     async def close(self, *, at_once: bool = False) -> None:
         """Stop listening and end every connection; `at_once`: nothing more is said to anybody."""

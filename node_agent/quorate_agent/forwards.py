@@ -142,12 +142,14 @@ class Forwards:
 
     def _message(self, slot: Slot) -> Forward:
         number, self._next = self._next, self._next + 1
-        resp3 = slot.connection.state.resp3
+        state = slot.connection.state
+        resp3, external = state.resp3, state.external
         handler = slot.command.handler
         uid = self._replicas.uid
         if not isinstance(handler, Execution):
             words = handler.words if isinstance(handler, PartOfScan) else slot.args
-            return Forward(uid, self._process, number, resp3, (tuple(words),))
+            calls = (tuple(words),)
+            return Forward(uid, self._process, number, resp3, calls, external=external)
         return Forward(
             uid,
             self._process,
@@ -156,6 +158,7 @@ class Forwards:
             tuple([tuple(words) for _, words in handler.queued]),
             True,
             tuple([(key, *seen) for key, seen in handler.watched.items()]),
+            external=external,
         )
 
     def is_known(self, slot: Slot | None) -> bool:
@@ -256,7 +259,7 @@ class Forwards:
         if until_ms <= boot_ms() or not leases.sent_heartbeat(node, message.heard_ms):
             respond(replies.CLUSTERDOWN)  # nothing has happened: it may be asked again
             return
-        client = ForwardedClient(self._endpoint, respond, message.resp3, until_ms)
+        client = ForwardedClient(self._endpoint, respond, message, until_ms)
         call = _call(message, client.session)
         if isinstance(call, bytes):
             respond(call)
@@ -275,13 +278,14 @@ class ForwardedClient(ClientConnection):
     __slots__ = ("_respond", "_until_ms")
 
     def __init__(
-        self, endpoint: Executor, respond: Callable[[bytes], None], resp3: bool, until_ms: int
+        self, endpoint: Executor, respond: Callable[[bytes], None], message: Forward, until_ms: int
     ) -> None:
         super().__init__(endpoint)
         self._respond = respond
         self._until_ms = until_ms
         self.state = Connection(0, "", "", 0)
-        self.state.resp3 = resp3
+        self.state.resp3 = message.resp3
+        self.state.external = message.external
         self.state.is_agents = True
         self.session = Session(self.state, endpoint.overview)
 

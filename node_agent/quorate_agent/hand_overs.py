@@ -16,6 +16,7 @@ from quorate.facts.keyspace import slot_shift
 from quorate.facts.partition_row import PartitionRow
 from quorate.protocol.replicas import Replicas
 from quorate_agent.client import ClientConnection
+from quorate_agent.client_addresses import ClientAddresses
 from quorate_agent.pushes import push
 from quorate_agent.resp.replies import array, bulk, integer
 
@@ -30,7 +31,7 @@ class HandOvers:
         self,
         replicas: Replicas,
         clients: Callable[[], Iterable[ClientConnection]],
-        nodes: Callable[[], dict[str, tuple[str, int]]],
+        nodes: ClientAddresses,
     ) -> None:
         self._replicas = replicas
         self._clients = clients
@@ -66,14 +67,14 @@ class HandOvers:
         if self._beginning:
             slots = self._slots(self._beginning)
             self._beginning.clear()
-            self._push(b"SMIGRATING", bulk(slots))
+            self._push(b"SMIGRATING", lambda _: bulk(slots))
         if self._ended and now_ms - self._ended_ms >= GATHER_MS:
             ended, self._ended, self._ended_ms = self._ended, {}, 0
-            self._push(b"SMIGRATED", array(self._triplets(ended)))
+            self._push(b"SMIGRATED", lambda external: array(self._triplets(ended, external)))
 
-    def _triplets(self, ended: dict[int, str]) -> list[bytes]:
+    def _triplets(self, ended: dict[int, str], external: bool) -> list[bytes]:
         """Encoded [from, to, slots] per new primary; one that stayed here went from us to us."""
-        nodes, mine = self._nodes(), self._replicas.me.node
+        nodes, mine = self._nodes(external), self._replicas.me.node
         source = _address(nodes.get(mine))
         found = []
         for node in sorted(set(ended.values())):
@@ -95,13 +96,16 @@ class HandOvers:
             b"%d-%d" % (first, last) if last > first else b"%d" % first for first, last in ranges
         )
 
-    def _push(self, name: bytes, told: bytes) -> None:
+    def _push(self, name: bytes, told: Callable[[bool], bytes]) -> None:
+        """`told`: what clients of a listener are told."""
         # Clients take news with a sequence they have seen, from whichever agent, for a repetition.
         sequence = integer(time.time_ns() // 1000)
-        frame = b">3\r\n%b%b%b" % (bulk(name), sequence, told)
-        for client in list(self._clients()):
-            if client.state.maintenance and client.state.resp3:
-                push(client, frame)
+        asked = [each for each in self._clients() if each.state.maintenance and each.state.resp3]
+        for external in sorted({client.state.external for client in asked}):
+            frame = b">3\r\n%b%b%b" % (bulk(name), sequence, told(external))
+            for client in asked:
+                if client.state.external is external:
+                    push(client, frame)
 
 
 def _address(address: tuple[str, int] | None) -> bytes:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
-from typing import cast
+from functools import partial
+from typing import Protocol, cast
 
-from quorate_agent.client import ClientConnection, Endpoint
+from quorate_agent.client import ClientConnection
+from quorate_agent.client import Endpoint as OfCommands
 from quorate_agent.client_ports import BACKLOG
 from quorate_agent.descriptors import Descriptors
 from quorate_agent.lasting import lasts
@@ -19,6 +21,17 @@ GOODBYE_S = 0.3
 _GOODBYE_POLL_S = 0.01
 
 _TOO_MANY = error(b"ERR max number of clients reached")
+_NO_ADDRESS = error(
+    b"CLUSTERDOWN The external address of this agent is not known yet; look at the conditions of"
+    b" its StorageCluster"
+)
+
+
+class Endpoint(OfCommands, Protocol):
+    """Where the commands of clients go."""
+
+    def has_address(self, external: bool) -> bool:
+        """Whether clients of this listener can be told where they are."""
 
 
 class _CountedClient(ClientConnection):
@@ -26,8 +39,8 @@ class _CountedClient(ClientConnection):
 
     __slots__ = ("_descriptors",)
 
-    def __init__(self, endpoint: Endpoint, descriptors: Descriptors) -> None:
-        super().__init__(endpoint)
+    def __init__(self, endpoint: Endpoint, descriptors: Descriptors, external: bool) -> None:
+        super().__init__(endpoint, external)
         self._descriptors = descriptors
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -37,12 +50,16 @@ class _CountedClient(ClientConnection):
 
 
 class _RefusedClient(asyncio.Protocol):
-    """A client for which no descriptor is left: it is told so, as Redis tells it."""
+    """A client that cannot be served, for which no descriptor is left, say: it is told so, as Redis
+    tells it."""
+
+    def __init__(self, why: bytes = _TOO_MANY) -> None:
+        self._why = why
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Say so and hang up."""
         refused = cast(asyncio.Transport, transport)
-        refused.write(_TOO_MANY)
+        refused.write(self._why)
         refused.close()
 
 
@@ -54,17 +71,27 @@ class Listener:
         self._servers: list[asyncio.Server] = []
         self._closed = False
 
-    async def listen(self, sockets: Sequence[socket.socket], descriptors: Descriptors) -> None:
-        """Take in clients on these sockets, which listen already, as many as there is room for."""
+    async def listen(
+        self, sockets: Sequence[socket.socket], port: int, descriptors: Descriptors
+    ) -> None:
+        """Take in clients on these sockets, which listen already, as many as there is room for.
+
+        Sockets on another port than `port` are the external listener: behind a Service the address
+        that a client has dialed cannot be seen here."""
         loop = asyncio.get_running_loop()
 
-        def make() -> asyncio.Protocol:
+        def make(external: bool) -> asyncio.Protocol:
+            if not self._endpoint.has_address(external):
+                return _RefusedClient(_NO_ADDRESS)
             if descriptors.take_client():
-                return _CountedClient(self._endpoint, descriptors)
+                return _CountedClient(self._endpoint, descriptors, external)
             return _RefusedClient()
 
         for each in sockets:
-            server = await loop.create_server(make, sock=each, backlog=BACKLOG)
+            is_external = each.getsockname()[1] != port
+            server = await loop.create_server(
+                partial(make, is_external), sock=each, backlog=BACKLOG
+            )
             self._servers.append(server)
             if self._closed:  # the zone was deleted meanwhile
                 server.close()

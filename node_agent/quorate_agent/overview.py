@@ -14,6 +14,7 @@ from quorate.protocol.copy import Copy
 from quorate.protocol.primary import Primary, Stage
 from quorate.protocol.replicas import Replicas
 from quorate_agent.client import ClientConnection, boot_ms
+from quorate_agent.client_addresses import ClientAddresses
 from quorate_agent.event_channel import EventChannel
 from quorate_agent.metrics import copy_count
 from quorate_agent.process_facts import (
@@ -38,14 +39,14 @@ a table is as short."""
 
 
 class ZoneOverview:
-    """One zone as its clients on this agent see it.  `nodes()`: client addresses by node name;
+    """One zone as its clients on this agent see it.  `nodes`: client addresses by listener;
     `connected`: clients by id; `process`: a word that no other process has."""
 
     def __init__(
         self,
         replicas: Replicas,
         node: str,
-        nodes: Callable[[], dict[str, tuple[str, int]]],
+        nodes: ClientAddresses,
         is_up: Callable[[str], bool],
         connected: Mapping[int, ClientConnection],
         process: str,
@@ -54,6 +55,7 @@ class ZoneOverview:
         self._run_id = sha1(process.encode(), usedforsecurity=False).hexdigest()
         self.node = node
         self.address = ("", 0)
+        self._external_address: tuple[str, int] | None = None  # as it was known last
         self.clients: dict[int, Connection] = {}
         self.scan_positions = ScanPositions()
         self.scan_origin = origin_of(node, replicas.me.store, replicas.me.incarnation)
@@ -67,11 +69,12 @@ class ZoneOverview:
         """Agents whose process has ended, and until when others may take over (boot ms)."""
         self._shift = slot_shift(replicas.zone.partitions)
         self._cluster: ClusterView | None = None
+        self._external_cluster: ClusterView | None = None
         self._named: list[int] | None = None  # partitions whose rows name this node as primary
 
     def table_changed(self) -> None:
         """Rows, members or ports changed: the cluster view is built anew when asked for."""
-        self._cluster = None
+        self._cluster = self._external_cluster = None
         self._named = None
 
     def peer_gone(self, node: str) -> None:
@@ -91,18 +94,30 @@ class ZoneOverview:
         """Wall microseconds."""
         return time.time_ns() // 1000
 
-    def cluster(self) -> ClusterView:
-        """Who serves which slots, as far as this agent knows."""
-        view = self._cluster
+    def cluster(self, external: bool = False) -> ClusterView:
+        """Who serves which slots, as far as this agent knows, with the addresses of a listener."""
+        view = self._external_cluster if external else self._cluster
         if view is None:
-            view = self._cluster = self._build_cluster()
+            view = self._build_cluster(external)
+            if external:
+                self._external_cluster = view
+            else:
+                self._cluster = view
         return view
 
-    def _build_cluster(self) -> ClusterView:
-        nodes = self._nodes()
+    def has_address(self, external: bool) -> bool:
+        """Whether clients of this listener can be told where they are."""
+        if external:
+            known = self._nodes(True).get(self.node)
+            self._external_address = known or self._external_address
+        return not external or self._external_address is not None
+
+    def _build_cluster(self, external: bool) -> ClusterView:
+        nodes = self._nodes(external)
         names = sorted(nodes)
         if self.node not in nodes:
-            nodes = {**nodes, self.node: self.address}
+            mine_at = self._external_address if external else None
+            nodes = {**nodes, self.node: mine_at or self.address}
             names = sorted(nodes)
         index = {name: at for at, name in enumerate(names)}
         mine = index[self.node]

@@ -116,7 +116,9 @@ def main(arguments: list[str] | None = None) -> None:
         return
     try:
         secret = read_secret(given.secret_file)
-        agent = uvloop.run(_run(settings, secret, Descriptors(raise_limit())))
+        listeners = 2 if settings.external_port_offset else 1
+        descriptors = Descriptors(raise_limit(), listeners)
+        agent = uvloop.run(_run(settings, secret, descriptors))
     except (SecretRefused, _Refused) as refused:
         _end(EXIT_REFUSED, str(refused))
     except (OSError, QuorateError) as error:

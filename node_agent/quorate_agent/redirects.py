@@ -15,6 +15,7 @@ from quorate.protocol.copy import Copy
 from quorate.protocol.replicas import Replicas
 from quorate_agent.across import Across
 from quorate_agent.client import ClientConnection, Slot, boot_ms
+from quorate_agent.client_addresses import ClientAddresses
 from quorate_agent.forwards import Forwards
 from quorate_agent.overview import ZoneOverview
 from quorate_agent.parking import Parking
@@ -48,7 +49,7 @@ class Redirects:
     def __init__(
         self,
         endpoint: Executor,
-        nodes: Callable[[], dict[str, tuple[str, int]]],
+        nodes: ClientAddresses,
         is_up: Callable[[str], bool],
         metrics: AgentMetrics,
     ) -> None:
@@ -80,7 +81,7 @@ class Redirects:
         """Forward or redirect to the primary when it is another node that is there; else park."""
         endpoint, forwards = self._endpoint, self._forwards
         partition = number >> self._shift
-        elsewhere = self._elsewhere(partition)
+        elsewhere = self._elsewhere(client, partition)
         if not elsewhere:
             endpoint.parking.park(client, command, args, now, slot)
         elif endpoint.across.may_look(command, number):
@@ -95,7 +96,7 @@ class Redirects:
         else:
             if command.name == b"watch":
                 client.state.watch_moved = True
-            endpoint.fulfil(client, slot, self._moved(number))
+            endpoint.fulfil(client, slot, self._moved(client, number))
 
     def queue(self, client: ClientConnection, command: Command | bytes, args: list[bytes]) -> bytes:
         """Keep a command behind MULTI for EXEC, unless it is wrong (bytes: how) or another node's;
@@ -134,20 +135,23 @@ class Redirects:
         if (
             transaction.slot != number
             or self.readable(client, command, partition) is not None
-            or not self._elsewhere(partition)
+            or not self._elsewhere(client, partition)
             or (not client.state.watch_moved and self._forwards.covers(partition, boot_ms()))
         ):
             return b""
-        return self._moved(number)
+        return self._moved(client, number)
 
-    def _moved(self, number: int) -> bytes:
+    def _moved(self, client: ClientConnection, number: int) -> bytes:
         self._metrics.moved.inc()
-        return self._endpoint.overview.cluster().moved(number)
+        return self._endpoint.overview.cluster(client.state.external).moved(number)
 
-    def _elsewhere(self, partition: int) -> str:
-        """The node that is primary when it is another that is there; empty: it is not."""
+    def _elsewhere(self, client: ClientConnection, partition: int) -> str:
+        """The node that is primary when it is another that is there, and that clients of this
+        listener can reach; empty: it is not."""
         row = self._replicas.table[partition]
         if row is None or row.primary is None:
             return ""
         node = row.primary.node
-        return node if node != self._node and self._is_up(node) and node in self._nodes() else ""
+        if node == self._node or not self._is_up(node):
+            return ""
+        return node if node in self._nodes(client.state.external) else ""

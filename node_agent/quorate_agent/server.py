@@ -46,6 +46,7 @@ from quorate.protocol.transfer_messages import is_bulk
 from quorate.wire.frames import encode_to_send
 from quorate.wire.long_frames import LongFrame
 from quorate_agent.client import boot_ms
+from quorate_agent.client_addresses import client_addresses
 from quorate_agent.client_memory import budget, give_back
 from quorate_agent.client_ports import ClientPorts
 from quorate_agent.data_folder import DataFolder
@@ -113,7 +114,8 @@ class Agent(BaseHandler):
         self.settings = settings
         self.folder = folder
         self._descriptors = descriptors
-        self._ports = ClientPorts(settings.client_host, settings.client_port_base)
+        offset = settings.external_port_offset
+        self._ports = ClientPorts(settings.client_host, settings.client_port_base, offset)
         own = settings.client_ports is None
         self._opening = ZoneOpening(settings.name, folder, descriptors, self._ports, chooses=own)
         self._threads = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="storage")
@@ -301,6 +303,7 @@ class Agent(BaseHandler):
             process=self._process,
             master_word=self.folder.master_word,
             client_ports=settings.client_ports,
+            external_host=settings.told_external_host if settings.external_port_offset else None,
         )
 
     def _accept(self, hello: Hello) -> Refused | None:
@@ -541,7 +544,9 @@ class Agent(BaseHandler):
             replicas,
             node=self.settings.name,
             turn=self._turn,
-            nodes=lambda: self._client_addresses(record.uid),
+            nodes=lambda external: client_addresses(
+                self.core.zones[record.uid].zone, self.core.members, external
+            ),
             is_up=self._peers.is_up,
             metrics=self.metrics,
             why_full=lambda: engine.full_reason,
@@ -559,20 +564,10 @@ class Agent(BaseHandler):
         host, sockets = self.settings.told_client_host, self._opening.take_sockets(record.uid)
         port = await endpoint.listen(host, sockets, self._descriptors)
         _log.info("zone %s: clients on %s", record.name, join_address(host, port))
-        self.core.zone_ready(record.uid, port)
+        self.core.zone_ready(record.uid, port, port + self.settings.external_port_offset)
         endpoint.table_changed()
         self._turn()
 
     def _table_changed(self) -> None:
         for runtime in self._runtimes.values():
             runtime.endpoint.table_changed()
-
-    def _client_addresses(self, uid: str) -> dict[str, tuple[str, int]]:
-        """Where clients reach each agent of the zone."""
-        zone = self.core.zones[uid].zone
-        members = self.core.members
-        return {
-            name: (members[name].client_host, port)
-            for name, port in zone.ports.items()
-            if name in members and members[name].left_since_ms is None
-        }

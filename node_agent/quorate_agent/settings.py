@@ -22,6 +22,9 @@ class AgentSettings:
     `peer_host`, `client_host`: where the agent listens; `told_…`: what others are told instead, a
     name that they look up each time or an address; a port of 0 is the one that is listened on.
     `disk_reserve`: bytes of the data folder's disk that are kept free; None: by its size.
+    `external_port_offset`: each zone also listens on its client port plus this, for clients that
+    are told external addresses (0: it does not); `told_external_host`: the host of these, empty
+    where the operator tells them.
     `grace_s`: how long the process takes at most to end after a SIGTERM.
     """
 
@@ -45,3 +48,5 @@ class AgentSettings:
     believe_term: int = 0
     grace_s: float = GRACE_S
     disk_reserve: int | None = None
+    external_port_offset: int = 0
+    told_external_host: str = ""

@@ -13,9 +13,9 @@ from quorate_differential.raw_replies import encode_command
 class KeptClient:
     """One connection."""
 
-    def __init__(self, endpoint: ZoneEndpoint) -> None:
+    def __init__(self, endpoint: ZoneEndpoint, external: bool = False) -> None:
         self.socket = KeptSocket()
-        self.connection = ClientConnection(endpoint)
+        self.connection = ClientConnection(endpoint, external)
         self.connection.connection_made(self.socket)
         self._reader = hiredis.Reader()
 

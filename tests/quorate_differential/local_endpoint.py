@@ -84,7 +84,7 @@ class LocalEndpoint:
     def now_us(self) -> int:
         return time.time_ns() // 1000
 
-    def cluster(self) -> ClusterView:
+    def cluster(self, external: bool) -> ClusterView:
         return self._cluster
 
     def event_state(self) -> bytes:

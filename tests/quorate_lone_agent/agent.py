@@ -38,16 +38,19 @@ def endpoint_of(
     send: Callable[[Message], None],
     is_up: Callable[[str], bool] | None = None,
     is_full: Callable[[], bool] = lambda: False,
+    outside: dict[str, tuple[str, int]] | None = None,
 ) -> ZoneEndpoint:
     """The endpoint of these copies; `nodes`: who is there, with their addresses; all are up.
+    `outside`: their external addresses.
 
     However long commands take, no turn is over before it is told to.
     """
+    found = {} if outside is None else outside
     return ZoneEndpoint(
         replicas,
         node=replicas.me.node,
         turn=lambda: None,
-        nodes=lambda: nodes,
+        nodes=lambda external: found if external else nodes,
         is_up=is_up or nodes.__contains__,
         metrics=AgentMetrics(),
         why_full=lambda: "no room" if is_full() else "",
@@ -67,12 +70,14 @@ class Agent:
         self.sent: list[Any] = []
         self.up = {"a", "b"}
         self.is_full = False
+        self.outside: dict[str, tuple[str, int]] = {}
         self.endpoint = endpoint_of(
             self.replicas,
             {"a": ("a", 1), "b": ("b", 2)},
             self.sent.append,
             lambda node: node in self.up,
             lambda: self.is_full,
+            self.outside,
         )
         self.said: list[tuple[str, Message]] = []
         self._version = 0

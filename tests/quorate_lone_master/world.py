@@ -43,7 +43,8 @@ class LoneMaster:
     primary says that it serves; `knows`: whether it tells the rows of a zone that it is asked for.
     `rebuilds`: see Master; its agents then tell the rows that they were told.  `same_processes`:
     agents that connect are those of before, after a break of their links.  `client_ports`: the
-    ranges of agents that take their zones' client ports from the master."""
+    ranges of agents that take their zones' client ports from the master; `external`: the external
+    hosts of agents that have an external listener, empty where the operator says them."""
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class LoneMaster:
         kind: type[Master] = Master,
         rebuilds: bool = False,
         client_ports: Mapping[str, tuple[int, int]] | None = None,
+        external: Mapping[str, str] | None = None,
     ) -> None:
         self.ms = 0
         self.stored: dict[Key, Value] = {}
@@ -67,6 +69,7 @@ class LoneMaster:
         self.full: dict[str, dict[str, str]] = {}  # node -> why zones have no room on it, by uid
         self.settings = settings
         self.client_ports = dict(client_ports or {})
+        self.external = dict(external or {})
         self.rebuilds = rebuilds
         self.same_processes = False
         self.knows: Callable[[str, str], bool] = lambda node, uid: True
@@ -112,6 +115,7 @@ class LoneMaster:
         return Hello(
             FORMAT_VERSION, "agent", "main", node, store or f"store-{node}", incarnation,
             process=f"{node}-{incarnation}", client_ports=self.client_ports.get(node),
+            external_host=self.external.get(node),
         )  # fmt: skip
 
     def follow(self) -> None:

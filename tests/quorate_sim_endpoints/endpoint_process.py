@@ -58,7 +58,7 @@ class EndpointProcess(AgentProcess):
             partial(self.cluster.hold_back, self.name),
             node=self.name,
             turn=self._ask_turn,
-            nodes=lambda: {name: (name, 1) for name in self.cluster.agents},
+            nodes=lambda external: {name: (name, 1) for name in self.cluster.agents},
             is_up=lambda name: name in self.links,
             metrics=self._metrics,
             why_full=lambda: "no room" if self.name in self.cluster.full else "",

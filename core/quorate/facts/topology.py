@@ -29,7 +29,8 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     """What the metastore holds of one agent.
 
     `host`/`peer_port` is where other agents and the master dial it, `client_host` what clients
-    are told.  `left_since_ms` is wall time, None while the node is online.  `draining`: it is to
+    are told, `external_host` what clients of its external listener are told (empty: nothing).
+    `left_since_ms` is wall time, None while the node is online.  `draining`: it is to
     hold nothing, until that is taken back or the record is removed.  `client_ports`: the first and
     the last of the ports of which the master gives each zone one; None: the agent chooses.
     """
@@ -46,6 +47,7 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     process: str = ""
     draining: bool = False
     client_ports: tuple[int, int] | None = None
+    external_host: str = ""
 
     def zone_store(self, persistent: bool) -> str:
         """The store id this node's copies live in: memory is new with every process."""

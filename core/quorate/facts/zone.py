@@ -31,6 +31,8 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
 
     `port` is the client port that the master gave the zone, for agents that take theirs from it
     (0: none yet); `ports` maps each node to the port on which it listens, whoever chose it.
+    `external_ports` maps each node to the port at which clients of an external listener dial it,
+    which may be another one than it listens on.
     `max_memory_bytes` 0 means no limit.
     `recovering`: rows were lost; partitions without a row have one at the agents.  `placed`: every
     partition has had a row: one that is missing was lost, and is never placed afresh.
@@ -49,6 +51,7 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     recovering: bool = False
     placed: bool = False
     port: int = 0
+    external_ports: dict[str, int] = {}
 
     @property
     def persistent(self) -> bool:

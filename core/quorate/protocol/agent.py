@@ -146,6 +146,7 @@ class AgentCore:
         self._started_ms = now.boot_ms
         self._kept = {record.uid: record for record in store.kept_zones()}
         self._openings = ZoneOpenings()
+        self._announces_external = bool(hello.external_host)
         self._has_opened = False  # a zone in this turn, or has tried to
 
     # --- who is there ----------------------------------------------------------------------------
@@ -273,9 +274,9 @@ class AgentCore:
         if zone is not None:
             zone.receive(node, message, now)
 
-    def zone_ready(self, uid: str, port: int) -> None:
-        """Clients of the zone are listened for on `port`."""
-        ready = ZoneReady(uid, port)
+    def zone_ready(self, uid: str, port: int, external_port: int = 0) -> None:
+        """Clients of the zone are listened for on `port`, those outside on `external_port`."""
+        ready = ZoneReady(uid, port, external_port=external_port if self._announces_external else 0)
         self._ports[uid] = ready
         self._sends.append((MASTER, ready))
 
@@ -313,7 +314,7 @@ class AgentCore:
         zone.set_rows(message.rows, now)
         self._keep_zone(record)
         ready = self._ports.get(record.uid)
-        if ready is not None and record.ports.get(self.node, 0) != ready.port:
+        if ready is not None and not _knows(record, self.node, ready):
             self._sends.append((MASTER, ready))  # what we said before was lost
 
     def _open_next(self, now: Now) -> None:
@@ -360,7 +361,9 @@ class AgentCore:
         table.  Of the ports our own one: each agent keeps its own, and is not to write on account
         of another's."""
         ports = {name: port for name, port in record.ports.items() if name == self.node}
-        kept = msgspec.structs.replace(record, ports=ports, recovering=False, placed=False)
+        kept = msgspec.structs.replace(
+            record, ports=ports, recovering=False, placed=False, external_ports={}
+        )
         if self._kept.get(record.uid) != kept and self._store.keep_zone(kept):
             self._kept[record.uid] = kept
 
@@ -519,3 +522,10 @@ class AgentCore:
             raise InvariantError(f"{self.node}: zones {list(self.zones)} without members")
         for zone in self.zones.values():
             zone.check()
+
+
+def _knows(record: ZoneRecord, node: str, ready: ZoneReady) -> bool:
+    """Whether the master that told this record knows where `node` listens for clients."""
+    if ready.external_port and record.external_ports.get(node, 0) != ready.external_port:
+        return False
+    return record.ports.get(node, 0) == ready.port

@@ -18,7 +18,9 @@ class Forward(msgspec.Struct, frozen=True, array_like=True, tag=56):
 
     `heard_ms` is when the receiver sent the newest heartbeat that the sender had heard of it, by
     the receiver's boot clock; `left_ms`, for how long the client still waited when this was sent.
-    When that clock shows more than the sum it is not executed; so it is with 0, always."""
+    When that clock shows more than the sum it is not executed; so it is with 0, always.
+
+    `external`: the client came by an external listener and is told external addresses."""
 
     zone: str
     process: str
@@ -29,6 +31,7 @@ class Forward(msgspec.Struct, frozen=True, array_like=True, tag=56):
     watched: tuple[tuple[bytes, int, int], ...] = ()
     heard_ms: int = 0
     left_ms: int = 0
+    external: bool = False
 
 
 class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag=57):

@@ -21,6 +21,7 @@ from quorate.facts.zone import ZoneRecord
 from quorate.planning.disruption import Disruption
 from quorate.protocol.cluster_disruption import cluster_disruption, disruption_facts
 from quorate.protocol.events import Event, Reason
+from quorate.protocol.external_addresses import ExternalAddresses
 from quorate.protocol.membership import Agent
 from quorate.protocol.messages import (
     Activated,
@@ -92,6 +93,7 @@ class Master:
         self.zones: dict[str, ZoneMaster] = {}
         self.queue = MigrationQueue(self.zones, settings)
         self.ports = ZonePorts(self)
+        self.external = ExternalAddresses(self)
         self._nodes = NodeRegistry(self, now)
         self._disrupted: tuple[object, Disruption] | None = None
         """All that the last answer to `disruption` depended on, and that answer."""
@@ -153,6 +155,10 @@ class Master:
 
         If it comes back, it is a new node: not draining, data node at once."""
         return self._nodes.forget(node, now)
+
+    def set_external_host(self, node: str, host: str) -> None:
+        """Clients outside reach `node` at `host`: registered with the node."""
+        self._nodes.set_external_host(node, host)
 
     def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:
         """Judge which agents may restart or go now; see cluster_disruption."""
@@ -360,6 +366,7 @@ class Master:
                 recovering=known.recovering,
                 placed=is_placed,
                 port=known.port or self.ports.unless_taken(record.uid, record.port),
+                external_ports=known.external_ports,
             )
             if wanted == zone.record:
                 return

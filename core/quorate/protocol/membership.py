@@ -22,12 +22,16 @@ class Agent:
     zones whose copies it told of, `told_all` whether that was all it has.  `newest` is what was
     last written of it, perhaps still under way; `drain_wanted` goes with every write.
     `removing`: its registration is to go.  `followed`: its stores that others have followed.
+    `external_host`: where clients outside reach it, which goes with every write, too;
+    `awaits_external`: the operator says that, the agent does not.
     `unreached`: members that it does not reach, by its last report.  `rows`: what it told of zones
     with lost rows, row by row; `kept`: the zones of which it has anything stored."""
 
     __slots__ = (
+        "awaits_external",
         "connected",
         "drain_wanted",
+        "external_host",
         "followed",
         "gone",
         "heard_ms",
@@ -56,6 +60,8 @@ class Agent:
         self.removing = False
         self.leaving = False
         self.drain_wanted = record is not None and record.draining
+        self.external_host = record.external_host if record is not None else ""
+        self.awaits_external = False
         self.followed: set[str] = set()
         self.heard_ms = heard_ms
         self.left_ms = -1
@@ -92,6 +98,7 @@ def record_of(hello: Hello) -> NodeRecord:
         hello.weight,
         process=hello.process,
         client_ports=hello.client_ports,
+        external_host=hello.external_host or "",
     )
 
 

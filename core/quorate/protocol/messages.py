@@ -64,7 +64,9 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
     `process` is an agent process's own random word (facts/topology.py); `master_word` the random
     word of the mastership `master_term`: a master's own, an agent's of the one it last obeyed.
-    `client_ports`: the range of an agent that takes its zones' client ports from the master."""
+    `client_ports`: the range of an agent that takes its zones' client ports from the master.
+    `external_host`: the host at which clients reach its external listener; None: it has none;
+    empty: it has one, and the operator knows its addresses."""
 
     format_version: int
     role: str
@@ -81,6 +83,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     process: str = ""
     master_word: str = ""
     client_ports: tuple[int, int] | None = None
+    external_host: str | None = None
 
 
 class RefusalCode(enum.StrEnum):
@@ -248,11 +251,13 @@ class Inventory(msgspec.Struct, frozen=True, array_like=True, tag=20):
 
 class ZoneReady(msgspec.Struct, frozen=True, array_like=True, tag=21):
     """The agent listens for clients of the zone on `port`; 0: it refuses the zone, has none of it
-    open, and `problem` says why and what to do."""
+    open, and `problem` says why and what to do.  `external_port`: the port of its external
+    listener, where the agent announces its own external host; else 0."""
 
     zone: str
     port: int
     problem: str = ""
+    external_port: int = 0
 
 
 class RowsStored(msgspec.Struct, frozen=True, array_like=True, tag=22):

@@ -107,7 +107,8 @@ class NodeRegistry:
             agent = self._agents[hello.node] = Agent(None, now.boot_ms)
         agent.connected, agent.gone, agent.removing = True, False, False
         agent.heard_ms = now.boot_ms
-        wanted = msgspec.structs.replace(record_of(hello), draining=agent.drain_wanted)
+        self._master.external.greeted(agent, hello)
+        wanted = _with_wishes(record_of(hello), agent)
         if agent.record is not None and (
             (agent.record.store, agent.record.incarnation) != (wanted.store, wanted.incarnation)
         ):
@@ -211,10 +212,22 @@ class NodeRegistry:
                         f"and {len(others)} would remain; add an agent first"
                     )
         agent.drain_wanted = draining
-        newest = self._write_node(node, agent, agent.newest)
+        self._write_wishes(node, agent, agent.newest)
+        return ""
+
+    def set_external_host(self, node: str, host: str) -> None:
+        """Clients outside reach `node` at `host` from now on."""
+        agent = self._agents.get(node)
+        if agent is None or not agent.awaits_external or agent.external_host == host:
+            return
+        agent.external_host = host
+        if agent.newest is not None:
+            self._write_wishes(node, agent, agent.newest)
+
+    def _write_wishes(self, node: str, agent: Agent, newest: NodeRecord) -> None:
+        newest = self._write_node(node, agent, newest)
         if agent.pending is not None:
             agent.pending = newest
-        return ""
 
     def forget(self, node: str, now: Now) -> str:
         """Remove the registration of a node that no row names; a sentence why not, or empty.
@@ -242,7 +255,7 @@ class NodeRegistry:
         agent.pending = self._write_node(node, agent, record)
 
     def _write_node(self, node: str, agent: Agent, record: NodeRecord) -> NodeRecord:
-        record = msgspec.structs.replace(record, draining=agent.drain_wanted)
+        record = _with_wishes(record, agent)
         agent.newest = self.writes[node] = record
         return record
 
@@ -302,7 +315,7 @@ class NodeRegistry:
             self.written(node, record)
         elif wanted is not None:
             self._register(node, agent, wanted)
-        elif agent.newest is not None and agent.newest.draining != agent.drain_wanted:
+        elif agent.newest is not None and agent.newest != _with_wishes(agent.newest, agent):
             self._write_node(node, agent, agent.newest)
 
     def _take_later(self, node: str, agent: Agent, record: NodeRecord) -> None:
@@ -343,10 +356,18 @@ class NodeRegistry:
                 owners.get(name, 0),
                 agent.record.left_since_ms,
                 agent.record.client_host,
+                agent.record.external_host,
             )
             for name, agent in sorted(self._agents.items())
             if agent.record is not None
         )
+
+
+def _with_wishes(record: NodeRecord, agent: Agent) -> NodeRecord:
+    """The registration with what is wanted of the agent, whichever process it is of."""
+    return msgspec.structs.replace(
+        record, draining=agent.drain_wanted, external_host=agent.external_host
+    )
 
 
 def _is_past(record: NodeRecord | None, meant: NodeRecord, agent: Agent) -> bool:

@@ -18,6 +18,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     left_since_ms: int | None = None
     client_host: str = ""
     """The address or DNS name that clients are given."""
+    external_host: str = ""
+    """The same for clients of an external listener; empty: they cannot reach it."""
 
 
 class MigrationStatus(msgspec.Struct, frozen=True):
@@ -75,6 +77,8 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     """What rows that are not rebuilt wait for, and which are set aside; empty: none."""
     port: int = 0
     """The client port that the master gave the zone, for agents that take it from it; 0: none."""
+    external_ports: dict[str, int] = {}
+    """The port at which clients of an external listener reach each agent."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):

@@ -201,22 +201,33 @@ class ZoneMaster:
                 self._master.event(self.record.uid, None, Reason.ZONE_REFUSED, refused, "Warning")
             return
         self.opened(node)
-        if self.record.ports.get(node) != message.port:
-            ports = {**self.record.ports, node: message.port}
-            self.record = msgspec.structs.replace(self.record, ports=ports)
-            self._master.write_zone(self.record)
+        announced = {node: message.external_port} if message.external_port else {}
+        self._take(
+            ports={**self.record.ports, node: message.port},
+            external_ports={**self.record.external_ports, **announced},
+        )
+
+    def take_external_ports(self, ports: Mapping[str, int]) -> None:
+        """Clients outside reach these agents, for this zone, at these ports."""
+        self._take(external_ports={**self.record.external_ports, **ports})
+
+    def _take(self, **changes: object) -> None:
+        record = msgspec.structs.replace(self.record, **changes)
+        if record != self.record:
+            self.record = record
+            self._master.write_zone(record)
 
     def take_port(self, port: int) -> None:
         """The zone's client port is this, where agents take theirs from the master."""
-        self.record = msgspec.structs.replace(self.record, port=port)
-        self._master.write_zone(self.record)
+        self._take(port=port)
 
     def keep_ports_of(self, agents: Collection[str]) -> None:
         """Nobody else is there: ports of removed agents are forgotten."""
-        ports = {node: port for node, port in self.record.ports.items() if node in agents}
-        if ports != self.record.ports:
-            self.record = msgspec.structs.replace(self.record, ports=ports)
-            self._master.write_zone(self.record)
+        record = self.record
+        self._take(
+            ports={node: port for node, port in record.ports.items() if node in agents},
+            external_ports={n: port for n, port in record.external_ports.items() if n in agents},
+        )
 
     # --- decisions -------------------------------------------------------------------------------
 
@@ -366,9 +377,7 @@ class ZoneMaster:
         """An agent says where it listened for the zone's clients, and which port it was given."""
         known = self.record
         port = known.port or self._master.ports.unless_taken(known.uid, port)
-        self.record = msgspec.structs.replace(known, ports={**ports, **known.ports}, port=port)
-        if self.record != known:
-            self._master.write_zone(self.record)
+        self._take(ports={**ports, **known.ports}, port=port)
 
     def withdraw(self, versions: Mapping[int, int], why: str) -> None:
         """Rows that were read are older than what agents have: partition -> their version."""

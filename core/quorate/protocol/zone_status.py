@@ -192,6 +192,7 @@ def zone_status(
         bytes_wasted=moved.bytes_wasted,
         ports=dict(record.ports),
         port=record.port,
+        external_ports=dict(record.external_ports),
         data_nodes=tuple(load.name for load in target.report.loads) if target else (),
         spread_violations=target.report.shared_domains if target else (),
         migrations=migrations,

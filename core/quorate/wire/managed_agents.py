@@ -1,5 +1,6 @@
 """Agents that the operator makes as pods: how many, with what, where they run."""
 
+import enum
 import re
 from typing import Annotated, Any, ClassVar
 
@@ -51,6 +52,61 @@ class PodAdditions(Part):
     priority_class_name: Annotated[Text, Field(max_length=253)] | None = None
 
 
+class ListenerType(enum.StrEnum):
+    """How clients outside of the Kubernetes cluster reach an agent."""
+
+    NODE_PORT = "NodePort"
+    LOAD_BALANCER = "LoadBalancer"
+
+
+INGRESS = "{ingress}"
+NODE_IP = "{node_ip}"
+PLACEHOLDERS = ("{agent}", "{cluster}", "{namespace}", "{node}", NODE_IP, INGRESS)
+_TEMPLATE = f"^([A-Za-z0-9._-]|{'|'.join(map(re.escape, PLACEHOLDERS))})+$"
+
+
+class ExternalListener(Part):
+    """A Service per agent, and a second port per zone on each agent.  Clients that come by it are
+    told external addresses."""
+
+    type: ListenerType
+    """NodePort or LoadBalancer."""
+
+    host_template: Annotated[Text, Field(pattern=_TEMPLATE, max_length=253)] | None = None
+    """The host that clients are told of an agent, with {agent}, {cluster}, {namespace}, {node} and
+    {node_ip} (name and address of the node that its pod runs on) and {ingress} (what its
+    LoadBalancer has been given) filled in.  If absent: {node_ip}, with LoadBalancer {ingress}."""
+
+    annotations: Labels = Field(default_factory=dict)
+    """Annotations of each Service.  {agent}, {cluster} and {namespace} are filled in."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "hostTemplate",
+            f"!has(self.hostTemplate) || self.type == 'LoadBalancer' || "
+            f"!self.hostTemplate.contains('{INGRESS}')",
+            f"a NodePort has no {INGRESS}: write {NODE_IP}, or type: LoadBalancer",
+            lambda new, _: (
+                new.type is ListenerType.LOAD_BALANCER or INGRESS not in (new.host_template or "")
+            ),
+        ),
+    )
+
+    @property
+    def template(self) -> str:
+        """The host template, or that of the type."""
+        of_type = INGRESS if self.type is ListenerType.LOAD_BALANCER else NODE_IP
+        return self.host_template or of_type
+
+
+class Listeners(Part):
+    """By what clients enter besides the agents' own ports in the cluster."""
+
+    external: ExternalListener | None = None
+    """For clients outside of the Kubernetes cluster.  Adding or removing it replaces the pods, one
+    at a time."""
+
+
 class ManagedAgents(Part):
     """Agents as pods, one StatefulSet with one pod each."""
 
@@ -80,3 +136,11 @@ class ManagedAgents(Part):
 
     pod_template: PodAdditions | None = None
     """Additions to each pod."""
+
+    listeners: Listeners | None = None
+    """By what clients enter besides the agents' own ports in the cluster."""
+
+    @property
+    def external_listener(self) -> ExternalListener | None:
+        """The listener for clients outside, if there is one."""
+        return self.listeners.external if self.listeners is not None else None

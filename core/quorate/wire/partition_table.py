@@ -141,6 +141,8 @@ class AcceptedZone(Part):
     """Every partition has had a row: one that is missing was lost, and is never placed afresh."""
     port: Annotated[Integer, Field(ge=0, le=65535)] = 0
     """The client port that the zone was given, for agents that take theirs from the master."""
+    external_ports: dict[str, Integer] = Field(default_factory=dict)
+    """The port at which clients of an external listener reach each agent."""
 
 
 class ZoneRef(Part):
@@ -252,6 +254,7 @@ def accepted_zone(record: ZoneRecord) -> AcceptedZone:
         planner=record.planner,
         placed=record.placed,
         port=record.port,
+        external_ports=dict(record.external_ports),
     )
 
 
@@ -270,6 +273,7 @@ def zone_record(zone: ZoneRef, accepted: AcceptedZone) -> ZoneRecord:
         accepted.planner,
         placed=accepted.placed,
         port=accepted.port,
+        external_ports=dict(accepted.external_ports),
     )
 
 

@@ -118,6 +118,8 @@ class ClusterMember(Part):
     name: Text
     store_id: Text
     address: Text
+    external_host: Text = ""
+    """The host that clients of the external listener are told.  Empty: they cannot reach it."""
     state: Text
     primaries: Integer = 0
     owners: Integer = 0

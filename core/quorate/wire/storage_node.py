@@ -43,6 +43,8 @@ class StorageNodeSpec(Part):
     """It is to hold nothing: its copies go to other agents."""
     client_ports: PortRange | None = None
     """The master gives each zone a client port of these.  If absent, the agent chooses."""
+    external_host: Text = ""
+    """The host that clients of an external listener are told.  Empty: they cannot reach it."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         immutable("node", "a registration belongs to one agent; create another StorageNode"),
@@ -100,6 +102,7 @@ def node_spec(cluster: str, record: NodeRecord) -> StorageNodeSpec:
         process=record.process,
         draining=record.draining,
         client_ports=_stored_range(record.client_ports),
+        external_host=record.external_host,
     )
 
 
@@ -118,6 +121,7 @@ def node_record(spec: StorageNodeSpec) -> NodeRecord:
         spec.process,
         spec.draining,
         (spec.client_ports.first, spec.client_ports.last) if spec.client_ports else None,
+        spec.external_host,
     )
 
 

@@ -221,6 +221,8 @@ class ZoneStatus(Part):
     operator; 0 where none does."""
     endpoints: list[Text] = Field(default_factory=list)
     """host:port of every agent's client port: any of them will do for a Redis Cluster client."""
+    external_endpoints: list[Text] = Field(default_factory=list)
+    """The same for clients outside of the cluster, where agents have an external listener."""
     partitions: ZonePartitions = ZonePartitions()
     under_replicated: dict[str, Integer] = Field(default_factory=dict)
     """Number of missing copies -> how many partitions miss so many."""

@@ -1,6 +1,7 @@
 """What the CLUSTER commands answer, and how many keys a slot has."""
 
 from quorate.facts.keyspace import SLOT_COUNT, key_slot
+from quorate_agent.resp.cluster_view import ClusterView
 from quorate_agent.resp.integers import parse_integer
 from quorate_agent.resp.replies import NOT_AN_INTEGER, bulk, error, integer
 from quorate_agent.resp.session import Session
@@ -11,29 +12,33 @@ TABLES = (b"cluster|slots", b"cluster|shards", b"cluster|nodes")
 _BAD_SLOT = error(b"ERR Invalid slot")
 
 
+def _view(session: Session) -> ClusterView:
+    return session.agent.cluster(session.connection.external)
+
+
 def slots(session: Session, args: list[bytes]) -> bytes:
     """CLUSTER SLOTS"""
-    return session.agent.cluster().slots(session.connection.resp3)
+    return _view(session).slots(session.connection.resp3)
 
 
 def shards(session: Session, args: list[bytes]) -> bytes:
     """CLUSTER SHARDS"""
-    return session.agent.cluster().shards(session.connection.resp3)
+    return _view(session).shards(session.connection.resp3)
 
 
 def nodes(session: Session, args: list[bytes]) -> bytes:
     """CLUSTER NODES"""
-    return session.agent.cluster().node_lines(session.connection.resp3)
+    return _view(session).node_lines(session.connection.resp3)
 
 
 def info(session: Session, args: list[bytes]) -> bytes:
     """CLUSTER INFO"""
-    return session.agent.cluster().info(session.connection.resp3)
+    return _view(session).info(session.connection.resp3)
 
 
 def my_id(session: Session, args: list[bytes]) -> bytes:
     """CLUSTER MYID"""
-    return bulk(session.agent.cluster().me.id)
+    return bulk(_view(session).me.id)
 
 
 def slot_of_key(session: Session, args: list[bytes]) -> bytes:

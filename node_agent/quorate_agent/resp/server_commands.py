@@ -46,7 +46,7 @@ def info(session: Session, args: list[bytes]) -> bytes:
     sections["Server"] |= {
         "redis_version": SERVED_VERSION.decode(),
         "redis_mode": "cluster",
-        "tcp_port": agent.cluster().me.port,
+        "tcp_port": agent.cluster(session.connection.external).me.port,
         "server_time_usec": agent.now_us(),
     }
     connections = list(agent.connections())

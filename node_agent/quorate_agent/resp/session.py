@@ -17,6 +17,7 @@ class Connection:
         "addr",
         "closing",
         "created_ms",
+        "external",
         "id",
         "is_agents",
         "laddr",
@@ -48,6 +49,7 @@ class Connection:
         self.resp3 = False
         self.readonly = False
         self.maintenance = False  # wants to be told of hand-overs
+        self.external = False  # came by the external listener: is given external addresses
         self.is_agents = False  # of another agent, for a client of its
         self.closing = False  # send what is answered, then close
         self.transaction: Transaction | None = None  # between MULTI and EXEC
@@ -77,8 +79,9 @@ class Agent(Protocol):
     def now_us(self) -> int:
         """Wall microseconds."""
 
-    def cluster(self) -> ClusterView:
-        """The present view; the same object as long as nothing changes."""
+    def cluster(self, external: bool) -> ClusterView:
+        """The present view of clients of one listener; the same object as long as nothing
+        changes."""
 
     def event_state(self) -> bytes:
         """What a subscriber to events is told at first: the zone's state, as JSON."""

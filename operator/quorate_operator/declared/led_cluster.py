@@ -201,5 +201,5 @@ class LedClusters(dict[str, L]):
 
 def _shared(seen: Seen) -> object:
     """The parts of an observation that the status of every zone depends on."""
-    places = [(node.name, node.address) for node in seen.status.nodes]
+    places = [(node.name, node.address, node.external_host) for node in seen.status.nodes]
     return seen.problem, seen.refusal, places

@@ -79,11 +79,7 @@ def zone_status(
             port=zone.status.port,
         )
     hosts = {node.name: node.client_host for node in seen.status.nodes}
-    endpoints = [
-        join_address(hosts[node], port)
-        for node, port in sorted(observed.ports.items())
-        if node in hosts
-    ]
+    outside = {node.name: node.external_host for node in seen.status.nodes}
     return ZoneStatus(
         observed_generation=generation,
         zone_id=observed.uid,
@@ -91,7 +87,8 @@ def zone_status(
         data_nodes=list(observed.data_nodes),
         ports=dict(sorted(observed.ports.items())),
         port=observed.port,
-        endpoints=endpoints,
+        endpoints=_endpoints(hosts, observed.ports),
+        external_endpoints=_endpoints(outside, observed.external_ports),
         partitions=ZonePartitions(
             total=observed.partitions,
             available=observed.available,
@@ -109,6 +106,12 @@ def zone_status(
         conditions=conditions(unknown if seen.problem else _zone_facts(zone, acceptance, observed)),
         placed_uid=zone.metadata.uid if observed.placed else zone.status.placed_uid,
     )
+
+
+def _endpoints(hosts: Mapping[str, str], ports: Mapping[str, int]) -> list[str]:
+    """host:port of each agent that has both, in the order of their names."""
+    told = [(hosts.get(node, ""), port) for node, port in sorted(ports.items())]
+    return [join_address(host, port) for host, port in told if host]
 
 
 def refused_zone_status(generation: int, message: str, time: str, before: ZoneStatus) -> ZoneStatus:
@@ -158,7 +161,7 @@ def cluster_status(
         ready = (names.CONDITION_READY, False, "AgentsMissing", sentence)
     else:
         ready = (names.CONDITION_READY, True, "AgentsOnline", f"all {named} agents are online")
-    facts = [ready, *_paused(pause), _blocked(blocked), *_owned(managed)]
+    facts = [ready, *_paused(pause), _blocked(blocked), *_owned(managed), *_outside(managed)]
     return StorageClusterStatus(
         observed_generation=generation,
         members=[
@@ -166,6 +169,7 @@ def cluster_status(
                 name=node.name,
                 store_id=node.store,
                 address=node.address,
+                external_host=node.external_host,
                 state=node.state,
                 primaries=node.primaries,
                 owners=node.owners,
@@ -196,6 +200,19 @@ def _owned(managed: ManagedView | None) -> list[_Fact]:
         leaving = ", ".join(managed.agents.leaving)
         return [(name, False, "ScalingDown", f"{leaving}: copies move to other agents first")]
     return [(name, True, "Updated", "all pods are of the declared template")]
+
+
+def _outside(managed: ManagedView | None) -> list[_Fact]:
+    """Whether clients outside reach every agent, where there is an external listener."""
+    if managed is None or managed.unreachable is None:
+        return []
+    name = names.CONDITION_EXTERNALLY_REACHABLE
+    if not managed.unreachable:
+        return [(name, True, "AddressesKnown", "every agent has an external address")]
+    agent, why = min(managed.unreachable.items())
+    more = len(managed.unreachable) - 1
+    sentence = f"{agent}: {why}" + (f", and {more} more agents" if more else "")
+    return [(name, False, "AddressMissing", sentence)]
 
 
 def _paused(pause: str) -> list[_Fact]:

@@ -15,7 +15,15 @@ be half of a step, and a mandate that it kept would hold off the next one.
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 
 import msgspec
 
@@ -160,6 +168,7 @@ class Runner(BaseHandler):
         if known is not None and record == msgspec.structs.replace(
             known,
             ports=record.ports,
+            external_ports=record.external_ports,
             recovering=False,
             placed=record.placed and known.placed,
             port=record.port,
@@ -167,6 +176,13 @@ class Runner(BaseHandler):
             return
         if self._master is not None:
             self._step(lambda master: master.set_zone(record, self._clock.now()))
+
+    def set_external(
+        self, hosts: Mapping[str, str], ports: Mapping[str, Mapping[str, int]]
+    ) -> None:
+        """Where clients outside reach agents: hosts by node, ports by zone uid and node."""
+        if self.is_leading:
+            self._step(lambda master: master.external.tell(hosts, ports))
 
     def is_zone_gone(self, uid: str) -> bool:
         """Whether nothing of the zone is left where an agent is online."""

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from quorate.planning.disruption import AgentDisruption, Disruption
 
 PEER_PORT = 7100
+EXTERNAL_PORT_OFFSET = 1000
+"""Behind its client port each zone has the one for clients outside of the Kubernetes cluster."""
 _NAME = re.compile(r"^agent-([1-9][0-9]{0,3})$")
 _NOTHING = AgentDisruption("", 0, 0, False)
 
@@ -59,6 +61,11 @@ def pod_name(cluster: str, agent: str) -> str:
 def service_name(cluster: str) -> str:
     """Name of the headless Service that gives pods their DNS names."""
     return f"{cluster}-agents"
+
+
+def external_service_name(cluster: str, agent: str) -> str:
+    """Name of the Service that leads clients outside to the agent."""
+    return f"{cluster}-{agent}-external"
 
 
 def address(cluster: str, namespace: str, agent: str) -> str:

@@ -4,7 +4,12 @@ from typing import Any
 
 from quorate.wire.managed_agents import ManagedAgents, PodAdditions
 from quorate_operator.kube.secret import secret_name
-from quorate_operator.owned.agent_names import PEER_PORT, service_name, stateful_set_name
+from quorate_operator.owned.agent_names import (
+    EXTERNAL_PORT_OFFSET,
+    PEER_PORT,
+    service_name,
+    stateful_set_name,
+)
 
 ADMIN_PORT = 8080
 CLIENT_PORTS = "7200-8079"
@@ -103,6 +108,8 @@ def _container(cluster: str, managed: ManagedAgents, agent: str, more: PodAdditi
             {"name": "secret", "mountPath": SECRET, "readOnly": True},
         ],
     }
+    if managed.external_listener is not None:
+        made["args"].append(f"--external-port-offset={EXTERNAL_PORT_OFFSET}")
     if managed.resources:
         made["resources"] = managed.resources
     return made

@@ -1,13 +1,14 @@
 """The desired Kubernetes objects of a managed cluster: manifests from facts, without requests.
 
 Of each agent: a StatefulSet with one pod, so that the pod comes back while the operator is away,
-and a claim that the pod mounts by its name.  Of the cluster: a headless Service for the names of
-pods, a client Service per zone, a ServiceAccount without rights, a PodDisruptionBudget that follows
-the rows.  All are owned by the StorageCluster and go with it, except for claims where data is kept.
+and a claim that the pod mounts by its name; with an external listener, a Service of its own.  Of
+the cluster: a headless Service for the names of pods, a client Service per zone, a ServiceAccount
+without rights, a PodDisruptionBudget that follows the rows.  All are owned by the StorageCluster
+and go with it, except for claims where data is kept.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from quorate.planning.disruption import Disruption
 from quorate.wire.managed_agents import AgentStorage, ManagedAgents
@@ -15,19 +16,18 @@ from quorate.wire.resource import API_VERSION, DeletionPolicy
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import memory_bytes
 from quorate_operator import names
-from quorate_operator.owned.agent_names import Agents, service_name, stateful_set_name
+from quorate_operator.owned.agent_names import (
+    Agents,
+    external_service_name,
+    service_name,
+    stateful_set_name,
+)
 from quorate_operator.owned.agent_pod import pod_template
+from quorate_operator.owned.external_listener import ZonePort, service_annotations, service_spec
 
 CLIENT_PORT = 6379
 
 Json = dict[str, Any]
-
-
-class ZonePort(NamedTuple):
-    """The client port of a zone on each agent: `ports` is agent -> port."""
-
-    zone: str
-    ports: Mapping[str, int]
 
 
 def desired_children(
@@ -52,6 +52,7 @@ def desired_children(
         name = stateful_set_name(cluster.metadata.name, agent)
         made.append(claim_of(cluster, agent, managed.storage, claims.get(name)))
         made.append(_stateful_set(cluster, managed, agent, agents.run))
+        made += _external_service(cluster, managed, agent, zones)
     made += [_client_service(cluster, zone) for zone in zones if _same_port(zone)]
     made.append(_budget(cluster, disruption))
     return made
@@ -180,6 +181,22 @@ def _client_service(cluster: StorageCluster, zone: ZonePort) -> Json:
             ],
         },
     }
+
+
+def _external_service(
+    cluster: StorageCluster, managed: ManagedAgents, agent: str, zones: Sequence[ZonePort]
+) -> list[Json]:
+    """None without a listener; none without a zone either, for a Service has a port."""
+    listener, given = managed.external_listener, [zone for zone in zones if zone.port]
+    if listener is None or not given:
+        return []
+    name = cluster.metadata.name
+    metadata = _metadata(cluster, external_service_name(name, agent), agent)
+    if annotations := service_annotations(listener, cluster, agent):
+        metadata["annotations"] = annotations
+    chosen = {**selector(name), names.LABEL_AGENT: agent}
+    spec = service_spec(listener, given, chosen)
+    return [{"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}]
 
 
 def _same_port(zone: ZonePort) -> bool:

@@ -28,7 +28,8 @@ from quorate_operator.owned.agent_names import (
     stateful_set_name,
 )
 from quorate_operator.owned.apply import PATHS, Applier, is_owned
-from quorate_operator.owned.children import ZonePort, claim_of, desired_children, selector
+from quorate_operator.owned.children import claim_of, desired_children, selector
+from quorate_operator.owned.external_listener import ZonePort, external_addresses
 from quorate_operator.owned.pod_states import trouble
 from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
 from quorate_operator.process.keyed_queue import KeyedQueue
@@ -47,13 +48,15 @@ Json = dict[str, Any]
 
 class ManagedView(NamedTuple):
     """The state of a managed cluster's objects.  `refused`: the API's sentence about an object that
-    could not be made; `waits_for`: what the replacement of pods waits for."""
+    could not be made; `waits_for`: what the replacement of pods waits for; `unreachable`: why
+    clients outside cannot reach an agent, by agent; None without an external listener."""
 
     agents: Agents
     addresses: list[str]
     pods: list[PodProblem]
     refused: str
     waits_for: str
+    unreachable: dict[str, str] | None = None
 
 
 class _Seen:
@@ -200,11 +203,17 @@ class OwnedObjects:
         agents = choose_agents(managed.replicas, {*sets, *registered}, disruption)
         in_use = {*registered, *disruption.protected}
         removed = [agent for agent in agents.leaving if agent not in in_use]
-        wanted = desired_children(
-            cluster, agents, removed, disruption, _zone_ports(seen.runner),
-            there["PersistentVolumeClaim"],
-        )  # fmt: skip
-        restart = Restart()
+        zones = _zone_ports(seen.runner)
+        claims = there["PersistentVolumeClaim"]
+        wanted = desired_children(cluster, agents, removed, disruption, zones, claims)
+        restart, unreachable = Restart(), None
+        if managed.external_listener is not None and not seen.pause:
+            given = [zone for zone in zones if zone.port]
+            outside = external_addresses(
+                cluster, agents.staying, given, there["Service"], there["Pod"]
+            )
+            seen.runner.set_external(outside.hosts, outside.ports)
+            unreachable = outside.missing
         if seen.pause:
             wanted = [each for each in wanted if each["kind"] == "PodDisruptionBudget"]
         if not self._is_current(name, seen):
@@ -223,7 +232,7 @@ class OwnedObjects:
             if pod is not None and self._is_current(name, seen):
                 _log.info("cluster %s: replacing the pod of %s", name, restart.agent)
                 await seen.applier.delete("Pod", pod)
-        self._tell(name, seen, agents, pods, there, refused, restart)
+        self._tell(name, seen, agents, pods, there, refused, restart, unreachable)
 
     def _is_current(self, name: str, seen: _Seen) -> bool:
         """Whether the cluster is still led as it was when its state was read."""
@@ -238,6 +247,7 @@ class OwnedObjects:
         there: Mapping[str, Mapping[str, Json]],
         refused: list[ApiRefused],
         restart: Restart,
+        unreachable: dict[str, str] | None,
     ) -> None:
         claims = there["PersistentVolumeClaim"]
         found = [
@@ -256,6 +266,7 @@ class OwnedObjects:
             ],
             str(refused[0]) if refused else "",
             restart.waits_for,
+            unreachable,
         )
         if view != seen.view:
             seen.view = view
@@ -276,7 +287,7 @@ def _by_agent(sets: Mapping[str, Json]) -> dict[str, Json]:
 
 def _zone_ports(runner: Runner) -> list[ZonePort]:
     return [
-        ZonePort(record.name, record.ports)
+        ZonePort(record.name, record.ports, record.uid, record.port)
         for record in runner.known_zones().values()
         if not record.deleting and record.ports
     ]

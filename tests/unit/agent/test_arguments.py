@@ -87,3 +87,37 @@ def test_another_reserve_is_refused(text: str, capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         settings(f"--disk-reserve={text}")
     assert "write bytes, or for example 512Mi or 2Gi" in capsys.readouterr().err
+
+
+def test_an_external_listener_is_announced_by_the_agent_or_left_to_the_operator() -> None:
+    offset = ["--external-port-offset", "1000"]
+    own = settings(*offset, "--announce-external-host", "a.example.org")
+    left = settings(*offset, "--client-ports-from-master", "7200-8079")
+
+    assert (own.external_port_offset, own.told_external_host) == (1000, "a.example.org")
+    assert (left.external_port_offset, left.told_external_host) == (1000, "")
+    assert (settings().external_port_offset, settings().told_external_host) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--announce-external-host", "a.org"], "add --external-port-offset"),
+        (["--external-port-offset", "0"], "write a number of ports, for example 1000"),
+        (["--external-port-offset", "60000"], "leads from client port 7000 above 65535"),
+        (
+            ["--external-port-offset", "100", "--client-ports-from-master", "7200-7300"],
+            "to another one of them: write 101 or more",
+        ),
+        (
+            ["--external-port-offset", "60000", "--client-ports-from-master", "7200-7300"],
+            "leads from client port 7300 above 65535",
+        ),
+    ],
+)
+def test_an_external_listener_that_cannot_be_is_refused(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        settings(*words)
+    assert sentence in capsys.readouterr().err

@@ -17,7 +17,7 @@ from quorate_helm.build import VERSIONS, helm_path
 from quorate_helm.chart import CHART, find, objects, render, run_helm, without_kinds
 from quorate_operator.kube.write_crds import crd_files
 from quorate_operator.owned import agent_pod
-from quorate_operator.owned.agent_names import PEER_PORT
+from quorate_operator.owned.agent_names import EXTERNAL_PORT_OFFSET, PEER_PORT
 from quorate_operator.owned.children import labels
 
 pytestmark = pytest.mark.needs("helm")
@@ -73,6 +73,8 @@ def test_network_policies_mean_managed_agents_unless_told_otherwise() -> None:
     first, last = agent_pod.CLIENT_PORTS.split("-")
     assert (agents["peerPort"], agents["adminPort"]) == (PEER_PORT, agent_pod.ADMIN_PORT)
     assert (agents["clientPortFirst"], agents["clientPortLast"]) == (int(first), int(last))
+    outside = (int(first) + EXTERNAL_PORT_OFFSET, int(last) + EXTERNAL_PORT_OFFSET)
+    assert (agents["externalPortFirst"], agents["externalPortLast"]) == outside
     assert agents["podLabels"].items() <= labels("main").items()
 
 

@@ -222,9 +222,11 @@ def test_wrong_sets_of_voters_are_refused(row: PartitionRow) -> None:
 
 
 def test_registrations_and_zones_survive_storage() -> None:
-    node = NodeRecord("a", "s", 3, "h", 1, "ch", "rack", 2, 17, "p", True, (7000, 7009))
+    node = NodeRecord("a", "s", 3, "h", 1, "ch", "rack", 2, 17, "p", True, (7000, 7009), "x.org")
     record = ZoneRecord("u", "z", 8, 2, StorageKind.IN_MEMORY, SyncWrites.ALWAYS, 5, {"a": 7}, True)
-    record = msgspec.structs.replace(record, planner=Planner.STAGED, port=7003)
+    record = msgspec.structs.replace(
+        record, planner=Planner.STAGED, port=7003, external_ports={"a": 31001}
+    )
 
     assert node_record(node_spec("main", node)) == node
     assert zone_record(ZoneRef(name="z", uid="u"), accepted_zone(record)) == record

@@ -8,7 +8,8 @@ import yaml
 
 from quorate.planning.disruption import Disruption
 from quorate_operator.owned.agent_names import Agents
-from quorate_operator.owned.children import ZonePort, desired_children
+from quorate_operator.owned.children import desired_children
+from quorate_operator.owned.external_listener import ZonePort
 from quorate_owned.facts import managed_cluster, nobody
 
 GOLDEN = Path(__file__).parent / "children.yaml"

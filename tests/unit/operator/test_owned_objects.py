@@ -10,6 +10,7 @@ import pytest
 from quorate.facts.partition_row import majority
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.disruption import Disruption
+from quorate.protocol.messages import ZoneReady
 from quorate.protocol.status import ClusterStatus
 from quorate_lone_master.world import LoneMaster
 from quorate_loopback.memory_api import MemoryApi, watch_all
@@ -40,6 +41,9 @@ class LoneRunner:
 
     def known_zones(self) -> dict[str, ZoneRecord]:
         return {uid: zone.record for uid, zone in self._world.master.zones.items()}
+
+    def set_external(self, hosts: dict[str, str], ports: dict[str, dict[str, int]]) -> None:
+        self._world.master.external.tell(hosts, ports)
 
     def disruption(self, gone: Any = (), restarted: Any = ()) -> Disruption:
         self.before.append(sorted(restarted))
@@ -144,6 +148,43 @@ async def test_agents_are_made_and_dialed_by_name(managed: Managed) -> None:
     assert managed.kinds("services") == managed.kinds("serviceaccounts") == ["main-agents"]
     assert view is not None
     assert view.addresses == [f"{name}-0.main-agents.shop.svc:7100" for name in names]
+
+
+async def test_clients_outside_are_led_to_where_services_and_pods_are_now(managed: Managed) -> None:
+    names = ["agent-1", "agent-2", "agent-3"]
+    world = managed.world
+    world.client_ports = dict.fromkeys(names, (7200, 7299))
+    world.external = dict.fromkeys(names, "")
+    managed.declare(listeners={"external": {"type": "LoadBalancer"}})
+    await managed.until(lambda: len(managed.kubelet.restarted) == 6, "pods of the new template")
+    managed.place_zone()
+    for agent in names:
+        world.master.receive(agent, ZoneReady(ZONE.uid, 7200), world.now)
+
+    def zone() -> ZoneRecord:
+        return managed.runner.known_zones()[ZONE.uid]
+
+    def hosts() -> list[str]:
+        return [node.external_host for node in managed.runner.status().nodes]
+
+    def unreachable() -> dict[str, str]:
+        view = managed.see()
+        return (view.unreachable if view is not None else None) or {}
+
+    await managed.until(lambda: unreachable().keys() == {*names}, "no address")
+    assert (hosts(), zone().external_ports) == ([""] * 3, {})
+    for agent in names:
+        at = f"/api/v1/namespaces/shop/services/main-{agent}-external"
+        ingress = {"ingress": [{"hostname": f"{agent}.example.org"}]}
+        managed.api.put(at, {**managed.api.objects[at], "status": {"loadBalancer": ingress}})
+    expected = [f"{agent}.example.org" for agent in names]
+    await managed.until(lambda: not unreachable() and hosts() == expected, "addresses")
+
+    assert zone().external_ports == dict.fromkeys(names, 8200)
+    managed.declare(listeners={})
+    await managed.until(
+        lambda: managed.kinds("services") == ["cart-clients", "main-agents"], "gone"
+    )
 
 
 async def test_the_budget_follows_the_rows(managed: Managed) -> None:

@@ -1,0 +1,1 @@
+"""A client in a network of its own, which reaches only the addresses of nodes."""
