@@ -75,7 +75,7 @@ async def test_an_operator_without_kubernetes_refuses_managed_agents(tmp_path: P
                 "main",
                 {**about, "metadata": {"name": "main"}, "spec": manifest["spec"]},
             )
-        with pytest.raises(WireError, match="spec.drainAgents: an operator without Kubernetes"):
+        with pytest.raises(WireError, match="drainAgents: an operator without Kubernetes"):
             ObjectStore(store).prepare(
                 "storageclusters",
                 "main",
