@@ -14,7 +14,6 @@ from quorate.protocol.status import MigrationStatus, NodeStatus, ZoneStatus
 from quorate.wire.resource import Condition
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
-from quorate_cli import resources
 from quorate_cli.cluster_state import ClusterState
 from quorate_cli.kubectl.objects import StoredRows
 
@@ -51,8 +50,10 @@ def cluster_state(
     rows: Mapping[str, StoredRows],
     operator_problem: str = "",
 ) -> ClusterState:
-    """Return how the cluster is. `zones`: its own; `nodes`: registrations by agent; `rows`: of zones
-    of which rows were read, by the id of their data; `operator_problem`: why nothing is decided."""
+    """Return how the cluster is.
+
+    `zones`: its own; `nodes`: registrations by agent; `rows`: of zones of which rows were read, by
+    the id of their data; `operator_problem`: why nothing is decided."""
     status = cluster.status
     ready = _condition(status.conditions, "Ready")
     not_led = ready is not None and ready.reason == "NotLed"
@@ -183,5 +184,3 @@ def _notes(about: str, conditions: Sequence[Condition]) -> list[str]:
         if (each.type in (*TOLD_WHEN_TRUE, *TOLD_OF_BOTH) and each.status == "True")
         or (each.type in TOLD_WHEN_FALSE and each.status == "False")
     ]
-
-

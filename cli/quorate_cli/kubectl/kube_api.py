@@ -14,18 +14,15 @@ import urllib3.exceptions
 import yaml
 from kubernetes.client.api_client import ApiClient
 from kubernetes.client.configuration import Configuration
+from kubernetes.config import kube_config
 from kubernetes.config.config_exception import ConfigException
-from kubernetes.config.kube_config import (
-    KUBE_CONFIG_DEFAULT_LOCATION,
-    list_kube_config_contexts,
-    load_kube_config,
-)
 
 from quorate.wire.resource import API_VERSION, GROUP
 from quorate_cli.operator_api import NotThere
 from quorate_cli.problem import Problem
 from quorate_cli.resources import Whole
 
+_files: Any = kube_config  # its functions ship without types
 PAGE = 500
 TIMEOUT_S = (10.0, 60.0)
 """To connect, and between two pieces of an answer."""
@@ -52,9 +49,9 @@ class KubeApi:
     def __init__(self, kubeconfig: str = "", context: str = "") -> None:
         self.kubeconfig = kubeconfig
         configuration = Configuration()
-        file = kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION
+        file = kubeconfig or str(_files.KUBE_CONFIG_DEFAULT_LOCATION)
         try:
-            contexts, current = list_kube_config_contexts(file)
+            contexts, current = _files.list_kube_config_contexts(file)
             chosen = current
             if context:
                 known = {each["name"]: each for each in contexts}
@@ -66,7 +63,7 @@ class KubeApi:
                 chosen = known[context]
             self.context = str(chosen["name"])
             self.namespace = str(chosen["context"].get("namespace") or "default")
-            load_kube_config(file, self.context, configuration, persist_config=False)
+            _files.load_kube_config(file, self.context, configuration, persist_config=False)
         except ConfigException as error:
             raise Problem(_no_config(file, bool(kubeconfig), error)) from error
         except (OSError, yaml.YAMLError, TypeError, KeyError) as error:
@@ -83,11 +80,11 @@ class KubeApi:
         """Return the object at `path`. NotThere, Forbidden."""
         return _decode(self._ask("GET", path, query).data)
 
-    def list(self, path: str, **query: str | int | bool) -> list[Whole]:
+    def collection(self, path: str, **query: str | int | bool) -> list[Whole]:
         """Return all objects of a collection. Forbidden."""
-        return self.list_from(path, **query)[0]
+        return self.collection_from(path, **query)[0]
 
-    def list_from(self, path: str, **query: str | int | bool) -> tuple[list[Whole], str]:
+    def collection_from(self, path: str, **query: str | int | bool) -> tuple[list[Whole], str]:
         """Return all objects of a collection, and the revision from which a watch goes on."""
         found: list[Whole] = []
         more = ""
@@ -105,7 +102,7 @@ class KubeApi:
         return bytes(self._ask("GET", path, query).data)
 
     def patch(self, path: str, body: Whole) -> Whole:
-        """Merge `body` into the object. Conflict: its metadata.resourceVersion is another by now."""
+        """Merge `body` into the object. Conflict: its resourceVersion is another by now."""
         return _decode(self._ask("PATCH", path, {}, body, MERGE_PATCH).data)
 
     def delete(self, path: str, body: Whole) -> None:
@@ -148,9 +145,7 @@ class KubeApi:
         _check(answer, method, path, self.context)
         return answer
 
-    def _open(
-        self, method: str, path: str, query: Query, body: Whole | None, content: str
-    ) -> Any:
+    def _open(self, method: str, path: str, query: Query, body: Whole | None, content: str) -> Any:
         headers = {"Content-Type": content or "application/json", "Accept": "*/*"}
         asked = [(key, str(value).lower() if isinstance(value, bool) else value)
                  for key, value in query.items()]  # fmt: skip

@@ -59,7 +59,7 @@ def fetch(api: KubeApi, kind: Kind, namespace: str, name: str) -> Whole:
 
 def fetch_all(api: KubeApi, kind: Kind, namespace: str) -> list[Whole]:
     """Return all objects of a kind, by namespace and name; no namespace: of all."""
-    found = api.list(objects_path(kind.plural, namespace))
+    found = api.collection(objects_path(kind.plural, namespace))
     made = [{"apiVersion": API_VERSION, "kind": kind.name, **whole} for whole in found]
     return sorted(made, key=lambda whole: (namespace_of(whole), name_of(whole)))
 
@@ -95,22 +95,22 @@ def the_cluster(api: KubeApi, namespace: str, name: str = "") -> StorageCluster:
 def registrations(api: KubeApi, namespace: str, cluster: str = "") -> dict[str, NodeRecord]:
     """Return the registered agents of a cluster by name."""
     selector = f"{LABEL_CLUSTER}={cluster}"
-    found = api.list(objects_path(StorageNode.plural, namespace), labelSelector=selector)
+    found = api.collection(objects_path(StorageNode.plural, namespace), labelSelector=selector)
     return {
         record.name: record
         for whole in found
-        if (record := node_record(_parsed(StorageNode, whole).spec)) is not None
+        if (record := node_record(parsed(StorageNode, whole).spec)) is not None
     }
 
 
 def stored_rows(api: KubeApi, namespace: str, uid: str) -> StoredRows:
     """Return the rows of the zone whose data has this id."""
     selector = f"{LABEL_ZONE_UID}={uid}"
-    tables = api.list(objects_path(PartitionTable.plural, namespace), labelSelector=selector)
+    tables = api.collection(objects_path(PartitionTable.plural, namespace), labelSelector=selector)
     record: ZoneRecord | None = None
     rows: list[PartitionRow] = []
     for table in tables:
-        spec = _parsed(PartitionTable, table).spec
+        spec = parsed(PartitionTable, table).spec
         if spec.accepted is not None:
             record = zone_record(spec.zone_ref, spec.accepted)
         rows += [partition_row(row) for row in spec.rows or ()]
@@ -120,7 +120,7 @@ def stored_rows(api: KubeApi, namespace: str, uid: str) -> StoredRows:
 R = TypeVar("R", bound=Resource)
 
 
-def _parsed(model: type[R], whole: Whole) -> R:
+def parsed(model: type[R], whole: Whole) -> R:
     """An object in a list comes without its kind."""
     read: Callable[[Mapping[str, Any]], R] = model.parse
     try:

@@ -31,7 +31,7 @@ def find_operator(api: KubeApi, namespace: str, operator_namespace: str = "") ->
         if operator_namespace:
             return Operator(_none(operator_namespace))
         try:
-            found = api.list(
+            found = api.collection(
                 group_path(GROUP, "leases"), fieldSelector=f"metadata.name={LEASE}"
             )
         except Forbidden:
