@@ -49,7 +49,10 @@ class CannedApi:
         collection, _, name = path.rpartition("/")
         namespace = path.split("/namespaces/")[1].split("/")[0]
         metadata = {"name": name, "namespace": namespace, "uid": f"uid-of-{name}"}
-        made = {**whole, "metadata": {**metadata, "resourceVersion": revision, **whole.get("metadata", {})}}
+        made = {
+            **whole,
+            "metadata": {**metadata, "resourceVersion": revision, **whole.get("metadata", {})},
+        }
         self.objects[path] = made
         return made
 
@@ -62,7 +65,9 @@ class CannedApi:
         if path in self.texts:
             return Answer(200, self.texts[path])
         if method == "GET" and path not in self.objects and self._is_collection(path):
-            return Answer(200, {"metadata": {"resourceVersion": "9"}, "items": self._list(path, query)})
+            return Answer(
+                200, {"metadata": {"resourceVersion": "9"}, "items": self._list(path, query)}
+            )
         found = self.objects.get(path)
         if found is None:
             name = path.rpartition("/")[2]

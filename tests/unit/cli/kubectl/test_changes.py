@@ -95,7 +95,9 @@ def test_a_drain_of_nobody_or_without_an_operator(kubectl: Kubectl, api: CannedA
         " registered are agent-1, agent-2, agent-3"
     )
     renewed(api, 60)
-    assert "declared, and nobody acts on it: no operator leads" in kubectl.problem("drain", "agent-1")
+    assert "declared, and nobody acts on it: no operator leads" in kubectl.problem(
+        "drain", "agent-1"
+    )
     del api.objects[MAIN]
     assert "there is none" in kubectl.problem("drain", "agent-1")
 

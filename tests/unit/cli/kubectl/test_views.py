@@ -111,7 +111,9 @@ def test_describe_is_that_of_the_local_command(kubectl: Kubectl) -> None:
     text = kubectl("describe", "zone", "library")
     assert "Zone library" in text
     assert "Available is True (R) since 2026-01-01T00:00:00Z" in text
-    assert json.loads(kubectl("describe", "stc", "main", "--json"))["spec"]["managed"]["replicas"] == 3
+    assert (
+        json.loads(kubectl("describe", "stc", "main", "--json"))["spec"]["managed"]["replicas"] == 3
+    )
     assert len(json.loads(kubectl("describe", "zones", "-A", "--json"))["items"]) == 1
 
 
@@ -163,7 +165,9 @@ def test_a_plan_is_made_from_the_rows(kubectl: Kubectl, api: CannedApi) -> None:
     assert said.startswith("node agent-9: not registered; registered are agent-1, agent-2")
 
 
-def test_what_is_forbidden_is_named_with_verb_and_resource(kubectl: Kubectl, api: CannedApi) -> None:
+def test_what_is_forbidden_is_named_with_verb_and_resource(
+    kubectl: Kubectl, api: CannedApi
+) -> None:
     message = 'storageclusters.quorate.io is forbidden: User "eve" cannot list resource'
     api.refused["GET", f"{OURS}/storageclusters"] = Answer(403, {"message": message})
 
@@ -174,7 +178,9 @@ def test_an_api_server_without_our_kinds_is_told_apart(kubectl: Kubectl, api: Ca
     message = "the server could not find the requested resource"
     api.refused["GET", f"{OURS}/storageclusters"] = Answer(404, {"message": message, "details": {}})
 
-    assert "does not know the kinds of quorate.io: install the operator" in kubectl.problem("status")
+    assert "does not know the kinds of quorate.io: install the operator" in kubectl.problem(
+        "status"
+    )
 
 
 def test_credentials_that_are_not_accepted(kubectl: Kubectl, api: CannedApi) -> None:
