@@ -1,4 +1,4 @@
-"""Drain, replace, cli and report on canned objects: what is asked of the API server, what is not."""
+"""Drain, replace, cli and report on canned objects: what is asked of the API server."""
 
 import subprocess
 import sys
@@ -10,8 +10,7 @@ import pytest
 
 from quorate_cli.kubectl.exec_client import exec_command
 from quorate_cli.kubectl.kube_api import KubeApi
-
-from .conftest import (
+from quorate_kubectl.canned import (
     CORE,
     OURS,
     Answer,

@@ -8,8 +8,7 @@ import pytest
 
 from quorate.facts.partition_row import Migration, MigrationKind
 from quorate.facts.topology import Holder, Voter
-
-from .conftest import (
+from quorate_kubectl.canned import (
     AGENTS,
     CORE,
     LEASE,
