@@ -44,6 +44,8 @@ class CannedApi:
         self.texts: dict[str, bytes] = {}
         self.refused: dict[tuple[str, str], Answer] = {}
         self.asked: list[tuple[str, str, Json]] = []
+        self.watched: list[Answer] = []
+        """Answers to the next watches, one each."""
         self.on_patch: Callable[[str], None] = lambda path: None
 
     def put(self, path: str, whole: Json, revision: str = "1") -> Json:
@@ -63,6 +65,8 @@ class CannedApi:
         self.asked.append((method, path, body))
         if (method, path) in self.refused:
             return self.refused[method, path]
+        if "watch" in query:
+            return self.watched.pop(0)
         if path in self.texts:
             return Answer(200, self.texts[path])
         if method == "GET" and path not in self.objects and self._is_collection(path):

@@ -39,6 +39,10 @@ class Forbidden(Problem):
     """RBAC does not let this user do it."""
 
 
+class Unreached(Problem):
+    """The API server does not answer."""
+
+
 class Expired(Problem):
     """The API server no longer knows the revision from which a watch was to go on."""
 
@@ -162,9 +166,9 @@ class KubeApi:
                 raise self._unreached(error) from error
             raise
 
-    def _unreached(self, error: Exception) -> Problem:
+    def _unreached(self, error: Exception) -> Unreached:
         words = " ".join(str(error).split())
-        return Problem(
+        return Unreached(
             f"API server {self.server} (context {self.context}) cannot be reached: {words[:300]}"
         )
 

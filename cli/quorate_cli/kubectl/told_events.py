@@ -13,8 +13,8 @@ from quorate.wire.resource import API_VERSION
 from quorate.wire.zone import Zone
 from quorate_cli.events_command import print_line
 from quorate_cli.kubectl.declared_state import sentence
-from quorate_cli.kubectl.kube_api import Expired, KubeApi, core_path
-from quorate_cli.kubectl.objects import namespace_of, zones
+from quorate_cli.kubectl.kube_api import Expired, KubeApi, Unreached, core_path
+from quorate_cli.kubectl.objects import zones
 from quorate_cli.resources import Whole
 
 OF_OURS = f"involvedObject.apiVersion={API_VERSION}"
@@ -92,34 +92,54 @@ def read(
     and the state again when something may have been missed. `zone`: only of it and its cluster;
     `cluster`: only of it and its zones."""
     path = core_path("events", namespace)
+    seen: set[tuple[str, str]] = set()
+    waits_for, has_begun = "", False
     while True:
-        found, revision = api.collection_from(path, fieldSelector=OF_OURS)
-        known = zones(api, namespace)
-        wanted = {
-            (namespace_of({"metadata": each.metadata.model_dump()}), each.metadata.name)
-            for each in known
-            if not cluster or each.spec.cluster_ref.name == cluster
-        }
-        before = sorted((told(each) for each in found), key=lambda each: each.event.time)
-        yield from _of(before, zone, cluster, wanted)
-        now_known = [
-            each for each in known if (each.metadata.namespace, each.metadata.name) in wanted
-        ]
-        for each in now_known:
-            if zone is None or each.metadata.uid == zone.metadata.uid:
-                yield state(each, api.now)
-        if not follow:
-            return
         try:
-            while True:
+            found, revision = api.collection_from(path, fieldSelector=OF_OURS)
+            known = zones(api, namespace)
+            waits_for, has_begun = "", True
+            wanted = {
+                (each.metadata.namespace, each.metadata.name)
+                for each in known
+                if not cluster or each.spec.cluster_ref.name == cluster
+            }
+            news = sorted(_unseen(found, seen), key=lambda each: each.event.time)
+            yield from _of(news, zone, cluster, wanted)
+            for each in known:
+                is_wanted = (each.metadata.namespace, each.metadata.name) in wanted
+                if is_wanted and (zone is None or each.metadata.uid == zone.metadata.uid):
+                    yield state(each, api.now)
+            while follow:
                 for change in api.follow(path, revision, fieldSelector=OF_OURS):
                     whole: Any = change["object"]
                     revision = str(whole["metadata"]["resourceVersion"])
                     if change["type"] in ("ADDED", "MODIFIED"):
-                        yield from _of([told(whole)], zone, cluster, wanted)
+                        yield from _of(_unseen([whole], seen), zone, cluster, wanted)
                 time.sleep(RETRY_S)
         except Expired:
             continue  # what was missed is in the state
+        except Unreached as problem:
+            if not follow or not has_begun:
+                raise
+            if str(problem) != waits_for:
+                waits_for = str(problem)
+                typer.echo(f"quorate: {problem}; waiting for it", err=True)
+            time.sleep(RETRY_S)
+        else:
+            return
+
+
+def _unseen(found: Iterable[Whole], seen: set[tuple[str, str]]) -> list[Told]:
+    """Return what is told for the first time."""
+    news = []
+    for whole in found:
+        metadata: Any = whole["metadata"]
+        which = str(metadata.get("uid")), str(metadata.get("resourceVersion"))
+        if which not in seen:
+            seen.add(which)
+            news.append(told(whole))
+    return news
 
 
 def _of(

@@ -8,6 +8,8 @@ import pytest
 
 from quorate.facts.partition_row import Migration, MigrationKind
 from quorate.facts.topology import Holder, Voter
+from quorate_cli.kubectl import told_events
+from quorate_cli.kubectl.kube_api import KubeApi
 from quorate_kubectl.canned import (
     AGENTS,
     CORE,
@@ -147,6 +149,34 @@ def test_events_are_those_of_our_kinds_and_then_the_state(kubectl: Kubectl, api:
     assert [each["reason"] for each in told] == ["NodeLeft", "ZoneCreated", "ZoneCreated", "State"]
     assert told[0]["count"] == 3
     assert all("sequence" not in each for each in told)
+
+
+def test_who_follows_is_told_news_once_and_the_state_after_what_may_have_been_missed(
+    kubectl: Kubectl, api: CannedApi
+) -> None:
+    def event(name: str, reason: str) -> dict[str, Any]:
+        return api.put(
+            f"{CORE}/events/{name}",
+            {
+                "involvedObject": {"kind": "Zone", "name": "library", "namespace": "shop"},
+                "reason": reason,
+                "message": "said",
+                "lastTimestamp": f"2026-01-01T00:00:0{name}Z",
+            },
+        )
+
+    event("1", "ZoneCreated")
+    news = {"type": "ADDED", "object": event("2", "RowChanged")}
+    del api.objects[f"{CORE}/events/2"]
+    mark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "12"}}}
+    lines = b"".join(json.dumps(each).encode() + b"\n" for each in (news, mark))
+    api.watched = [Answer(200, lines), Answer(410, {"message": "too old"}), Answer(200, b"")]
+    found = told_events.read(KubeApi(str(kubectl.kubeconfig)), "shop", None, True)
+
+    told = [next(found).event.reason for _ in range(4)]
+
+    assert told == ["ZoneCreated", "State", "RowChanged", "State"]
+    found.close()
 
 
 def test_a_plan_is_made_from_the_rows(kubectl: Kubectl, api: CannedApi) -> None:
