@@ -10,6 +10,9 @@ import pytest
 
 from quorate_cli.kubectl.exec_client import exec_command
 from quorate_cli.kubectl.kube_api import KubeApi
+from quorate_cli.kubectl.objects import the_cluster
+from quorate_cli.kubectl.replace import find_freed, free
+from quorate_cli.problem import Problem
 from quorate_kubectl.canned import (
     CORE,
     OURS,
@@ -238,3 +241,19 @@ def test_a_report_has_objects_and_logs_and_no_secret(
     assert b"3 of 3 agents online" in files["status.txt"]
     assert b"no kubelet" in files["missing.txt"]
     assert b"version is forbidden" in files["missing.txt"]
+
+
+def test_the_verdict_is_looked_at_again_before_anything_is_deleted(
+    kubectl: Kubectl, api: CannedApi
+) -> None:
+    """A person takes a while to say yes."""
+    lose(api)
+    asked = KubeApi(str(kubectl.kubeconfig))
+    cluster = the_cluster(asked, "shop")
+    freed = find_freed(asked, cluster, "agent-3")
+    register(api, "agent-2", left=True)
+
+    with pytest.raises(Problem, match="acknowledged writes could be lost"):
+        free(asked, cluster, freed)
+
+    assert changes(api) == []
