@@ -38,8 +38,8 @@ def lost_without(
 
     found: list[str] = []
     for row in rows:
-        sets = [row.voters] if row.active is None else [row.voters, row.active.voters]
-        for voters in sets:
+        moving = (row.active.voters,) if row.active is not None else ()
+        for voters in (*row.voter_sets, *moving):
             if node not in {voter.node for voter in voters}:
                 continue
             left = [voter for voter in voters if is_left(voter)]

@@ -63,5 +63,15 @@ def test_a_partition_that_moves_is_judged_before_and_after() -> None:
     assert lost("c", moving, of=nodes("abcd", left="cd")).startswith("partition 0 of Zone sessions")
 
 
+def test_a_rebuilt_row_is_judged_by_both_sets_of_voters() -> None:
+    """Either set may have acknowledged: of the second, the one that is left may lack writes."""
+    sets = tuple(tuple(Voter(name, "first") for name in names) for names in ("abc", "cde"))
+    rebuilt = msgspec.structs.replace(row("abcde"), sets=sets)
+
+    assert lost("e", rebuilt, of=nodes("abcde", left="e")) == ""
+    assert lost("e", row("abcde"), of=nodes("abcde", left="de")) == ""
+    assert lost("e", rebuilt, of=nodes("abcde", left="de")).startswith("partition 0")
+
+
 def test_what_it_does_not_vote_in_is_not_asked() -> None:
     assert lost("c", row("ab"), of=nodes("abc", left="abc")) == ""
