@@ -307,10 +307,12 @@ def report(
         Console(file=text, width=160).print(look)
         return text.getvalue()
 
-    made = Report(api, place, operator_namespace)
-    made.gather(shown)
     at = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     file = output or Path(f"quorate-report-{place}-{at}.tar.gz")
+    if not file.absolute().parent.is_dir():
+        raise Problem(f"--output {file}: folder {file.absolute().parent} does not exist: make it")
+    made = Report(api, place, operator_namespace)
+    made.gather(shown)
     made.write(file)
     teller.print(f"{file}: {len(made.files)} files", soft_wrap=True)
     if made.missing:

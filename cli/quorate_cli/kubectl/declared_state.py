@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from quorate.facts.addresses import join_address
 from quorate.facts.topology import NodeRecord
 from quorate.protocol.status import MigrationStatus, NodeStatus, ZoneStatus
 from quorate.wire.resource import Condition
@@ -102,13 +103,17 @@ def _node(cluster: StorageCluster, name: str, nodes: Mapping[str, NodeRecord]) -
         record.incarnation if record is not None else 0,
         online,
         state,
-        member.address if member is not None else "",
+        _address(record) if record is not None else member.address if member is not None else "",
         record.failure_domain if record is not None else "",
         member.primaries if member is not None else 0,
         member.owners if member is not None else 0,
         left,
         record.client_host if record is not None else "",
     )
+
+
+def _address(record: NodeRecord) -> str:
+    return join_address(record.host, record.peer_port)
 
 
 def _zone(zone: Zone, nodes: Mapping[str, NodeRecord], rows: StoredRows | None) -> ZoneStatus:

@@ -19,7 +19,7 @@ from kubernetes.config.config_exception import ConfigException
 
 from quorate.wire.resource import API_VERSION, GROUP
 from quorate_cli.operator_api import NotThere
-from quorate_cli.problem import Problem
+from quorate_cli.problem import Problem, words
 from quorate_cli.resources import Whole
 
 _files: Any = kube_config  # its functions ship without types
@@ -71,8 +71,9 @@ class KubeApi:
         except ConfigException as error:
             raise Problem(_no_config(file, bool(kubeconfig), error)) from error
         except (OSError, yaml.YAMLError, TypeError, KeyError) as error:
+            why = words(error) if isinstance(error, OSError) else " ".join(str(error).split())
             raise Problem(
-                f"kubeconfig {file} cannot be read: {error}; name another with --kubeconfig"
+                f"kubeconfig {file} cannot be read: {why}; name another with --kubeconfig"
             ) from error
         configuration.retries = False
         self.server = str(configuration.host)

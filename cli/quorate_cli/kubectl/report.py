@@ -25,7 +25,7 @@ from quorate_cli.kubectl.objects import LABEL_CLUSTER
 from quorate_cli.kubectl.operator_lease import GROUP as LEASES
 from quorate_cli.kubectl.operator_lease import LEASE
 from quorate_cli.kubectl.told_events import told
-from quorate_cli.problem import Problem
+from quorate_cli.problem import Problem, words
 from quorate_cli.version_option import own_version
 
 LOG_LINES = 20_000
@@ -78,6 +78,8 @@ class Report:
                     entry.size, entry.mtime, entry.mode = len(content), int(time.time()), 0o600
                     archive.addfile(entry, io.BytesIO(content))
             part.replace(file)
+        except OSError as error:
+            raise Problem(f"--output {file} cannot be written: {words(error)}") from error
         finally:
             part.unlink(missing_ok=True)
 

@@ -257,3 +257,13 @@ def test_the_verdict_is_looked_at_again_before_anything_is_deleted(
         free(asked, cluster, freed)
 
     assert changes(api) == []
+
+
+def test_a_report_into_a_folder_that_is_not_there_asks_for_nothing(
+    kubectl: Kubectl, api: CannedApi
+) -> None:
+    said = kubectl.problem("report", "--output", "none/bundle.tar.gz")
+
+    assert "folder" in said
+    assert said.endswith("none does not exist: make it")
+    assert api.asked == []
