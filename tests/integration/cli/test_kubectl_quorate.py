@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from quorate_cli.kubectl.app import app
+from quorate_cli.problem import Problem
 from quorate_cluster.pod_names import operator_that_knows
 from quorate_cluster.processes import environment
 from quorate_cluster.road import QUIET, Json, Road
@@ -23,31 +26,34 @@ pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(
 
 
 class Plugin:
-    """Runs `kubectl quorate` in the namespace of a road."""
+    """Runs `kubectl quorate` in the namespace of a road, in this process: its imports take a while
+    on a busy machine."""
 
-    def __init__(self, control_plane: ControlPlane, road: Road, folder: Path) -> None:
+    def __init__(self, control_plane: ControlPlane, road: Road) -> None:
         self.road = road
-        self.folder = folder
         self.kubeconfig = control_plane.kubeconfig
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "quorate_cli.kubectl", *arguments]
-        command += [f"--kubeconfig={self.kubeconfig}", f"--namespace={self.road.namespace}"]
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=120, cwd=self.folder,
-            env={**environment(), "COLUMNS": "160"}, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, what it printed, the sentence with which it ended."""
+        where = (f"--kubeconfig={self.kubeconfig}", f"--namespace={self.road.namespace}")
+        result = CliRunner().invoke(app, [*arguments, *where])
+        error = result.exception
+        if isinstance(error, Problem):
+            return error.exit_code, result.output, str(error)
+        if error is not None and not isinstance(error, SystemExit):
+            raise error
+        return result.exit_code, result.output, ""
 
     def __call__(self, *arguments: str) -> str:
-        done = self.run(*arguments)
-        assert done.returncode == 0, (done.stderr, self.road.logs())
-        return done.stdout
+        code, said, problem = self.run(*arguments)
+        assert code == 0, (said, problem, self.road.logs())
+        return said
 
     def refused(self, *arguments: str) -> str:
         """The sentence with which it ends."""
-        done = self.run(*arguments)
-        assert done.returncode == 1, (done.stdout, done.stderr)
-        return " ".join(done.stderr.split())
+        code, said, problem = self.run(*arguments)
+        assert code == 1, (said, problem)
+        return problem
 
     def state(self) -> Json:
         [cluster] = json.loads(self("status", "--json"))["clusters"]
@@ -67,11 +73,14 @@ def road(control_plane: ControlPlane, namespace: str) -> Iterator[Road]:
 
 
 @pytest.fixture
-def plugin(control_plane: ControlPlane, road: Road, tmp_path: Path) -> Plugin:
-    return Plugin(control_plane, road, tmp_path)
+def plugin(control_plane: ControlPlane, road: Road, monkeypatch: pytest.MonkeyPatch) -> Plugin:
+    monkeypatch.setenv("COLUMNS", "160")
+    return Plugin(control_plane, road)
 
 
-def test_views_drain_and_report(control_plane: ControlPlane, road: Road, plugin: Plugin) -> None:
+def test_views_drain_and_report(
+    control_plane: ControlPlane, road: Road, plugin: Plugin, tmp_path: Path
+) -> None:
     assert "no StorageCluster is declared here" in plugin("status")
     road.start_agents(4)
     road.start_operator()
@@ -79,6 +88,10 @@ def test_views_drain_and_report(control_plane: ControlPlane, road: Road, plugin:
     road.wait_zone(**QUIET)
     road.write_keys("very-private-value")
 
+    program = [sys.executable, "-m", "quorate_cli.kubectl", "status", "-n", road.namespace]
+    config = {**environment(), "KUBECONFIG": str(plugin.kubeconfig)}
+    ran = subprocess.run(program, capture_output=True, text=True, timeout=60, env=config)
+    assert "cluster main: 4 of 4 agents online" in ran.stdout, ran.stderr
     text = plugin("status")
     assert "cluster main: 4 of 4 agents online" in text
     assert "16 of 16" in text
@@ -121,8 +134,8 @@ def test_views_drain_and_report(control_plane: ControlPlane, road: Road, plugin:
     plugin.kubeconfig = admin
 
     # The bundle has neither the secret nor what clients wrote; no kubelet is here for logs.
-    plugin("report", "--output", "bundle.tar.gz")
-    with tarfile.open(plugin.folder / "bundle.tar.gz") as archive:
+    plugin("report", "--output", str(tmp_path / "bundle.tar.gz"))
+    with tarfile.open(tmp_path / "bundle.tar.gz") as archive:
         whole = b"".join(
             opened.read() for member in archive if (opened := archive.extractfile(member))
         )
