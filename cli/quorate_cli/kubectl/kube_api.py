@@ -111,8 +111,8 @@ class KubeApi:
         return _decode(self._ask("PATCH", path, {}, body, MERGE_PATCH).data)
 
     def delete(self, path: str, body: Whole) -> None:
-        """Delete the object; `body` are DeleteOptions. NotThere, Conflict."""
-        self._ask("DELETE", path, {}, body)
+        """Delete the object; `body`: fields of DeleteOptions. NotThere, Conflict."""
+        self._ask("DELETE", path, {}, {"apiVersion": "v1", "kind": "DeleteOptions", **body})
 
     def follow(self, path: str, revision: str, **query: str | int | bool) -> Iterator[Whole]:
         """Yield each object that changes after `revision`, until the API server ends the watch.
