@@ -16,7 +16,7 @@ from quorate_cli.cluster_state import fetch_state
 from quorate_cli.dev_commands import FolderOption, dev_cluster
 from quorate_cli.object_commands import ServerOption
 from quorate_cli.operator_api import OperatorApi, parse_server
-from quorate_cli.plain_client import PlainClient, run_lines, typed_lines
+from quorate_cli.plain_client import PlainClient, run
 from quorate_cli.problem import Problem
 from quorate_cli.resources import ZONE
 from quorate_cli.serving import client_addresses, reachable
@@ -97,10 +97,4 @@ def _run_plainly(host: str, port: int, command: list[str]) -> bool:
             " install redis-cli"
         )
     client = PlainClient(host, port, sys.stdout.buffer, sys.stdout.isatty())
-    try:
-        if command:
-            return client.run([os.fsencode(word) for word in command])
-        typed = sys.stdin.isatty()
-        return run_lines(client, typed_lines(client) if typed else sys.stdin.buffer)
-    finally:
-        client.close()
+    return run(client, [os.fsencode(word) for word in command])

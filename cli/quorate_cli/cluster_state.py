@@ -9,7 +9,8 @@ from quorate_cli.operator_api import OperatorApi
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """Answer to GET /status.  `problem`: why the cluster is not led; empty while it is."""
+    """Answer to GET /status.  `problem`: why the cluster is not led; empty while it is.  `notes`:
+    sentences on what else is not as declared, where only conditions tell it."""
 
     cluster: str
     identity: str
@@ -17,6 +18,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     master_term: int
     nodes: tuple[NodeStatus, ...]
     zones: tuple[ZoneStatus, ...]
+    notes: tuple[str, ...] = ()
 
     def node(self, name: str) -> NodeStatus | None:
         """The agent of that name."""

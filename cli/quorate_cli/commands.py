@@ -1,14 +1,12 @@
 """All commands of `quorate`, put together."""
 
-from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated
-
 import typer
 
 from quorate_cli import cli_command, dev_commands, object_commands
 from quorate_cli.events_command import events
 from quorate_cli.plan_command import plan
 from quorate_cli.refill import refill
+from quorate_cli.version_option import VersionOption
 
 HELP = "A partitioned, replicated store: declare zones, watch them, check every copy."
 
@@ -19,25 +17,8 @@ app = typer.Typer(
 )
 
 
-def _tell_version(asked: bool) -> None:
-    if asked:
-        try:
-            found = version("quorate")
-        except PackageNotFoundError:  # run from a checkout that is not installed
-            found = "of a checkout"
-        typer.echo(f"quorate {found}")
-        raise typer.Exit
-
-
 @app.callback(help=HELP)
-def quorate(
-    _: Annotated[
-        bool,
-        typer.Option(
-            "--version", "-V", callback=_tell_version, is_eager=True, help="Print it and end."
-        ),
-    ] = False,
-) -> None:
+def quorate(_: VersionOption = False) -> None:
     """Options of `quorate` itself."""
 
 

@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -23,10 +24,7 @@ ANSWER_S = WAIT_S + 10.0
 RETRY_S = 0.25
 NO_SENTENCE = "HTTP status"
 """In what is said of an answer without a sentence: it is not the embedded operator that answers."""
-ON_KUBERNETES = (
-    "on Kubernetes the same is told by Events:"
-    " `kubectl get events --field-selector involvedObject.kind=Zone`"
-)
+ON_KUBERNETES = "on Kubernetes ask by `kubectl quorate events`"
 
 
 def events(
@@ -44,8 +42,7 @@ def events(
     """What happened lately and how the zones are now: joins, losses, migrations.
 
     Who follows is told the present state at first, and again whenever events may have been missed,
-    as after a restart of the operator.  A cluster on Kubernetes tells the same by Events: kubectl
-    get events --field-selector involvedObject.kind=Zone
+    as after a restart of the operator.  Of a cluster on Kubernetes: kubectl quorate events
     """
 
     def connect() -> OperatorApi:
@@ -57,7 +54,7 @@ def events(
             f"folder {folder.absolute()} holds no cluster: make one with `quorate dev up`, or name"
             f" another with --folder; {ON_KUBERNETES}"
         )
-    try:
+    with until_nobody_reads():
         try:
             asked = _asked(connect(), zone, cluster)
         except NotThere as problem:
@@ -68,8 +65,15 @@ def events(
         for page in pages:
             for event in page.events:
                 _print(event, as_json)
+
+
+@contextmanager
+def until_nobody_reads() -> Iterator[None]:
+    """End without an error when whoever read (`| head`) has enough."""
+    try:
+        yield
     except BrokenPipeError:
-        # Whoever read (`| head`) has enough; Python must not flush into the pipe at its end.
+        # Python must not flush into the pipe at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -130,7 +134,12 @@ def _print(event: ToldEvent, as_json: bool) -> None:
     if as_json:
         typer.echo(msgspec.json.encode(event))
     else:
-        typer.secho(line(event), fg="red" if event.kind == "Warning" else None)
+        print_line(event)
+
+
+def print_line(event: ToldEvent, more: str = "") -> None:
+    """One event for people, with `more` behind it."""
+    typer.secho(line(event) + more, fg="red" if event.kind == "Warning" else None)
 
 
 def line(event: ToldEvent) -> str:

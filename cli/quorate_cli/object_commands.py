@@ -20,13 +20,13 @@ from quorate_cli.damage import damage_copy
 from quorate_cli.dev_commands import FolderOption, JsonOption, dev_cluster, teller
 from quorate_cli.json_output import status_json
 from quorate_cli.manifest import Manifest, read_manifests
-from quorate_cli.object_view import print_description, print_list, print_whole
+from quorate_cli.object_view import describe_all, print_list, print_whole, together
 from quorate_cli.operator_api import NotReady, NotThere, OperatorApi, object_path, parse_server
 from quorate_cli.problem import Problem
 from quorate_cli.process_states import not_running
 from quorate_cli.resources import STORAGE_CLUSTER, ZONE, Kind, Whole, find_kind
 from quorate_cli.serving import how_to_connect
-from quorate_cli.status_view import StatusView
+from quorate_cli.status_view import StatusView, show
 from quorate_cli.validation import run_validation, validation_command
 
 console = Console(highlight=False)
@@ -145,7 +145,7 @@ def get(
     if output is None:
         print_list(found, objects, console)
     else:
-        print_whole(_together(objects, name), output.value, console)
+        print_whole(together(objects, name), output.value, console)
 
 
 def describe(
@@ -157,17 +157,7 @@ def describe(
 ) -> None:
     """What is declared, what is, and why it is not yet the same."""
     found = find_kind(kind)
-    objects = _objects(_api(server, folder), found, name)
-    if as_json:
-        print_whole(_together(objects, name), Form.JSON.value, console)
-        return
-    for whole in objects:
-        print_description(found, whole, console)
-
-
-def _together(objects: list[Whole], name: str | None) -> Whole:
-    """The object that was named, or all in a list, however many there are."""
-    return {"items": objects} if name is None else objects[0]
+    describe_all(found, _objects(_api(server, folder), found, name), name, as_json, console)
 
 
 def delete(
@@ -214,17 +204,7 @@ def status(
     if as_json:
         typer.echo(status_json(_states(_api(server, folder)), processes))
         return
-    if not watch:
-        console.print(_look(view, _api(server, folder), processes))
-        return
-    with Live(console=console, auto_refresh=False) as live:
-        while True:
-            try:
-                look: RenderableType = _look(view, _api(server, folder), processes)
-            except Problem as problem:
-                look = str(problem)  # an operator that is being restarted is worth waiting for
-            live.update(look, refresh=True)
-            time.sleep(POLL_S)
+    show(lambda: _look(view, _api(server, folder), processes), watch, console)
 
 
 def validate(

@@ -38,6 +38,22 @@ def print_whole(shown: object, form: str, console: Console) -> None:
     console.out(text.rstrip("\n"), highlight=False)
 
 
+def together(objects: Sequence[Whole], name: str | None) -> Whole:
+    """The object that was named, or all in a list, however many there are."""
+    return {"items": [*objects]} if name is None else objects[0]
+
+
+def describe_all(
+    kind: Kind, objects: Sequence[Whole], name: str | None, as_json: bool, console: Console
+) -> None:
+    """What `describe` prints; `name`: of the one object that was asked for."""
+    if as_json:
+        print_whole(together(objects, name), "json", console)
+        return
+    for whole in objects:
+        print_description(kind, whole, console)
+
+
 def print_description(kind: Kind, whole: Whole, console: Console) -> None:
     """One object for reading: what is declared, what is, and the sentences of its conditions."""
     console.print(f"[bold]{kind.name} {name_of(whole)}[/bold]")

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
+from quorate.facts.addresses import split_address
 from quorate_cli.problem import Problem, words
 
 REDIRECTS_MAX = 16
@@ -150,6 +151,27 @@ def _read_bytes(file: BinaryIO, count: int) -> bytes | None:
     return data[:-2]
 
 
+def run(client: PlainClient, command: list[bytes]) -> bool:
+    """Execute the command, or every line of standard input; whether no reply was an error."""
+    try:
+        if command:
+            return client.run(command)
+        return run_lines(client, typed_lines(client) if sys.stdin.isatty() else sys.stdin.buffer)
+    finally:
+        client.close()
+
+
+def main(arguments: list[str]) -> int:
+    """HOST:PORT [COMMAND …]: how `kubectl quorate cli` starts it beside an agent."""
+    host, port = split_address(arguments[0])
+    client = PlainClient(host, port, sys.stdout.buffer, sys.stdout.isatty())
+    try:
+        return 0 if run(client, [os.fsencode(word) for word in arguments[1:]]) else 1
+    except (Problem, KeyboardInterrupt) as problem:
+        _complain(f"quorate: {str(problem) or 'interrupted'}")
+        return 1
+
+
 def _complain(text: str) -> None:
     print(text, file=sys.stderr)
 
@@ -199,3 +221,7 @@ def split_line(line: bytes) -> list[bytes] | None:
 def _unescape(found: re.Match[bytes]) -> bytes:
     what = found[1]
     return bytes.fromhex(what[1:].decode()) if len(what) == 3 else _ESCAPED.get(what, what)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

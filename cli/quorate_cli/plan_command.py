@@ -34,38 +34,49 @@ def plan(
     api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
     asked = urlencode([*(("without", node) for node in without or ()), ("with", str(more))])
     found = api.get(f"/plan/{quote(zone, safe='')}?{asked}", Preview)
+    print_plan(zone, found, as_json)
+
+
+def print_plan(zone: str, found: Preview, as_json: bool, sizes: bool = True) -> None:
+    """What `plan` prints.  `sizes`: whether bytes are known."""
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        made = msgspec.to_builtins(found)
+        if not sizes:
+            del made["bytes"]
+            for step in made["steps"]:
+                del step["bytes"]
+        typer.echo(msgspec.json.format(msgspec.json.encode(made), indent=2).decode())
     else:
-        console.print(render(zone, found))
+        console.print(render(zone, found, sizes))
 
 
-def render(zone: str, plan: Preview) -> RenderableType:
-    """The plan for people."""
+def render(zone: str, plan: Preview, sizes: bool = True) -> RenderableType:
+    """The plan for people.  `sizes`: whether bytes are known."""
     parts: list[RenderableType] = []
     if plan.steps:
-        parts.append(_steps(plan.steps))
+        parts.append(_steps(plan.steps, sizes))
         if len(plan.steps) > STEPS_SHOWN:
             parts.append(Text(f"and {len(plan.steps) - STEPS_SHOWN} more: --json shows all", "dim"))
     parts.append(_nodes(plan))
-    copies = f"{plan.copies} copies ({size(plan.bytes)}) in {len(plan.steps)} migrations"
+    known = f" ({size(plan.bytes)})" if sizes else ""
+    copies = f"{plan.copies} copies{known} in {len(plan.steps)} migrations"
     worst = f"never fewer than {plan.worst_copies} copies of a partition on the way"
     what = f"would move {copies}; {worst}" if plan.steps else "nothing would be moved"
     parts.append(Text(f"zone {zone}: {what}; nothing was changed"))
     return Group(*parts)
 
 
-def _steps(steps: tuple[PreviewStep, ...]) -> Table:
+def _steps(steps: tuple[PreviewStep, ...], sizes: bool) -> Table:
     table = Table(title="migrations", title_justify="left")
     table.add_column("partition", justify="right")
     for heading in ("kind", "from", "to"):
         table.add_column(heading)
-    for heading in ("size", "copies then"):
+    for heading in (*(("size",) if sizes else ()), "copies then"):
         table.add_column(heading, justify="right")
     for step in steps[:STEPS_SHOWN]:
-        moved = size(step.bytes) if step.copies else ""
+        moved = (size(step.bytes) if step.copies else "",) if sizes else ()
         table.add_row(
-            str(step.partition), step.kind.value, step.source, step.destination, moved,
+            str(step.partition), step.kind.value, step.source, step.destination, *moved,
             str(step.owning),
         )  # fmt: skip
     return table

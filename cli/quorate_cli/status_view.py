@@ -1,37 +1,46 @@
 """How a cluster, its zones and what moves between agents look on a terminal."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from quorate.protocol.status import MigrationStatus, NodeStatus, ZoneStatus
 from quorate_cli.cluster_state import ClusterState
+from quorate_cli.problem import Problem
 
 GOOD, BAD, BUSY, QUIET = "green", "red", "yellow", "dim"
 MIGRATIONS_SHOWN = 12
+POLL_S = 0.25
+NO_CLUSTER = "no cluster is declared: make one with `quorate dev up`"
+NO_ZONE = "no zone is declared: quorate apply -f examples/zone.yaml"
 
 
 class StatusView:
     """Renders one look after the other; remembers how much there was to do, so that a bar can say
     how much of it is done."""
 
-    def __init__(self) -> None:
+    def __init__(self, no_cluster: str = NO_CLUSTER, no_zone: str = NO_ZONE) -> None:
+        """`no_cluster`, `no_zone`: what is said where there is none."""
+        self._no_cluster = no_cluster
+        self._no_zone = no_zone
         self._most: dict[str, int] = {}
 
     def render(self, states: Sequence[ClusterState]) -> RenderableType:
         """Everything there is to see now."""
         if not states:
-            return Text("no cluster is declared: make one with `quorate dev up`")
+            return Text(self._no_cluster)
         parts: list[RenderableType] = []
         for state in states:
             parts.append(_nodes(state))
             if state.zones:
                 parts.append(_zones(state))
             else:
-                parts.append(Text("no zone is declared: quorate apply -f examples/zone.yaml"))
+                parts.append(Text(self._no_zone))
             for zone in state.zones:
                 parts.extend(self._migrations(zone))
             parts.extend(_sentences(state))
@@ -57,13 +66,28 @@ class StatusView:
             f"zone {zone.name}: "
             + (done if left < most else f"{running} migrations run, {queued} wait"),
             ProgressBar(total=most, completed=most - left, width=20) if left < most else "",
-            f"{size(zone.bytes_moved)} moved so far",
+            f"{size(zone.bytes_moved)} moved so far" if zone.bytes_moved else "",
         )
         for migration in zone.migrations[:MIGRATIONS_SHOWN]:
             table.add_row(*_migration(migration))
         if len(zone.migrations) > MIGRATIONS_SHOWN:
             table.add_row(f"  and {len(zone.migrations) - MIGRATIONS_SHOWN} more", "", "")
         return [table]
+
+
+def show(look: Callable[[], RenderableType], watch: bool, console: Console) -> None:
+    """Show one look, or one after the other until Ctrl-C."""
+    if not watch:
+        console.print(look())
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            try:
+                seen: RenderableType = look()
+            except Problem as problem:
+                seen = str(problem)  # an operator that is being restarted is worth waiting for
+            live.update(seen, refresh=True)
+            time.sleep(POLL_S)
 
 
 def size(count: int) -> str:
@@ -81,7 +105,9 @@ def _migration(migration: MigrationStatus) -> tuple[RenderableType, ...]:
     road = " > ".join(node for node in (migration.source, migration.destination) if node)
     return (
         f"  partition {migration.partition} {migration.kind} {road}",
-        ProgressBar(total=max(migration.bytes_total, 1), completed=migration.bytes_done, width=20),
+        ProgressBar(total=migration.bytes_total, completed=migration.bytes_done, width=20)
+        if migration.bytes_total
+        else "",
         migration.phase,
     )
 
@@ -136,6 +162,7 @@ def _sentences(state: ClusterState) -> list[RenderableType]:
     lines: list[RenderableType] = []
     if state.problem:
         lines.append(Text(f"cluster {state.cluster} is not led: {state.problem}", BAD))
+    lines += [Text(f"cluster {state.cluster}: {note}", BUSY) for note in state.notes]
     for zone in state.zones:
         if zone.available < zone.partitions and zone.sentence:
             style = BAD if zone.unavailable else BUSY

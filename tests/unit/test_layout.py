@@ -10,7 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 COMPONENTS = ("core", "operator", "node_agent", "spark", "cli")
-ENTRY_POINTS = ("quorate_agent", "quorate_operator", "quorate_spark", "quorate_cli")
+ENTRY_POINTS = (
+    "quorate_agent",
+    "quorate_operator",
+    "quorate_spark",
+    "quorate_cli",
+    "quorate_cli.kubectl",
+)
 
 
 @pytest.mark.parametrize("component", COMPONENTS)

@@ -289,7 +289,8 @@ class ZoneMaster:
         """What would be moved if `without` were lost and `more` nodes came; see zone_preview."""
         nodes, sizes = self._rebalance.data_nodes(now), self._rebalance.sizes
         registered = self._master.agents
-        return zone_preview(self.record, self.parts, sizes, nodes, registered, without, more)
+        rows = {partition: part.row for partition, part in self.parts.items()}
+        return zone_preview(self.record, rows, sizes, nodes, registered, without, more)
 
     @property
     def target(self) -> tuple[tuple[str, ...], ...] | None:

@@ -1,16 +1,16 @@
-"""What would be moved in a zone if nodes were lost or came: read from what the master knows."""
+"""What would be moved in a zone if nodes were lost or came: judged from its rows and nodes."""
 
 from collections.abc import Collection, Mapping, Sequence
 
+from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.distribute_partitions import DataNode
 from quorate.planning.preview import PresentRow, Preview, preview
-from quorate.protocol.migration_commit import Part
 
 
 def zone_preview(
     record: ZoneRecord,
-    parts: Mapping[int, Part],
+    rows: Mapping[int, PartitionRow],
     sizes: Mapping[int, int],
     nodes: Sequence[DataNode],
     registered: Collection[str],
@@ -26,7 +26,7 @@ def zone_preview(
     if unknown:
         known = ", ".join(sorted(registered)) or "none"
         raise ValueError(f"node {unknown[0]}: not registered; registered are {known}")
-    if len(parts) < record.partitions or record.deleting:
+    if len(rows) < record.partitions or record.deleting:
         raise ValueError(f"Zone {record.name}: its partitions are not placed: wait until they are")
     there = [*nodes, *(DataNode(f"new-{at}") for at in range(1, more + 1))]
     if not any(node.online and node.name not in without for node in there):
@@ -34,8 +34,8 @@ def zone_preview(
             f"Zone {record.name}: without {', '.join(without)} no node would be left: "
             "leave one out, or add some"
         )
-    rows = [
-        PresentRow(p, part.row.replicas, part.row.voter_nodes, sizes.get(p, 0))
-        for p, part in sorted(parts.items())
+    present = [
+        PresentRow(p, row.replicas, row.voter_nodes, sizes.get(p, 0))
+        for p, row in sorted(rows.items())
     ]
-    return preview(rows, there, without, record.replicas, record.planner)
+    return preview(present, there, without, record.replicas, record.planner)

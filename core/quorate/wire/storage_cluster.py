@@ -37,7 +37,7 @@ _ADDRESS = f"^{_HOST}:{_PORT}$"
 def _check_unique(addresses: list[str]) -> list[str]:
     twice = sorted({each for each in addresses if addresses.count(each) > 1})
     if twice:
-        raise ValueError(f"write each address once: {twice[0]} stands there twice")
+        raise ValueError(f"write each one once: {twice[0]} stands there twice")
     return addresses
 
 
@@ -48,6 +48,13 @@ Addresses = Annotated[
         max_length=ADDRESSES_MAX,
         json_schema_extra={"x-kubernetes-list-type": "set"},
     ),
+    AfterValidator(_check_unique),
+]
+
+
+DrainAgents = Annotated[
+    list[Annotated[Text, Field(min_length=1, max_length=253)]],
+    Field(max_length=ADDRESSES_MAX, json_schema_extra={"x-kubernetes-list-type": "set"}),
     AfterValidator(_check_unique),
 ]
 
@@ -78,6 +85,10 @@ class StorageClusterSpec(Part):
 
     managed: ManagedAgents | None = None
     """Agents that the operator makes, as pods.  Write either `external` or `managed`."""
+
+    drain_agents: DrainAgents = Field(default_factory=list)
+    """Names of agents that are to hold nothing: their copies move to the others, and come back when
+    the name is taken out.  On Kubernetes; `kubectl quorate drain` and `undrain` write it."""
 
     deletion_policy: DeletionPolicy | None = None
     """What becomes of the data when the StorageCluster is deleted, on Kubernetes.  Retain (when
@@ -158,6 +169,8 @@ class StorageClusterStatus(Part):
     """Pods of agents that do not run, with the reason."""
     retained_zones: list[Text] = Field(default_factory=list)
     """Zones whose object was deleted and whose data is kept: they are served as before."""
+    drained: list[Text] = Field(default_factory=list)
+    """Agents whose drain was asked for by spec.drainAgents, until it is taken back."""
     conditions: Conditions = Field(default_factory=list)
 
 

@@ -19,6 +19,7 @@ from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus
 from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance, accept, as_it_is
+from quorate_operator.declared.drains import DeclaredDrains, DrainView
 from quorate_operator.declared.object_status import Seen, cluster_status, zone_status
 from quorate_operator.mastership.runner import STARTING, Runner
 from quorate_operator.owned.owned_objects import ManagedView
@@ -53,6 +54,8 @@ class LedCluster:
         paused."""
         self.managed: ManagedView | None = None
         """The known state of the objects of managed agents."""
+        self._drains = DeclaredDrains(runner, cluster.status.drained)
+        self._drain_view = DrainView(asked=tuple(cluster.status.drained))
         self.seen = Seen(problem=STARTING)
         """As of the last look."""
         self._zones: dict[str, Observed] = {}
@@ -68,6 +71,8 @@ class LedCluster:
                 self.addresses = self.managed.addresses
         elif not pause:
             self.addresses = cluster.spec.dialed
+        if not pause:
+            self._drains.declare(cluster.spec.drain_agents)
         self.runner.set_addresses(self.addresses)
 
     def declare_zone(self, zone: Zone, uid: str, pause: str = "") -> Acceptance:
@@ -120,6 +125,7 @@ class LedCluster:
 
     def look(self) -> Change:
         """Observe everything once."""
+        self._drain_view = self._drains.look()
         before, seen = self.seen, self._now()
         changed: list[str] = []
         if seen.status is not before.status:
@@ -133,7 +139,13 @@ class LedCluster:
 
     def _now(self) -> Seen:
         runner = self.runner
-        return Seen(runner.status(), runner.problem, runner.unreached(), runner.refusal())
+        return Seen(
+            runner.status(),
+            runner.problem,
+            runner.unreached(),
+            runner.refusal(),
+            self._drain_view,
+        )
 
     # --- what is told ----------------------------------------------------------------------------
 
@@ -142,6 +154,7 @@ class LedCluster:
     ) -> StorageClusterStatus:
         """The status of its object, which is `cluster`, as of now.  `identity`: of this process;
         `retained`: names of zones without an object."""
+        self._drain_view = self._drains.look()  # the last look may have been before this spec
         return cluster_status(
             cluster,
             self._now(),

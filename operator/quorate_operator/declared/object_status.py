@@ -21,6 +21,7 @@ from quorate.wire.storage_cluster import (
 from quorate.wire.zone import Zone, ZoneMigrations, ZonePartitions, ZoneStatus
 from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance
+from quorate_operator.declared.drains import DrainView
 from quorate_operator.mastership.refused_writes import Refusal
 from quorate_operator.owned.owned_objects import ManagedView, selector_text
 
@@ -38,6 +39,7 @@ class Seen(NamedTuple):
     """Address -> why no agent is connected from there."""
     refusal: Refusal | None = None
     """Why what is decided cannot be written."""
+    drains: DrainView = DrainView()
 
 
 def zone_status(
@@ -139,7 +141,7 @@ def cluster_status(
     """The status of `cluster`.  `identity`: of the process that leads it; `pause`: why its spec is
     not looked at; `dialed`: the addresses that are then in force; `retained`: zones without an
     object; `managed`: what is known of managed agents."""
-    observed, problem, unreached, blocked = seen
+    observed, problem, unreached, blocked, drains = seen
     generation = cluster.status.observed_generation if pause else cluster.metadata.generation
     online = sum(node.online for node in observed.nodes)
     is_managed = cluster.spec.managed is not None
@@ -161,7 +163,14 @@ def cluster_status(
         ready = (names.CONDITION_READY, False, "AgentsMissing", sentence)
     else:
         ready = (names.CONDITION_READY, True, "AgentsOnline", f"all {named} agents are online")
-    facts = [ready, *_paused(pause), _blocked(blocked), *_owned(managed), *_outside(managed)]
+    facts = [
+        ready,
+        *_paused(pause),
+        _blocked(blocked),
+        *_owned(managed),
+        *_outside(managed),
+        *_drained(cluster, drains),
+    ]
     return StorageClusterStatus(
         observed_generation=generation,
         members=[
@@ -183,6 +192,7 @@ def cluster_status(
         selector=selector_text(cluster.metadata.name) if is_managed else None,
         pods=managed.pods if managed is not None else [],
         retained_zones=list(retained),
+        drained=list(drains.asked),
         conditions=_conditions(facts, cluster.status.conditions, generation, time),
     )
 
@@ -213,6 +223,22 @@ def _outside(managed: ManagedView | None) -> list[_Fact]:
     more = len(managed.unreachable) - 1
     sentence = f"{agent}: {why}" + (f", and {more} more agents" if more else "")
     return [(name, False, "AddressMissing", sentence)]
+
+
+def _drained(cluster: StorageCluster, drains: DrainView) -> list[_Fact]:
+    """Whether the agents that are to hold nothing hold nothing."""
+    if not cluster.spec.drain_agents:
+        return []
+    name = names.CONDITION_AGENTS_DRAINED
+    if drains.refused:
+        return [(name, False, "Refused", "; ".join(why for _, why in drains.refused))]
+    if drains.held:
+        moving = "; ".join(f"{agent}: zones {', '.join(zones)}" for agent, zones in drains.held)
+        return [(name, False, "Draining", f"copies are still to move to other agents: {moving}")]
+    if drains.unknown:
+        unknown = ", ".join(drains.unknown)
+        return [(name, True, "Drained", f"no copy is there; not registered: {unknown}")]
+    return [(name, True, "Drained", "no copy is left on the agents of spec.drainAgents")]
 
 
 def _paused(pause: str) -> list[_Fact]:

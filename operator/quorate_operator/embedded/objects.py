@@ -91,6 +91,11 @@ class ObjectStore:
                 f"{about}: spec.managed: an operator without Kubernetes makes no pods: write "
                 "spec.external.addresses, or apply it to Kubernetes"
             )
+        if isinstance(parsed, StorageCluster) and parsed.spec.drain_agents:
+            raise WireError(
+                f"{about}: spec.drainAgents: an operator without Kubernetes is asked by "
+                "`quorate dev remove AGENT`: remove the field"
+            )
         dumped = parsed.model_dump(mode="json", by_alias=True, exclude_none=True)
         made: Object = {
             "apiVersion": API_VERSION,

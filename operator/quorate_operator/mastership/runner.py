@@ -128,7 +128,7 @@ class Runner(BaseHandler):
         self._status: ClusterStatus | None = None  # as of the last step, once asked for
         self._writer = Writer(self, metastore, metrics)
         self._writes: set[asyncio.Task[None]] = set()
-        self._registrations = Registrations(self._registration)
+        self._registrations = Registrations(self.registration)
         self._starting: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._looked_ms = -(1 << 40)
@@ -208,8 +208,11 @@ class Runner(BaseHandler):
 
         Empty means that it is written.  OutcomeUnknown when nobody can tell in time.
         """
-        refused = self._ask(lambda master: master.drain(node, draining, self._clock.now()))
-        return refused or await self._registrations.drained(node, draining)
+        return self.ask_drain(node, draining) or await self._registrations.drained(node, draining)
+
+    def ask_drain(self, node: str, draining: bool) -> str:
+        """Like `drain`, without waiting until it is written; a sentence why not, or empty."""
+        return self._ask(lambda master: master.drain(node, draining, self._clock.now()))
 
     async def forget_node(self, node: str) -> str:
         """Remove the registration of a node that holds nothing; a sentence why not, or empty.
@@ -221,7 +224,13 @@ class Runner(BaseHandler):
         refused = self._ask(lambda master: master.forget(node, self._clock.now()))
         return refused or await self._registrations.removed(node)
 
-    def _registration(self, node: str) -> NodeRecord | None:
+    def zones_naming(self, node: str) -> tuple[str, ...]:
+        """Names of the zones of which a row names the node."""
+        zones = self._master.zones.values() if self._master is not None else ()
+        return tuple(sorted(zone.record.name for zone in zones if zone.names(node)))
+
+    def registration(self, node: str) -> NodeRecord | None:
+        """The registration as the master means it to be; None where there is to be none."""
         return self._master.registration(node) if self._master is not None else None
 
     def preview(self, uid: str, without: Sequence[str], more: int) -> Preview | None:

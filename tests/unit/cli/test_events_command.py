@@ -145,7 +145,7 @@ def test_without_a_cluster_the_way_on_kubernetes_is_named(tmp_path: Any) -> None
     ran = _quorate("--folder", str(tmp_path))
     assert ran.returncode == 1
     assert "holds no cluster: make one with `quorate dev up`" in _words(ran.stderr)
-    assert "kubectl get events --field-selector involvedObject.kind=Zone" in _words(ran.stderr)
+    assert "kubectl quorate events" in _words(ran.stderr)
 
 
 def test_the_health_port_of_an_operator_on_kubernetes_is_told_from_an_embedded_one(

@@ -6,7 +6,7 @@ import pytest
 
 from quorate.facts.zone import ZoneRecord
 from quorate.wire.resource import API_VERSION
-from quorate.wire.storage_cluster import StorageCluster
+from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus
 from quorate_loopback.runner_world import NAMES, ZONE, World, is_available
 from quorate_loopback.waiting import until
@@ -239,3 +239,57 @@ async def test_what_is_led_no_more_is_stopped_and_has_no_status(world: World) ->
     await until(lambda: runner.is_leading, "leading")
     await clusters.close()
     assert (clusters, runner.is_leading) == ({}, False)
+
+
+async def test_declared_drains_are_asked_for_told_and_taken_back(world: World) -> None:
+    """Three agents and two copies: one of them can be done without."""
+    led = await leading(world)
+    led.declare_zone(zone(replicas=2), ZONE.uid)
+    addresses = [agent.address for agent in world.agents.values()]
+
+    def declare(*drained: str) -> StorageClusterStatus:
+        made = cluster(*addresses)
+        spec = made.spec.model_copy(update={"drain_agents": [*drained]})
+        led.declare(made.model_copy(update={"spec": spec}))
+        return led.status(led.cluster, "me")
+
+    def draining() -> list[str]:
+        return [node.name for node in led.runner.status().nodes if node.state == "Draining"]
+
+    first = NAMES[0]
+    assert drained(declare(first, "agent-99"))[:2] == ("False", "Draining")
+    await until(lambda: draining() == [first], "the drain")
+    assert declare(first).drained == [first]
+
+    # Two copies of each partition: with a second agent drained there would be too few.
+    status, reason, message = drained(declare(*NAMES[:2]))
+    assert (status, reason) == ("False", "Refused")
+    assert "add an agent first" in message
+
+    # A later process knows from the status what its predecessor asked for.
+    told = led.status(led.cluster, "me")
+    later = cluster(*addresses).model_copy(update={"status": told})
+    after = LedCluster(later, led.runner)
+    after.declare(later)
+    after.look()
+    await until(lambda: draining() == [], "the drain taken back")
+    assert after.status(later, "me").drained == []
+
+
+async def test_a_drain_that_was_not_declared_is_left_alone(world: World) -> None:
+    led = await leading(world)
+    led.declare_zone(zone(replicas=2), ZONE.uid)
+    assert led.runner.ask_drain(NAMES[0], True) == ""
+    await until(lambda: led.runner.status().nodes[0].state == "Draining", "the drain")
+
+    led.declare(led.cluster)
+    led.look()
+
+    record = led.runner.registration(NAMES[0])
+    assert record is not None
+    assert record.draining
+
+
+def drained(status: StorageClusterStatus) -> tuple[str, str, str]:
+    [found] = [each for each in status.conditions if each.type == "AgentsDrained"]
+    return found.status, found.reason, found.message

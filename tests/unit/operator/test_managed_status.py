@@ -75,5 +75,15 @@ async def test_an_operator_without_kubernetes_refuses_managed_agents(tmp_path: P
                 "main",
                 {**about, "metadata": {"name": "main"}, "spec": manifest["spec"]},
             )
+        with pytest.raises(WireError, match="drainAgents: an operator without Kubernetes"):
+            ObjectStore(store).prepare(
+                "storageclusters",
+                "main",
+                {
+                    **about,
+                    "metadata": {"name": "main"},
+                    "spec": {"external": {"addresses": ["one:7100"]}, "drainAgents": ["agent-1"]},
+                },
+            )
     finally:
         await store.close()

@@ -183,7 +183,7 @@ async def removal_under_way(runner: Runner, metastore: Contested) -> asyncio.Tas
 
 
 def is_wanted(runner: Runner, node: str) -> bool:
-    return runner._registration(node) is not None
+    return runner.registration(node) is not None
 
 
 async def test_who_waits_is_told_when_the_master_ends(world: World) -> None:

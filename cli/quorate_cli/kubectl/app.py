@@ -1,0 +1,390 @@
+"""All commands of `kubectl quorate`."""
+
+import io
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import msgspec
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from quorate.planning.distribute_partitions import DataNode
+from quorate.protocol.zone_preview import zone_preview
+from quorate_cli import resources
+from quorate_cli.cli_command import SETTINGS
+from quorate_cli.events_command import until_nobody_reads
+from quorate_cli.kubectl import exec_client, objects, told_events
+from quorate_cli.kubectl.declared_state import Found, cluster_state, state_json
+from quorate_cli.kubectl.drain import declare_drain, follow_drain
+from quorate_cli.kubectl.kube_api import KubeApi, core_path
+from quorate_cli.kubectl.operator_lease import Operator, find_operator
+from quorate_cli.kubectl.replace import find_freed, free
+from quorate_cli.kubectl.report import Report
+from quorate_cli.object_view import describe_all
+from quorate_cli.plan_command import print_plan
+from quorate_cli.problem import Problem
+from quorate_cli.resources import ZONE, find_kind
+from quorate_cli.status_view import StatusView, show
+from quorate_cli.terminal import Teller
+from quorate_cli.version_option import VersionOption
+
+HELP = "Quorate on Kubernetes, as its custom resources tell it: clusters, zones, agents."
+WAIT_S = 300.0
+NO_CLUSTER = "no StorageCluster is declared here: -n names another namespace, -A shows all"
+NO_ZONE = "no Zone is declared: kubectl apply --filename examples/zone.yaml"
+
+console = Console(highlight=False)
+teller = Teller(highlight=False)
+app = typer.Typer(
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+KubeconfigOption = Annotated[
+    str, typer.Option("--kubeconfig", help="Default: $KUBECONFIG, else ~/.kube/config.")
+]
+ContextOption = Annotated[str, typer.Option("--context", help="Default: the current one.")]
+NamespaceOption = Annotated[
+    str, typer.Option("--namespace", "-n", help="Default: that of the context.")
+]
+AllOption = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Of every namespace.")]
+OperatorOption = Annotated[
+    str, typer.Option(help="Where the operator runs, if not in the same namespace.")
+]
+ClusterOption = Annotated[
+    str, typer.Option("--cluster", help="Which one, where there are several.")
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="For programs: docs/json.md names the keys.")
+]
+AgentArgument = Annotated[str, typer.Argument(metavar="AGENT", help="As `status` names it.")]
+ZoneArgument = Annotated[str, typer.Argument(metavar="ZONE")]
+DrainWaitOption = Annotated[
+    float, typer.Option("--wait", min=0, help="Seconds to wait until it is done; 0: do not.")
+]
+
+
+@app.callback(help=HELP)
+def kubectl_quorate(_: VersionOption = False) -> None:
+    """Options of `kubectl quorate` itself."""
+
+
+@app.command()
+def status(
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+    every: AllOption = False,
+    operator_namespace: OperatorOption = "",
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Keep showing; Ctrl-C ends.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Agents, zones and what moves between them."""
+    api = KubeApi(kubeconfig, context)
+    place = "" if every else namespace or api.namespace
+    if as_json:
+        found, operators = _states(api, place, operator_namespace)
+        problems = dict.fromkeys(each.problem for each in operators.values() if each.problem)
+        typer.echo(state_json(found, {"operator": "; ".join(problems)} if problems else {}))
+        return
+    view = StatusView(NO_CLUSTER, NO_ZONE)
+    show(lambda: _look(view, api, place, operator_namespace), watch, console)
+
+
+@app.command()
+def describe(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="zones (zn), storageclusters (stc)")],
+    name: Annotated[str | None, typer.Argument()] = None,
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+    every: AllOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """What is declared, what is, and why it is not yet the same."""
+    found = find_kind(kind)
+    if every and name is not None:
+        raise Problem(f"-A and the name {name} do not go together: name its namespace with -n")
+    api = KubeApi(kubeconfig, context)
+    place = "" if every else namespace or api.namespace
+    if name is not None:
+        wholes = [objects.fetch(api, found, place, name)]
+    else:
+        wholes = objects.fetch_all(api, found, place)
+    if not wholes and not as_json:
+        where = f"in namespace {place}" if place else "in any namespace"
+        console.print(f"there are no {found.plural} {where}")
+    describe_all(found, wholes, name, as_json, console)
+
+
+@app.command()
+def events(
+    zone: Annotated[
+        str | None, typer.Argument(metavar="[ZONE]", help="Only of this zone, and of agents.")
+    ] = None,
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+    every: AllOption = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what happens; Ctrl-C ends.")
+    ] = False,
+    cluster: ClusterOption = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """What happened lately and how the zones are now: joins, losses, migrations."""
+    if every and (zone or cluster):
+        raise Problem("-A shows events of everything: name a zone or a cluster with -n instead")
+    api = KubeApi(kubeconfig, context)
+    place = "" if every else namespace or api.namespace
+    of = None
+    if zone is not None:
+        of = resources.zone(objects.fetch(api, ZONE, place, zone))
+    elif cluster:
+        objects.the_cluster(api, place, cluster)
+    with until_nobody_reads():
+        for each in told_events.read(api, place, of, follow, cluster):
+            told_events.show(each, as_json, every)
+
+
+@app.command()
+def plan(
+    zone: ZoneArgument,
+    without: Annotated[
+        list[str] | None, typer.Option("--without", help="An agent that would be lost.")
+    ] = None,
+    more: Annotated[int, typer.Option("--with", min=0, help="How many agents would be added.")] = 0,
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """What would be moved if agents came or went; changes nothing."""
+    api = KubeApi(kubeconfig, context)
+    place = namespace or api.namespace
+    declared = resources.zone(objects.fetch(api, ZONE, place, zone))
+    rows = objects.stored_rows(api, place, declared.status.zone_id or declared.metadata.uid)
+    if rows.record is None:
+        raise Problem(
+            f"Zone {zone} is not led yet: try again soon; `kubectl quorate status` says more"
+        )
+    nodes = objects.registrations(api, place, declared.spec.cluster_ref.name)
+    there = [
+        DataNode(name, each.weight, each.failure_domain, each.left_since_ms is None)
+        for name, each in sorted(nodes.items())
+        if not each.draining
+    ]
+    record = msgspec.structs.replace(rows.record, replicas=declared.spec.replicas)
+    by_partition = {row.partition: row for row in rows.rows}
+    try:
+        found = zone_preview(record, by_partition, {}, there, nodes, without or (), more)
+    except ValueError as error:
+        raise Problem(str(error)) from error
+    print_plan(zone, found, as_json, sizes=False)
+
+
+@app.command()
+def drain(
+    agent: AgentArgument,
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+    cluster: ClusterOption = "",
+    wait: DrainWaitOption = WAIT_S,
+    operator_namespace: OperatorOption = "",
+) -> None:
+    """Move every copy off an agent, and keep it empty until `undrain`."""
+    _drain(KubeApi(kubeconfig, context), namespace, cluster, agent, True, wait, operator_namespace)
+    if wait:
+        teller.print(f"agent {agent} holds nothing; kubectl quorate undrain {agent} takes it back")
+
+
+@app.command()
+def undrain(
+    agent: AgentArgument,
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+    cluster: ClusterOption = "",
+    wait: DrainWaitOption = WAIT_S,
+    operator_namespace: OperatorOption = "",
+) -> None:
+    """Take a drain back: the agent is given copies again."""
+    _drain(KubeApi(kubeconfig, context), namespace, cluster, agent, False, wait, operator_namespace)
+    if wait:
+        teller.print(f"agent {agent} may hold copies again")
+
+
+@app.command()
+def replace(
+    agent: AgentArgument,
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+    cluster: ClusterOption = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    operator_namespace: OperatorOption = "",
+) -> None:
+    """Give up the data of a managed agent that is lost for good: a new pod takes its place, empty.
+
+    Deletes its pod and its claim.  Refused while the agent is online, and while an acknowledged
+    write could be lost with its data.
+    """
+    api = KubeApi(kubeconfig, context)
+    place = namespace or api.namespace
+    of = objects.the_cluster(api, place, cluster)
+    operator = find_operator(api, place, operator_namespace)
+    if operator.problem:
+        raise Problem(f"agent {agent}: {operator.problem}; nothing was changed")
+    freed = find_freed(api, of, agent)
+    for each in freed.sentences():
+        teller.print(each, soft_wrap=True)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise Problem(f"agent {agent}: nothing was changed: say --yes to free these")
+        if not typer.confirm(f"Give up what agent {agent} has stored?"):
+            raise Problem("nothing was changed")
+    free(api, of, freed)
+    teller.print(
+        f"freed; the others fill a new pod {of.metadata.name}-{agent}-0 with an empty volume:"
+        " kubectl quorate status --watch",
+        soft_wrap=True,
+    )
+
+
+@app.command(context_settings=SETTINGS)
+def cli(
+    zone: ZoneArgument,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[COMMAND …]", help="A command; none: from standard input."),
+    ] = None,
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+) -> NoReturn:
+    """Give a zone Redis commands, by the built-in client in an agent's pod (`kubectl exec`).
+
+    kubectl quorate cli library set greeting hello
+
+    Ends with 1 when a reply is an error.  Our own options stand before ZONE.
+    """
+    api = KubeApi(kubeconfig, context)
+    place = namespace or api.namespace
+    of = resources.zone(objects.fetch(api, ZONE, place, zone))
+    name = of.spec.cluster_ref.name
+    selector = f"{objects.LABEL_CLUSTER}={name},{objects.LABEL_AGENT}"
+    pods = api.collection(core_path("pods", place), labelSelector=selector)
+    pod, address = exec_client.choose_pod(of, pods, objects.registrations(api, place, name))
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    exec_client.run(exec_client.exec_command(api, place, pod, address, command or (), is_terminal))
+
+
+@app.command()
+def report(
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    namespace: NamespaceOption = "",
+    operator_namespace: OperatorOption = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The archive, a .tar.gz.")
+    ] = None,
+) -> None:
+    """Write a support bundle: objects, events, logs, versions; without Secrets, keys and values."""
+    api = KubeApi(kubeconfig, context)
+    place = namespace or api.namespace
+
+    def shown() -> str:
+        text = io.StringIO()
+        look = _look(StatusView(NO_CLUSTER, NO_ZONE), api, place, operator_namespace)
+        Console(file=text, width=160).print(look)
+        return text.getvalue()
+
+    at = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    file = output or Path(f"quorate-report-{place}-{at}.tar.gz")
+    if not file.absolute().parent.is_dir():
+        raise Problem(f"--output {file}: folder {file.absolute().parent} does not exist: make it")
+    made = Report(api, place, operator_namespace)
+    made.gather(shown)
+    made.write(file)
+    teller.print(f"{file}: {len(made.files)} files", soft_wrap=True)
+    if made.missing:
+        count = len(made.missing)
+        teller.print(f"{count} things could not be read: missing.txt in it names them and says why")
+
+
+def _drain(
+    api: KubeApi,
+    namespace: str,
+    cluster: str,
+    agent: str,
+    draining: bool,
+    wait: float,
+    operator_namespace: str,
+) -> None:
+    place = namespace or api.namespace
+    of = objects.the_cluster(api, place, cluster)
+    made = declare_drain(api, of, agent, draining)
+    unchanged = made.spec.drain_agents == of.spec.drain_agents
+    names = ", ".join(made.spec.drain_agents) or "none"
+    so = "says so already" if unchanged else "changed"
+    teller.print(
+        f"storagecluster/{made.metadata.name} {so}: spec.drainAgents: {names}", soft_wrap=True
+    )
+    if not wait:
+        return
+    operator = find_operator(api, place, operator_namespace)
+    if operator.problem:
+        raise Problem(f"agent {agent}: declared, and nobody acts on it: {operator.problem}")
+    follow_drain(
+        api, made, agent, draining, wait, lambda said: teller.print(Text(said), soft_wrap=True)
+    )
+
+
+def _look(
+    view: StatusView, api: KubeApi, namespace: str, operator_namespace: str
+) -> RenderableType:
+    found, operators = _states(api, namespace, operator_namespace)
+    shown = [
+        each.state
+        if namespace
+        else msgspec.structs.replace(each.state, cluster=f"{each.namespace}/{each.state.cluster}")
+        for each in found
+    ]
+    unknown = {each.unknown for each in operators.values() if each.unknown}
+    return Group(view.render(shown), *(Text(each, "dim") for each in sorted(unknown)))
+
+
+def _states(
+    api: KubeApi, namespace: str, operator_namespace: str
+) -> tuple[list[Found], Mapping[str, Operator]]:
+    """The clusters of a namespace, or of all; whether operators lead, by namespace."""
+    clusters, zones = objects.clusters(api, namespace), objects.zones(api, namespace)
+    operators: dict[str, Operator] = {}
+    found = []
+    for cluster in clusters:
+        place, name = cluster.metadata.namespace, cluster.metadata.name
+        if place not in operators:
+            operators[place] = find_operator(api, place, operator_namespace)
+        its = [
+            zone
+            for zone in zones
+            if zone.metadata.namespace == place and zone.spec.cluster_ref.name == name
+        ]
+        rows = {
+            zone.status.zone_id: objects.stored_rows(api, place, zone.status.zone_id)
+            for zone in its
+            if zone.status.zone_id
+            and (zone.status.migrations.running or zone.status.partitions.unavailable)
+        }
+        nodes = objects.registrations(api, place, name)
+        state = cluster_state(cluster, its, nodes, rows, operators[place].problem)
+        found.append(Found(place, state))
+    return found, operators

@@ -1,0 +1,75 @@
+"""`kubectl quorate cli`: the built-in client inside an agent's pod, by `kubectl exec`.
+
+kubectl is there, since this is its plugin, and knows terminals, input and exit codes.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from quorate.facts.addresses import join_address
+from quorate.facts.topology import NodeRecord
+from quorate.wire.zone import Zone
+from quorate_cli.kubectl.kube_api import KubeApi
+from quorate_cli.kubectl.objects import LABEL_AGENT
+from quorate_cli.problem import Problem
+
+CONTAINER = "agent"
+CLIENT = ("python3", "-m", "quorate_cli.plain_client")
+
+
+def choose_pod(
+    zone: Zone, pods: Sequence[Mapping[str, Any]], nodes: Mapping[str, NodeRecord]
+) -> tuple[str, str]:
+    """Return the name of a running pod whose agent takes clients of the zone, and host:port there.
+
+    `pods`: of the cluster's managed agents; `nodes`: registrations by agent."""
+    name = zone.metadata.name
+    if not pods:
+        endpoints = ", ".join(zone.status.endpoints) or "none yet"
+        raise Problem(
+            f"zone {name}: no pods of agents are there; if you start the agents yourself, give"
+            f" commands by a Redis Cluster client, such as redis-cli -c; endpoints: {endpoints}"
+        )
+    for pod in sorted(pods, key=lambda each: (not _is_ready(each), each["metadata"]["name"])):
+        agent = pod["metadata"].get("labels", {}).get(LABEL_AGENT, "")
+        record, port = nodes.get(agent), zone.status.ports.get(agent)
+        if record is None or port is None or record.left_since_ms is not None:
+            continue
+        if pod.get("status", {}).get("phase") == "Running":
+            return str(pod["metadata"]["name"]), join_address(record.client_host, port)
+    said = next((each.message for each in zone.status.conditions if each.status != "True"), "")
+    raise Problem(
+        f"no agent's pod takes clients of zone {name} now: {said or 'none runs'};"
+        " `kubectl quorate status` says which agents are online"
+    )
+
+
+def exec_command(
+    api: KubeApi, namespace: str, pod: str, address: str, words: Sequence[str], is_terminal: bool
+) -> list[str]:
+    """Return the command line; a terminal is asked for only where a person types commands."""
+    terminal = ["--stdin", "--tty"] if is_terminal and not words else ["--stdin"]
+    if words:
+        terminal = []
+    config = [f"--kubeconfig={api.kubeconfig}"] if api.kubeconfig else []
+    return [
+        "kubectl", "exec", *config, f"--context={api.context}", f"--namespace={namespace}",
+        *terminal, f"--container={CONTAINER}", pod, "--", *CLIENT, address, *words,
+    ]  # fmt: skip
+
+
+def run(command: list[str]) -> NoReturn:
+    """Go on as kubectl: its terminal, its input, its exit code."""
+    program = shutil.which(command[0])
+    if program is None:
+        raise Problem("kubectl is not on PATH, and `cli` runs `kubectl exec`: install it")
+    sys.stdout.flush()
+    os.execv(program, command)
+
+
+def _is_ready(pod: Mapping[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or []
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)

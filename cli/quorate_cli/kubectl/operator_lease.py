@@ -1,0 +1,68 @@
+"""Whether an operator leads, by the age of its Lease."""
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from quorate_cli.kubectl.kube_api import Forbidden, KubeApi, group_path
+from quorate_cli.operator_api import NotThere
+
+LEASE = "quorate-operator"
+GROUP = "coordination.k8s.io/v1"
+
+
+class Operator(NamedTuple):
+    """`problem`: why no operator decides anything, a sentence; empty while one does. `unknown`: why
+    nobody can tell."""
+
+    problem: str = ""
+    unknown: str = ""
+    holder: str = ""
+
+
+def find_operator(api: KubeApi, namespace: str, operator_namespace: str = "") -> Operator:
+    """Return whether an operator leads clusters of `namespace`. Its Lease is looked for in
+    `operator_namespace`, else there, else wherever there is one."""
+    places = [operator_namespace] if operator_namespace else [namespace]
+    try:
+        found = [api.get(group_path(GROUP, "leases", place, LEASE)) for place in places]
+    except Forbidden as forbidden:
+        return Operator(unknown=f"whether an operator runs cannot be told: {forbidden}")
+    except NotThere:
+        if operator_namespace:
+            return Operator(_none(operator_namespace))
+        try:
+            found = api.collection(
+                group_path(GROUP, "leases"), fieldSelector=f"metadata.name={LEASE}"
+            )
+        except Forbidden:
+            return Operator(
+                unknown=f"whether an operator runs cannot be told: no Lease {LEASE} is in namespace"
+                f" {namespace}: say with --operator-namespace where the operator runs"
+            )
+    if not found:
+        return Operator(_none(namespace))
+    judged = [_judge(api, each) for each in found]
+    return next((each for each in judged if not each.problem), judged[0])
+
+
+def _none(namespace: str) -> str:
+    return (
+        f"no operator is there: no Lease {LEASE} in namespace {namespace}: install the operator"
+        " (helm install), or say with --operator-namespace where it runs"
+    )
+
+
+def _judge(api: KubeApi, lease: Any) -> Operator:
+    spec = lease.get("spec", {})
+    holder, renewed = str(spec.get("holderIdentity") or ""), spec.get("renewTime")
+    where = f"Lease {LEASE} in namespace {lease['metadata']['namespace']}"
+    look = "look at the operator's pods and their logs"
+    if not holder or not renewed:
+        return Operator(f"no operator leads: {where} is held by nobody: {look}")
+    age_s = (api.now - datetime.fromisoformat(str(renewed))).total_seconds()
+    if age_s > int(spec.get("leaseDurationSeconds") or 10):
+        return Operator(
+            f"no operator leads: {where} was last renewed {age_s:.0f} s ago, by {holder}; what is"
+            f" shown may be old: {look}"
+        )
+    return Operator(holder=holder)

@@ -1,0 +1,151 @@
+"""Frees the pod and the claim of a managed agent that is lost for good, so that a new pod with an
+empty volume takes its place. Refused while a write could be lost with its store."""
+
+from typing import Any, NamedTuple
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.zone import ZoneRecord
+from quorate.planning.lost_stores import lost_without
+from quorate.wire.partition_table import PartitionTable, partition_row, zone_record
+from quorate.wire.storage_cluster import StorageCluster
+from quorate_cli.kubectl.kube_api import KubeApi, core_path, objects_path
+from quorate_cli.kubectl.objects import LABEL_CLUSTER, StoredRows, parsed, registrations
+from quorate_cli.operator_api import NotThere
+from quorate_cli.problem import Problem
+from quorate_cli.resources import Whole
+
+
+class Freed(NamedTuple):
+    """What is freed for an agent; None: it is not there."""
+
+    agent: str
+    namespace: str
+    pod: dict[str, Any] | None
+    claim: dict[str, Any] | None
+
+    def sentences(self) -> list[str]:
+        """Say what it is and what becomes of it."""
+        said = []
+        if self.pod is not None:
+            node = self.pod["spec"].get("nodeName")
+            where = f" on node {node}" if node else ", which is on no node,"
+            said.append(f"pod {self.pod['metadata']['name']}{where} is deleted at once")
+        if self.claim is not None:
+            volume = self.claim["spec"].get("volumeName")
+            of = f" with its volume {volume}" if volume else ", which has no volume,"
+            said.append(
+                f"claim {self.claim['metadata']['name']}{of} is deleted: the data of {self.agent}"
+                " there is given up"
+            )
+        return said
+
+
+def find_freed(api: KubeApi, cluster: StorageCluster, agent: str) -> Freed:
+    """Return what would be freed; Problem with the reason why nothing may be."""
+    check_replaceable(api, cluster, agent)
+    namespace, name = cluster.metadata.namespace, f"{cluster.metadata.name}-{agent}"
+    freed = Freed(
+        agent,
+        namespace,
+        _find(api, core_path("pods", namespace, f"{name}-0")),
+        _find(api, core_path("persistentvolumeclaims", namespace, name)),
+    )
+    if freed.pod is not None and _is_ready(freed.pod):
+        raise Problem(
+            f"agent {agent}: its pod {name}-0 is ready, so its node runs, and the operator does not"
+            f" reach it: look at `kubectl logs {name}-0` and the network; to start it anew over its"
+            " data delete the pod"
+        )
+    if freed.pod is None and freed.claim is None:
+        raise Problem(
+            f"agent {agent}: neither pod {name}-0 nor claim {name} is there in namespace"
+            f" {namespace}: nothing is to be freed; the operator makes both"
+        )
+    return freed
+
+
+def check_replaceable(api: KubeApi, cluster: StorageCluster, agent: str) -> None:
+    """Problem unless the agent is managed, has left, and nothing is lost with its store."""
+    name, namespace = cluster.metadata.name, cluster.metadata.namespace
+    if cluster.spec.managed is None:
+        raise Problem(
+            f"StorageCluster {name} has agents that you start yourself (spec.external): start"
+            f" {agent} with an empty data folder under its name"
+        )
+    nodes = registrations(api, namespace, name)
+    record = nodes.get(agent)
+    if record is None:
+        known = ", ".join(sorted(nodes)) or "none"
+        raise Problem(
+            f"agent {agent!r} is not registered in StorageCluster {name}; registered are {known}"
+        )
+    if record.left_since_ms is None:
+        raise Problem(
+            f"agent {agent} is online: nothing is to be replaced; to empty it:"
+            f" kubectl quorate drain {agent}"
+        )
+    for rows in all_rows(api, namespace, name):
+        zone = rows.record
+        assert zone is not None
+        if zone.placed and len(rows.rows) < zone.partitions:
+            raise Problem(
+                f"agent {agent}: rows of Zone {zone.name} are missing and are rebuilt from what"
+                " agents have: it may be needed for that; wait until OwnershipDamaged is False"
+            )
+        lost = lost_without(agent, zone.name, zone.persistent, rows.rows, nodes)
+        if lost:
+            raise Problem(
+                f"agent {agent}: acknowledged writes could be lost with its data: {lost}; bring"
+                f" {agent} back with its volume, or first the others that are away"
+            )
+
+
+def all_rows(api: KubeApi, namespace: str, cluster: str) -> list[StoredRows]:
+    """Return the rows of every zone of which the cluster has data, declared or not."""
+    selector = f"{LABEL_CLUSTER}={cluster}"
+    tables = api.collection(objects_path(PartitionTable.plural, namespace), labelSelector=selector)
+    records: dict[str, ZoneRecord] = {}
+    rows: dict[str, list[PartitionRow]] = {}
+    for table in tables:
+        spec = parsed(PartitionTable, table).spec
+        uid = spec.zone_ref.uid
+        if spec.accepted is not None:
+            records[uid] = zone_record(spec.zone_ref, spec.accepted)
+        else:
+            rows.setdefault(uid, []).extend(partition_row(row) for row in spec.rows or ())
+    headless = {*rows} - {*records}
+    if headless:
+        raise Problem(
+            f"PartitionTable {min(headless)}-head is missing: what its zone needs is not known;"
+            " wait until the operator has written it again"
+        )
+    return [StoredRows(record, rows.get(uid, ())) for uid, record in sorted(records.items())]
+
+
+def free(api: KubeApi, cluster: StorageCluster, freed: Freed) -> None:
+    """Delete claim and pod, those very objects. The claim goes when the pod no longer holds it."""
+    check_replaceable(api, cluster, freed.agent)  # another may have left meanwhile
+    for plural, whole in (("persistentvolumeclaims", freed.claim), ("pods", freed.pod)):
+        if whole is None:
+            continue
+        metadata = whole["metadata"]
+        options: Whole = {"preconditions": {"uid": metadata["uid"]}}
+        if plural == "pods":
+            # Its kubelet is gone and would never say that it has ended.
+            options["gracePeriodSeconds"] = 0
+        try:
+            api.delete(core_path(plural, freed.namespace, metadata["name"]), options)
+        except NotThere:
+            continue
+
+
+def _find(api: KubeApi, path: str) -> dict[str, Any] | None:
+    try:
+        return api.get(path)
+    except NotThere:
+        return None
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or []
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)

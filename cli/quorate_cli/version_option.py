@@ -1,0 +1,28 @@
+"""`--version`."""
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+
+def own_version() -> str:
+    """Return the version of what is installed."""
+    try:
+        return version("quorate")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return "of a checkout"
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"quorate {own_version()}")
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool,
+    typer.Option(
+        "--version", "-V", callback=_tell_version, is_eager=True, help="Print it and end."
+    ),
+]

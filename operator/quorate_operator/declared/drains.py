@@ -1,0 +1,66 @@
+"""Agents that a StorageCluster says are to hold nothing: drained, and taken back when it no longer
+says so.
+
+What is to be done follows from the spec, from what the status told last, and from the registry.  A
+drain that something else asked for (an address that is no longer declared) is left alone.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from quorate_operator.mastership.runner import Runner
+
+
+class DrainView(NamedTuple):
+    """The drains of a cluster as of now, by agent: `held` are the zones that still name it.
+
+    `refused`: why the master does not begin.  `unknown`: agents that are not registered.
+    `asked`: agents whose drain the spec asked for and that are not taken back yet.
+    """
+
+    held: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
+    unknown: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+
+
+class DeclaredDrains:
+    """Those of one cluster.  `told`: what the status told last as asked for."""
+
+    def __init__(self, runner: Runner, told: Collection[str]) -> None:
+        self._runner = runner
+        self._asked = {*told}
+        self._wanted: tuple[str, ...] | None = None
+
+    def declare(self, wanted: Sequence[str]) -> None:
+        """These agents are to hold nothing now."""
+        self._wanted = tuple(wanted)
+
+    def look(self) -> DrainView:
+        """Ask for what is missing; how it is.  Repeated looks ask for nothing twice."""
+        runner = self._runner
+        if self._wanted is None or not runner.is_leading:
+            return DrainView(asked=tuple(sorted(self._asked)))
+        for agent in sorted(self._asked - {*self._wanted}):
+            record = runner.registration(agent)
+            if record is None or not record.draining or not runner.ask_drain(agent, False):
+                self._asked.discard(agent)
+        refused: list[tuple[str, str]] = []
+        unknown: list[str] = []
+        for agent in self._wanted:
+            record = runner.registration(agent)
+            if record is None:
+                unknown.append(agent)
+                continue
+            why = "" if record.draining else runner.ask_drain(agent, True)
+            if why:
+                refused.append((agent, why))
+            else:
+                self._asked.add(agent)
+        named = [(agent, runner.zones_naming(agent)) for agent in self._wanted]
+        return DrainView(
+            tuple((agent, zones) for agent, zones in named if zones),
+            tuple(refused),
+            tuple(unknown),
+            tuple(sorted(self._asked)),
+        )

@@ -1,0 +1,1 @@
+"""`kubectl quorate` on canned objects of an API server in the test's own process."""

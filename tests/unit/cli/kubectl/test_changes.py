@@ -1,0 +1,269 @@
+"""Drain, replace, cli and report on canned objects: what is asked of the API server."""
+
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quorate_cli.kubectl.exec_client import exec_command
+from quorate_cli.kubectl.kube_api import KubeApi
+from quorate_cli.kubectl.objects import the_cluster
+from quorate_cli.kubectl.replace import find_freed, free
+from quorate_cli.problem import Problem
+from quorate_kubectl.canned import (
+    CORE,
+    OURS,
+    Answer,
+    CannedApi,
+    Kubectl,
+    condition,
+    kubeconfig,
+    register,
+    renewed,
+    tables,
+)
+
+MAIN = f"{OURS}/storageclusters/main"
+POD, CLAIM = f"{CORE}/pods/main-agent-3-0", f"{CORE}/persistentvolumeclaims/main-agent-3"
+
+
+def changes(api: CannedApi) -> list[tuple[str, str]]:
+    return [(method, path) for method, path, _ in api.asked if method != "GET"]
+
+
+def obeys(api: CannedApi, *conditions: dict[str, Any]) -> None:
+    """The operator looks at each change at once."""
+    main: Any = api.objects[MAIN]
+    main["status"]["observedGeneration"] = 99
+    main["status"]["conditions"] = [condition("Ready", "True"), *conditions]
+
+
+def lose(api: CannedApi, agent: str = "agent-3") -> None:
+    register(api, agent, left=True)
+    pod: Any = api.objects[f"{CORE}/pods/main-{agent}-0"]
+    pod["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+
+
+def test_a_drain_is_declared_and_followed(kubectl: Kubectl, api: CannedApi) -> None:
+    obeys(api, condition("AgentsDrained", "True", "no copy is left", "Drained"))
+
+    text = kubectl("drain", "agent-2")
+
+    assert "storagecluster/main changed: spec.drainAgents: agent-2" in text
+    assert "agent agent-2 holds nothing" in text
+    assert api.objects[MAIN]["spec"]["drainAgents"] == ["agent-2"]
+    [patch] = [body for method, _, body in api.asked if method == "PATCH"]
+    assert patch == {"metadata": {"resourceVersion": "1"}, "spec": {"drainAgents": ["agent-2"]}}
+    assert "says so already" in kubectl("drain", "agent-2")
+
+    assert "spec.drainAgents: none" in kubectl("undrain", "agent-2")
+    assert api.objects[MAIN]["spec"]["drainAgents"] == []
+    assert "does not name it; it names none" in kubectl.problem("undrain", "agent-2")
+
+
+def test_a_drain_beside_another_change_loses_neither(kubectl: Kubectl, api: CannedApi) -> None:
+    def changed(path: str) -> None:
+        api.on_patch = lambda path: None
+        main: Any = api.objects[MAIN]
+        main["metadata"]["resourceVersion"] = "7"
+        main["spec"]["drainAgents"] = ["agent-1"]
+
+    api.on_patch = changed
+
+    kubectl("drain", "agent-2", "--wait", "0")
+
+    assert api.objects[MAIN]["spec"]["drainAgents"] == ["agent-1", "agent-2"]
+
+
+def test_a_drain_that_is_refused_says_why_and_how_to_take_it_back(
+    kubectl: Kubectl, api: CannedApi
+) -> None:
+    why = "node agent-2: zone library needs 3 agents and 2 would remain; add an agent first"
+    obeys(api, condition("AgentsDrained", "False", why, "Refused"))
+
+    said = kubectl.problem("drain", "agent-2")
+
+    assert said.startswith(why)
+    assert "take it back: kubectl quorate undrain agent-2" in said
+
+
+def test_a_drain_of_nobody_or_without_an_operator(kubectl: Kubectl, api: CannedApi) -> None:
+    said = kubectl.problem("drain", "agent-9")
+    assert said == (
+        "agent 'agent-9' is not registered in StorageCluster main;"
+        " registered are agent-1, agent-2, agent-3"
+    )
+    renewed(api, 60)
+    assert "declared, and nobody acts on it: no operator leads" in kubectl.problem(
+        "drain", "agent-1"
+    )
+    del api.objects[MAIN]
+    assert "there is none" in kubectl.problem("drain", "agent-1")
+
+
+def test_a_lost_agent_is_replaced(kubectl: Kubectl, api: CannedApi) -> None:
+    lose(api)
+
+    text = kubectl("replace", "agent-3", "--yes")
+
+    assert "pod main-agent-3-0 on node node-7 is deleted at once" in text
+    assert "claim main-agent-3 with its volume pv-agent-3 is deleted" in text
+    assert changes(api) == [("DELETE", CLAIM), ("DELETE", POD)]
+    asked = {path: body for method, path, body in api.asked if method == "DELETE"}
+    assert asked[POD]["gracePeriodSeconds"] == 0
+    assert asked[CLAIM]["preconditions"] == {"uid": "uid-of-main-agent-3"}
+
+
+def test_nothing_is_replaced_where_writes_could_be_lost(kubectl: Kubectl, api: CannedApi) -> None:
+    lose(api)
+    register(api, "agent-2", left=True)
+
+    said = kubectl.problem("replace", "agent-3", "--yes")
+
+    assert "acknowledged writes could be lost" in said
+    assert "partition 0 of Zone library would keep 1 of 3 copies, and needs 2" in said
+    assert "agent-2 not there either" in said
+    assert changes(api) == []
+
+
+def test_nothing_is_replaced_while_rows_are_missing(kubectl: Kubectl, api: CannedApi) -> None:
+    lose(api)
+    del api.objects[f"{OURS}/partitiontables/uid-of-library-000"]
+    assert "rows of Zone library are missing" in kubectl.problem("replace", "agent-3", "--yes")
+    tables(api)
+    del api.objects[f"{OURS}/partitiontables/uid-of-library-head"]
+    assert "uid-of-library-head is missing" in kubectl.problem("replace", "agent-3", "--yes")
+    assert changes(api) == []
+
+
+def test_who_is_there_or_unknown_is_not_replaced(kubectl: Kubectl, api: CannedApi) -> None:
+    assert "agent-3 is online" in kubectl.problem("replace", "agent-3", "--yes")
+    assert "'agent-9' is not registered" in kubectl.problem("replace", "agent-9", "--yes")
+    register(api, "agent-3", left=True)
+    assert "its pod main-agent-3-0 is ready" in kubectl.problem("replace", "agent-3", "--yes")
+    lose(api)
+    assert "say --yes" in kubectl.problem("replace", "agent-3")
+    renewed(api, 60)
+    assert "no operator leads" in kubectl.problem("replace", "agent-3", "--yes")
+    renewed(api, 1)
+    api.objects[MAIN]["spec"] = {"external": {"addresses": ["h:1"]}}
+    assert "agents that you start yourself" in kubectl.problem("replace", "agent-3", "--yes")
+    assert changes(api) == []
+
+
+def test_the_client_is_run_in_a_pod_that_takes_clients(
+    kubectl: Kubectl, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(api, "agent-1")
+    commands: list[list[str]] = []
+    monkeypatch.setattr("quorate_cli.kubectl.exec_client.run", commands.append)
+
+    kubectl("cli", "library", "set", "greeting", "-n")
+
+    assert commands == [
+        [
+            "kubectl", "exec", f"--kubeconfig={kubectl.kubeconfig}", "--context=here",
+            "--namespace=shop", "--container=agent", "main-agent-2-0", "--",
+            "python3", "-m", "quorate_cli.plain_client", "10.0.0.1:7200", "set", "greeting", "-n",
+        ]
+    ]  # fmt: skip
+
+
+def test_input_and_terminal_are_handed_on(tmp_path: Path) -> None:
+    api = KubeApi(str(kubeconfig(tmp_path / "config", "http://127.0.0.1:1")))
+    typed = exec_command(api, "shop", "p", "h:1", (), True)
+    piped = exec_command(api, "shop", "p", "h:1", (), False)
+
+    assert [word for word in typed if word.startswith("--")] == [
+        f"--kubeconfig={tmp_path / 'config'}", "--context=here", "--namespace=shop", "--stdin",
+        "--tty", "--container=agent", "--",
+    ]  # fmt: skip
+    assert "--stdin" in piped
+    assert "--tty" not in piped
+
+
+def test_a_zone_without_pods_names_its_endpoints(kubectl: Kubectl, api: CannedApi) -> None:
+    for path in [path for path in api.objects if path.startswith(f"{CORE}/pods/")]:
+        del api.objects[path]
+
+    assert "endpoints: 10.0.0.1:7200" in kubectl.problem("cli", "library", "ping")
+
+
+def test_the_client_in_the_pod_needs_no_library_of_the_command_line() -> None:
+    """The agent's image has none of these."""
+    code = (
+        "import sys\n"
+        "for name in ('typer', 'rich', 'kubernetes', 'yaml', 'redis', 'click'):\n"
+        "    sys.modules[name] = None\n"
+        "sys.argv = ['plain_client', '127.0.0.1:1', 'ping']\n"
+        "import runpy\n"
+        "runpy.run_module('quorate_cli.plain_client', run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("quorate: 127.0.0.1:1 cannot be reached")
+
+
+def test_a_report_has_objects_and_logs_and_no_secret(
+    kubectl: Kubectl, api: CannedApi, tmp_path: Path
+) -> None:
+    api.put(f"{CORE}/secrets/main-quorate", {"data": {"key": "very-secret"}})
+    main: Any = api.objects[MAIN]
+    applied = {"kubectl.kubernetes.io/last-applied-configuration": "very-secret"}
+    main["metadata"] |= {"annotations": applied, "managedFields": [{"manager": "very-secret"}]}
+    pod: Any = api.objects[f"{CORE}/pods/main-agent-1-0"]
+    pod["status"]["containerStatuses"] = [{"name": "agent", "restartCount": 2}]
+    for agent in ("agent-1", "agent-2"):
+        api.texts[f"{CORE}/pods/main-{agent}-0/log"] = f"log of {agent}".encode()
+    api.refused["GET", f"{CORE}/pods/main-agent-3-0/log"] = Answer(500, {"message": "no kubelet"})
+    api.refused["GET", "/version"] = Answer(403, {"message": "version is forbidden"})
+
+    text = kubectl("report", "-o", "bundle.tar.gz")
+
+    assert "2 things could not be read" in text
+    with tarfile.open(tmp_path / "bundle.tar.gz") as archive:
+        files: dict[str, bytes] = {}
+        for member in archive.getmembers():
+            opened = archive.extractfile(member)
+            assert opened is not None
+            files[member.name.removeprefix("bundle/")] = opened.read()
+    assert not any(b"very-secret" in content for content in files.values())
+    assert not any("/secrets" in path for _, path, _ in api.asked)
+    assert b"value: (left out)" in files["objects/pods/main-agent-1-0.yaml"]
+    assert b"phase: Available" in files["objects/zones/library.yaml"]
+    assert "objects/leases/quorate-operator.yaml" in files
+    assert files["logs/main-agent-1-0/agent.log"] == b"log of agent-1"
+    assert "logs/main-agent-1-0/agent.previous.log" in files
+    assert b"3 of 3 agents online" in files["status.txt"]
+    assert b"no kubelet" in files["missing.txt"]
+    assert b"version is forbidden" in files["missing.txt"]
+
+
+def test_the_verdict_is_looked_at_again_before_anything_is_deleted(
+    kubectl: Kubectl, api: CannedApi
+) -> None:
+    """A person takes a while to say yes."""
+    lose(api)
+    asked = KubeApi(str(kubectl.kubeconfig))
+    cluster = the_cluster(asked, "shop")
+    freed = find_freed(asked, cluster, "agent-3")
+    register(api, "agent-2", left=True)
+
+    with pytest.raises(Problem, match="acknowledged writes could be lost"):
+        free(asked, cluster, freed)
+
+    assert changes(api) == []
+
+
+def test_a_report_into_a_folder_that_is_not_there_asks_for_nothing(
+    kubectl: Kubectl, api: CannedApi
+) -> None:
+    said = kubectl.problem("report", "--output", "none/bundle.tar.gz")
+
+    assert "folder" in said
+    assert said.endswith("none does not exist: make it")
+    assert api.asked == []

@@ -1,0 +1,242 @@
+"""Status, description, events and plan from canned objects; what is said where they are missing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quorate.facts.partition_row import Migration, MigrationKind
+from quorate.facts.topology import Holder, Voter
+from quorate_cli.kubectl import told_events
+from quorate_cli.kubectl.kube_api import KubeApi
+from quorate_kubectl.canned import (
+    AGENTS,
+    CORE,
+    LEASE,
+    OURS,
+    Answer,
+    CannedApi,
+    Kubectl,
+    condition,
+    kubeconfig,
+    register,
+    renewed,
+    tables,
+)
+
+
+def test_status_shows_agents_and_zones(kubectl: Kubectl) -> None:
+    text = kubectl("status")
+
+    assert "cluster main: 3 of 3 agents online, master term 7" in text
+    assert "agent-2" in text
+    assert "4 of 4" in text
+    assert "7200" in text
+    assert "not led" not in text
+
+
+def test_status_as_json_has_the_documented_keys_that_objects_know(kubectl: Kubectl) -> None:
+    whole = json.loads(kubectl("status", "--json"))
+
+    [cluster] = whole["clusters"]
+    assert whole["not_running"] == {}
+    assert (cluster["namespace"], cluster["cluster"], cluster["master_term"]) == ("shop", "main", 7)
+    assert [node["name"] for node in cluster["nodes"]] == list(AGENTS)
+    assert cluster["zones"][0]["available"] == 4
+    assert "bytes_moved" not in cluster["zones"][0]
+
+
+def test_an_operator_that_does_not_renew_its_lease_is_named(
+    kubectl: Kubectl, api: CannedApi
+) -> None:
+    renewed(api, 42)
+    text = " ".join(kubectl("status").split())
+    assert "no operator leads: Lease quorate-operator in namespace shop was last renewed 4" in text
+    assert "by pod-a/1/x" in text
+    assert "last renewed" in json.loads(kubectl("status", "--json"))["not_running"]["operator"]
+
+    del api.objects[LEASE]
+    assert "no operator is there: no Lease quorate-operator" in " ".join(kubectl("status").split())
+
+    api.refused["GET", LEASE] = Answer(403, {"message": 'leases "quorate-operator" is forbidden'})
+    text = " ".join(kubectl("status").split())
+    assert "whether an operator runs cannot be told" in text
+    assert "is not led" not in text
+
+
+def test_what_is_not_as_declared_is_said(kubectl: Kubectl, api: CannedApi) -> None:
+    register(api, "agent-3", left=True)
+    cluster: Any = api.objects[f"{OURS}/storageclusters/main"]["status"]
+    cluster["members"][2]["state"] = "Offline"
+    cluster["conditions"] = [
+        condition("Ready", "False", "2 of 3 agents are online", "AgentsMissing"),
+        condition("AgentsDrained", "False", "copies are still to move", "Draining"),
+    ]
+    zone: Any = api.objects[f"{OURS}/zones/library"]["status"]
+    zone["partitions"] = {"total": 4, "available": 0, "degraded": 4}
+    zone["conditions"][2] = condition("FullyReplicated", "False", "agent-3 is offline")
+
+    text = kubectl("status")
+
+    assert "2 of 3 agents online" in text
+    assert "Offline" in text
+    assert "cluster main: 2 of 3 agents are online" in text
+    assert "cluster main: copies are still to move" in text
+    assert "zone library: agent-3 is offline" in text
+
+
+def test_migrations_are_read_from_the_rows(kubectl: Kubectl, api: CannedApi) -> None:
+    after = tuple(Voter(name, "first") for name in AGENTS)
+    tables(api, AGENTS, active=Migration(
+        "m", MigrationKind.MOVE, "agent-1", Holder("agent-3", "first", 1), AGENTS, after
+    ))  # fmt: skip
+    zone: Any = api.objects[f"{OURS}/zones/library"]["status"]
+    zone["migrations"] = {"running": 4, "queued": 2}
+
+    text = kubectl("status")
+
+    assert "zone library: 4 migrations run, 2 wait" in text
+    assert "partition 0 MOVE agent-1 > agent-3" in text
+
+
+def test_all_namespaces_are_shown_with_their_names(kubectl: Kubectl) -> None:
+    assert "cluster shop/main: 3 of 3" in kubectl("status", "-A")
+
+
+def test_a_namespace_without_clusters_is_said(kubectl: Kubectl) -> None:
+    assert "no StorageCluster is declared here: -n names another" in kubectl("status", "-n", "x")
+
+
+def test_describe_is_that_of_the_local_command(kubectl: Kubectl) -> None:
+    text = kubectl("describe", "zone", "library")
+    assert "Zone library" in text
+    assert "Available is True (R) since 2026-01-01T00:00:00Z" in text
+    assert (
+        json.loads(kubectl("describe", "stc", "main", "--json"))["spec"]["managed"]["replicas"] == 3
+    )
+    assert len(json.loads(kubectl("describe", "zones", "-A", "--json"))["items"]) == 1
+
+
+def test_what_does_not_exist_is_answered_with_what_does(kubectl: Kubectl) -> None:
+    for command in (("describe", "zone", "x"), ("plan", "x"), ("cli", "x"), ("events", "x")):
+        said = kubectl.problem(*command)
+        assert "zone 'x' does not exist in namespace shop: there are library" in said
+    said = kubectl.problem("drain", "agent-1", "--cluster", "x")
+    assert "storagecluster 'x' does not exist in namespace shop: there are main" in said
+    assert "kind 'pod' is not known" in kubectl.problem("describe", "pod")
+
+
+def test_events_are_those_of_our_kinds_and_then_the_state(kubectl: Kubectl, api: CannedApi) -> None:
+    for name, kind, of, reason, time, count in (
+        ("b", "Zone", "library", "ZoneCreated", "2026-01-01T00:00:02Z", 1),
+        ("a", "StorageCluster", "main", "NodeLeft", "2026-01-01T00:00:01Z", 3),
+        ("c", "Zone", "carts", "ZoneCreated", "2026-01-01T00:00:03Z", 1),
+    ):
+        about = {"kind": kind, "name": of, "namespace": "shop"}
+        api.put(f"{CORE}/events/{name}", {
+            "involvedObject": about, "type": "Warning" if count > 1 else "Normal",
+            "reason": reason, "message": "said", "lastTimestamp": time, "count": count,
+        })  # fmt: skip
+
+    lines = kubectl("events", "library").splitlines()
+
+    assert lines[0] == "2026-01-01T00:00:01Z  NodeLeft  said  (x3)"
+    assert lines[1] == "2026-01-01T00:00:02Z  ZoneCreated  library  said"
+    assert "State  library  Available: every partition has all its copies  (4 of 4" in lines[2]
+    assert len(lines) == 3
+    told = [json.loads(line) for line in kubectl("events", "--json").splitlines()]
+    assert [each["reason"] for each in told] == ["NodeLeft", "ZoneCreated", "ZoneCreated", "State"]
+    assert told[0]["count"] == 3
+    assert all("sequence" not in each for each in told)
+
+
+def test_who_follows_is_told_news_once_and_the_state_after_what_may_have_been_missed(
+    kubectl: Kubectl, api: CannedApi
+) -> None:
+    def event(name: str, reason: str) -> dict[str, Any]:
+        return api.put(
+            f"{CORE}/events/{name}",
+            {
+                "involvedObject": {"kind": "Zone", "name": "library", "namespace": "shop"},
+                "reason": reason,
+                "message": "said",
+                "lastTimestamp": f"2026-01-01T00:00:0{name}Z",
+            },
+        )
+
+    event("1", "ZoneCreated")
+    news = {"type": "ADDED", "object": event("2", "RowChanged")}
+    del api.objects[f"{CORE}/events/2"]
+    mark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "12"}}}
+    lines = b"".join(json.dumps(each).encode() + b"\n" for each in (news, mark))
+    api.watched = [Answer(200, lines), Answer(410, {"message": "too old"}), Answer(200, b"")]
+    found = told_events.read(KubeApi(str(kubectl.kubeconfig)), "shop", None, True)
+
+    told = [next(found).event.reason for _ in range(4)]
+
+    assert told == ["ZoneCreated", "State", "RowChanged", "State"]
+    found.close()
+
+
+def test_a_plan_is_made_from_the_rows(kubectl: Kubectl, api: CannedApi) -> None:
+    register(api, "agent-4")
+
+    text = kubectl("plan", "library", "--without", "agent-1")
+
+    assert "MOVE" in text or "COPY" in text
+    assert "agent-4" in text
+    assert "would move 4 copies in " in text
+    assert "0 B" not in text
+    assert "nothing was changed" in text
+    assert "bytes" not in json.loads(kubectl("plan", "library", "--with", "1", "--json"))
+    said = kubectl.problem("plan", "library", "--without", "agent-9")
+    assert said.startswith("node agent-9: not registered; registered are agent-1, agent-2")
+
+
+def test_what_is_forbidden_is_named_with_verb_and_resource(
+    kubectl: Kubectl, api: CannedApi
+) -> None:
+    message = 'storageclusters.quorate.io is forbidden: User "eve" cannot list resource'
+    api.refused["GET", f"{OURS}/storageclusters"] = Answer(403, {"message": message})
+
+    assert message in kubectl.problem("status")
+
+
+def test_an_api_server_without_our_kinds_is_told_apart(kubectl: Kubectl, api: CannedApi) -> None:
+    message = "the server could not find the requested resource"
+    api.refused["GET", f"{OURS}/storageclusters"] = Answer(404, {"message": message, "details": {}})
+
+    assert "does not know the kinds of quorate.io: install the operator" in kubectl.problem(
+        "status"
+    )
+
+
+def test_credentials_that_are_not_accepted(kubectl: Kubectl, api: CannedApi) -> None:
+    api.refused["GET", f"{OURS}/storageclusters"] = Answer(401, {"message": "Unauthorized"})
+
+    assert "context here: the API server does not accept" in kubectl.problem("status")
+
+
+def test_contexts(kubectl: Kubectl) -> None:
+    said = kubectl.problem("status", "--context", "nowhere")
+    assert said.endswith("has no such context: write one of here, there")
+    assert "3 of 3 agents online" in kubectl("status", "--context", "there", "-n", "shop")
+    assert "no StorageCluster is declared here" in kubectl("status", "--context", "there")
+
+
+def test_no_kubeconfig(kubectl: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kubectl.kubeconfig = tmp_path / "none"
+    assert kubectl.problem("status").startswith(f"--kubeconfig {tmp_path / 'none'}: ")
+
+    kubectl.kubeconfig = tmp_path / "broken"
+    kubectl.kubeconfig.write_text("a: [")
+    assert "cannot be read" in kubectl.problem("status")
+
+
+def test_no_api_server(kubectl: Kubectl, tmp_path: Path) -> None:
+    kubectl.kubeconfig = kubeconfig(tmp_path / "gone", "http://127.0.0.1:1")
+
+    said = kubectl.problem("status")
+
+    assert said.startswith("API server http://127.0.0.1:1 (context here) cannot be reached")
