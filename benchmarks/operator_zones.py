@@ -13,9 +13,10 @@ import os
 import re
 import time
 import urllib.request
+from collections import Counter
 from pathlib import Path
 
-from quorate.wire.resource import API_VERSION
+from quorate.wire.resource import API_VERSION, GROUP
 from quorate.wire.storage_cluster import external
 from quorate_cluster.processes import HOST, Agent, environment, python, secret_manifest
 from quorate_control_plane.binaries import find_binaries
@@ -26,8 +27,8 @@ from quorate_control_plane.ports import free_ports
 
 CRDS = Path(__file__).parents[1] / "crds"
 START_S_GOAL, CPU_GOAL, MEMORY_GOAL_MB = 60.0, 0.05, 200.0
-START_S_MAX = 600.0
-REST_S_MAX = 600.0
+START_S_MAX = 1800.0
+REST_S_MAX = 2400.0
 QUIET_LOOKS = 10
 _web = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -65,11 +66,13 @@ def _measure(asked: argparse.Namespace, plane: ControlPlane, kept: KeptFolder) -
     command = python("quorate_operator", "kubernetes", "--namespace", "default")
     command += ["--kubeconfig", str(plane.kubeconfig), "--health", f"{HOST}:{health}"]
     operator = Component("operator", kept.path, command, environment())
+    before = _counted(plane)
     began_s = time.monotonic()
     operator.start()
     start_s = _wait_available(operator, health, asked.zones * asked.partitions, began_s)
     start_cpu_s = _cpu_s(operator.pid)
     rest_s = _wait_rest(operator, health, began_s)
+    started = _counted(plane) - before
     cpu_s, requests, at_s = _cpu_s(operator.pid), _requests(health), time.monotonic()
     time.sleep(asked.idle_seconds)
     passed_s = time.monotonic() - at_s
@@ -88,6 +91,9 @@ def _measure(asked: argparse.Namespace, plane: ControlPlane, kept: KeptFolder) -
     print(f"CPU until then: {start_cpu_s:.1f} s; the lease was {'LOST' if lost else 'kept'}")
     print(f"at rest after {rest_s:.0f} s; agents taken for lost: {log.count('NodeLeft')}")
     print(f"requests at the start: {sum(requests.values()):.0f} {requests}")
+    for what, count in sorted(started.items(), key=lambda each: -each[1]):
+        print(f"  {count / asked.zones:8.2f} per zone: {what}")
+    print(f"watches: {_watches(plane)}")
     print(f"requests per minute at rest: {sum(per_minute.values()):.0f} {per_minute}")
     print(f"API server's opinion: {_available(plane)} of {asked.zones} zones have Available=True")
 
@@ -118,8 +124,13 @@ def _wait_available(operator: Component, health: int, partitions: int, began_s: 
         if sum(found) >= partitions:
             return passed_s
         if not operator.is_alive() or passed_s > START_S_MAX:
-            raise SystemExit(f"{sum(found):.0f} of {partitions} partitions:\n{operator.log_tail()}")
-        time.sleep(1)
+            said = [x for x in operator.log_tail(100_000).splitlines() if "elector" in x]
+            print("\n".join(said[-30:]))
+            raise SystemExit(
+                f"{sum(found):.0f} of {partitions} partitions after {passed_s:.0f} s, load "
+                f"{os.getloadavg()[0]:.1f}:\n{operator.log_tail()}"
+            )
+        time.sleep(5)
 
 
 def _wait_rest(operator: Component, health: int, began_s: float) -> float:
@@ -137,6 +148,31 @@ def _wait_rest(operator: Component, health: int, began_s: float) -> float:
 def _available(plane: ControlPlane) -> int:
     path = '{range .items[*]}{.status.conditions[?(@.type=="Available")].status}{"\\n"}{end}'
     return plane.kubectl("get", "zones", f"--output=jsonpath={path}").stdout.split().count("True")
+
+
+def _counted(plane: ControlPlane) -> Counter[str]:
+    """The API server's count of all clients' requests about the project's objects, Events, Leases
+    and Secrets, by verb and kind."""
+    found: Counter[str] = Counter()
+    for labels, count in _api_server(plane, "apiserver_request_total"):
+        resource = labels["resource"] + ("/status" if labels["subresource"] == "status" else "")
+        if labels["group"] == GROUP or resource in ("events", "leases", "secrets"):
+            found[f"{labels['verb']} {resource} {labels['code']}"] += int(count)
+    return found
+
+
+def _watches(plane: ControlPlane) -> dict[str, float]:
+    return {
+        f"{labels['resource']} of {labels['scope']}": count
+        for labels, count in _api_server(plane, "apiserver_longrunning_requests")
+        if labels["group"] == GROUP and labels["verb"] == "WATCH" and count
+    }
+
+
+def _api_server(plane: ControlPlane, name: str) -> list[tuple[dict[str, str], float]]:
+    lines = plane.kubectl("get", "--raw", "/metrics").stdout.splitlines()
+    found = [line.rpartition(" ") for line in lines if line.startswith(f"{name}{{")]
+    return [(dict(re.findall(r'(\w+)="([^"]*)"', s)), float(value)) for s, _, value in found]
 
 
 def _metric(health: int, pattern: str) -> list[float]:

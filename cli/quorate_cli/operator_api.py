@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from quorate.facts.addresses import bare_host
+from quorate.facts.addresses import NotAnAddress, read_address
 from quorate.wire.resource import API_VERSION
 from quorate_cli.cluster_folder import ClusterFolder
 from quorate_cli.problem import Problem, words
@@ -143,7 +143,8 @@ def read_token(file: Path) -> str:
 
 def parse_server(text: str, folder: ClusterFolder) -> OperatorApi:
     """The operator named by --server host:port; an IPv6 host stands in brackets."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise Problem(f"--server {text!r} is not an address: write host:port, 127.0.0.1:7600")
-    return OperatorApi(bare_host(host), int(port), token=read_token(folder.token_file))
+    try:
+        host, port = read_address(text)
+    except NotAnAddress as error:
+        raise Problem(f"--server {error}") from error
+    return OperatorApi(host, port, token=read_token(folder.token_file))

@@ -3,7 +3,14 @@
 import argparse
 from pathlib import Path
 
-from quorate.facts.addresses import bare_host, bracketed, is_any, is_dialable
+from quorate.facts.addresses import (
+    NotAnAddress,
+    bare_host,
+    bracketed,
+    is_any,
+    is_dialable,
+    read_address,
+)
 from quorate_agent.client_memory import SETTING
 from quorate_agent.settings import CLIENT_MEMORY_SHARE, GRACE_S, AgentSettings
 
@@ -87,14 +94,10 @@ def settings_of(given: argparse.Namespace) -> AgentSettings:
 
 
 def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    host = bare_host(host)
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: write HOST:PORT, for example 10.0.0.7:7100 or [fd00::7]:7100 (port 0: a"
-            " free one)"
-        )
-    return host, int(port)
+    try:
+        return read_address(text, may_be_free=True)
+    except NotAnAddress as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _told_address(text: str) -> tuple[str, int]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import uvloop
 from aiohttp import web
 
-from quorate.facts.addresses import bare_host
+from quorate.facts.addresses import NotAnAddress, read_address
 from quorate.facts.errors import QuorateError
 from quorate.protocol.settings import DEFAULTS
 from quorate_link.descriptors import raise_limit
@@ -85,9 +85,7 @@ def _parse() -> argparse.Namespace:
     recovery.add_argument("--data", type=Path, required=True, help="folder of the metastore")
     recovery.add_argument("--secrets", type=Path, help=_SECRETS_HELP)
     recovery.add_argument("--cluster", required=True, help="the StorageCluster's name")
-    recovery.add_argument(
-        "--agents", required=True, type=lambda text: text.split(","), help="HOST:PORT,…"
-    )
+    recovery.add_argument("--agents", required=True, type=_addresses, help="HOST:PORT,…")
     kubernetes = modes.add_parser("kubernetes", help="leads the clusters of namespaces")
     served = kubernetes.add_mutually_exclusive_group()
     served.add_argument(
@@ -129,11 +127,21 @@ def _secrets(arguments: argparse.Namespace) -> Path:
 
 
 def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    host = bare_host(host)
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text}: write HOST:PORT, for example 0.0.0.0:8080")
-    return host, int(port)
+    return _read(text, may_be_free=True)
+
+
+def _addresses(text: str) -> list[str]:
+    addresses = [each.strip() for each in text.split(",")]
+    for each in addresses:
+        _read(each)
+    return addresses
+
+
+def _read(text: str, *, may_be_free: bool = False) -> tuple[str, int]:
+    try:
+        return read_address(text, may_be_free=may_be_free)
+    except NotAnAddress as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _address_or_off(text: str) -> tuple[str, int] | None:

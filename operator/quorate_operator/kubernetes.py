@@ -5,7 +5,8 @@ again: whatever it still had in hand dies with it.
 
     STANDBY --lease--> MASTER --lost--> writes stop --> exit 3
                        MASTER --SIGTERM--> writes stop --> lease released --> exit 0
-                       MASTER --defect--> writes stop --> lease released --> exit 1
+                       MASTER --defect in what all clusters need, or of each cluster's
+                                master--> writes stop --> lease released --> exit 1
 """
 
 import asyncio
@@ -20,16 +21,20 @@ from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
 from quorate.wire.crds import KINDS
 from quorate.wire.resource import API_VERSION, GROUP
+from quorate_operator import names
 from quorate_operator.declared.controller import Controller
 from quorate_operator.declared.served_namespaces import ServedNamespaces
 from quorate_operator.declared.watching import Watches
 from quorate_operator.kube.access import KubeAccess
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi
+from quorate_operator.kube.pace import Pace
 from quorate_operator.kube.scope import Scope
+from quorate_operator.kube.shared_watch import SharedWatches
 from quorate_operator.kube.token_bucket import OBJECTS, TokenBucket
 from quorate_operator.kube.traffic import Traffic
 from quorate_operator.mastership.election import ElectionSettings
 from quorate_operator.mastership.election_thread import ElectionThread
+from quorate_operator.metastores.kubernetes import WATCHED
 from quorate_operator.owned.owned_objects import REQUESTS
 from quorate_operator.process.health import add_health
 from quorate_operator.process.loop_watch import LoopWatch
@@ -71,19 +76,30 @@ class KubernetesOperator:
             self.metrics.api_requests,
         )
         self._traffic = Traffic(self.metrics.api_requests)
-        self._ownership_api = KubeApi(access, self._election, self._traffic, TokenBucket())
-        self._objects_api = KubeApi(access, self._election, self._traffic, TokenBucket(*OBJECTS))
+        late_s = election.late_ms / 1000
+        self._pace = Pace(lambda: self._election.lease_age_s() > late_s)
+        self._ownership_api = self._make_api(TokenBucket(), rank=0)
+        self._objects_api = self._make_api(TokenBucket(*OBJECTS), rank=1)
+        self._owned_api = self._make_api(TokenBucket(*REQUESTS), rank=2)
         self._served: ServedNamespaces | None = None
         self._watches: Watches | None = None
+        self._ownership_watches = SharedWatches(
+            self._ownership_api, scope, WATCHED, names.LABEL_CLUSTER, self._fail
+        )
         self._failing = asyncio.Event()
         self._failure = ""
-        self._owned_api = KubeApi(access, self._election, self._traffic, TokenBucket(*REQUESTS))
         self._waits_for = ""
         self._is_leading = False
         self.metrics.is_master.set_function(lambda: self._is_leading and self._election.holds())
         self.metrics.observe_vitals(
-            self._election.lease_age_s, self._watch.lag_s, self._traffic.watch_ages_s
+            self._election.lease_age_s,
+            self._watch.lag_s,
+            self._traffic.watch_ages_s,
+            lambda: self._pace.limit,
         )
+
+    def _make_api(self, bucket: TokenBucket, rank: int) -> KubeApi:
+        return KubeApi(self._access, self._election, self._traffic, bucket, self._pace, rank)
 
     def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
         """See Observed."""
@@ -185,6 +201,7 @@ class KubernetesOperator:
             await _cancel(failing)
             # Ownership first: from here on the runners write and send nothing.
             await served.close()
+            await self._ownership_watches.close()
             self._is_leading = False
             # The next master need not wait for the watches to end: they cannot write any more.
             await self._election.stop()
@@ -202,8 +219,16 @@ class KubernetesOperator:
             self._settings,
             self.metrics,
             self._fail,
+            self._ownership_watches,
             self._owned_api,
+            self._master_failed,
         )
+
+    def _master_failed(self, why: str) -> None:
+        """One cluster's defect is its own; without any master left the process gives up the lease,
+        because a process that decides nothing must not keep it."""
+        if self._served is None or not self._served.decides:
+            self._fail(why)
 
     def _fail(self, why: str) -> None:
         self._failure = self._failure or why

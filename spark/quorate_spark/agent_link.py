@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from quorate.facts.addresses import bare_host
+from quorate.facts.addresses import NotAnAddress, read_address
 from quorate.facts.errors import QuorateError, WireError
 from quorate.protocol.formats import unknown_in
 from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
@@ -47,12 +47,10 @@ class Unreadable(QuorateError):
 
 def parse_address(text: str) -> tuple[str, int]:
     """Host and port of "host:port"; an IPv6 host stands in brackets."""
-    host, colon, port = text.strip().rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise Unreadable(
-            f"agents: {text!r} is not an address: write host:port, as in 127.0.0.1:7400"
-        )
-    return bare_host(host), int(port)
+    try:
+        return read_address(text.strip())
+    except NotAnAddress as error:
+        raise Unreadable(f"agents: {error}") from error
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:

@@ -1,10 +1,11 @@
 """An API server in memory, as far as the operator uses one; it refuses what it is told to."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any, cast
 
 from quorate_operator.kube.api import ApiRefused, KubeApi
+from quorate_operator.kube.shared_watch import Change, SharedWatches
 from quorate_operator.kube.watch import Revisions
 
 Json = dict[str, Any]
@@ -114,9 +115,12 @@ async def watch_all(
         await asyncio.sleep(0.002)
 
 
-async def watch_nothing(
-    api: KubeApi, paths: Sequence[str], selector: str
-) -> AsyncIterator[tuple[str, Revisions, bool]]:
-    """Stands in for watch_revisions, whose requests this server does not know: nothing is seen."""
-    await asyncio.Event().wait()
-    yield "", {}, False
+class NoWatches(SharedWatches):
+    """Stands in for SharedWatches, whose requests this server does not know: nothing is seen."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def follow(self, namespace: str, cluster: str) -> AsyncGenerator[Change]:
+        await asyncio.Event().wait()
+        yield "", {}, False

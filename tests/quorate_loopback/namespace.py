@@ -7,7 +7,7 @@ from typing import Any
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.settings import DEFAULTS
 from quorate.wire.resource import API_VERSION
-from quorate_loopback.memory_api import MemoryApi
+from quorate_loopback.memory_api import MemoryApi, NoWatches
 from quorate_loopback.runner_world import World
 from quorate_loopback.sides import SECRET
 from quorate_loopback.waiting import until
@@ -40,7 +40,15 @@ class Namespace:
         self.metrics = Metrics()
         api = self.api.as_api
         return Controller(
-            api, api, self.name, "me", Always(), DEFAULTS, self.metrics, self.failures.append
+            api,
+            api,
+            self.name,
+            "me",
+            Always(),
+            DEFAULTS,
+            self.metrics,
+            self.failures.append,
+            NoWatches(),
         )
 
     def addresses(self) -> list[str]:

@@ -3,13 +3,38 @@
 import ipaddress
 import re
 
+from quorate.facts.errors import QuorateError
+
 _LABEL = "[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?"
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*\.?")
 NAME_LENGTH_MAX = 253
+PORT_MAX = 65535
+WAY_OUT = "write host:port, for example 10.0.0.7:7100 or [fd00::7]:7100"
+
+
+class NotAnAddress(QuorateError):
+    """A text that should be host:port and is not, as a sentence with the way out."""
+
+
+def read_address(text: str, *, may_be_free: bool = False) -> tuple[str, int]:
+    """Return the bare host and the port of a text that a user wrote.  NotAnAddress.
+
+    An IPv6 host stands in brackets, and no other host does.  `may_be_free`: port 0 is allowed, for
+    the system to choose one."""
+    host, _, port = text.rpartition(":")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    bare = host[1:-1] if is_bracketed else host
+    is_host = is_ip(bare) if ":" in bare else is_ip(bare) or is_name(bare)
+    is_port = port.isascii() and port.isdecimal() and len(port) <= len(str(PORT_MAX))
+    is_port = is_port and (0 if may_be_free else 1) <= int(port) <= PORT_MAX
+    if not is_host or not is_port or is_bracketed != (":" in bare):
+        free = " (port 0: a free one)" if may_be_free else ""
+        raise NotAnAddress(f"{text!r} is not an address: {WAY_OUT}{free}")
+    return bare, int(port)
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of HOST:PORT; an IPv6 host stands in brackets."""
+    """Host and port of HOST:PORT that was judged before; an IPv6 host stands in brackets."""
     host, _, port = address.rpartition(":")
     return bare_host(host), int(port)
 
@@ -48,4 +73,9 @@ def is_dialable(host: str) -> bool:
     """Whether others can be told to dial the host: an address of one machine, or a DNS name."""
     if is_ip(host):
         return not is_any(host)
+    return is_name(host)
+
+
+def is_name(host: str) -> bool:
+    """Whether the host is a DNS name."""
     return len(host) <= NAME_LENGTH_MAX and _NAME.fullmatch(host) is not None

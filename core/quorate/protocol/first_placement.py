@@ -47,6 +47,8 @@ class FirstPlacement:
                 f"waiting for agents: {len(online)} of {zone.record.replicas} that the zone's "
                 "copies need are online"
             )
+        if not self._master.may_pass():
+            return "placing partitions"
         current: list[tuple[str | None, ...]] = [()] * zone.record.partitions
         for partition, part in zone.parts.items():
             current[partition] = placed_voters(part.row.replicas, part.row.voter_nodes)

@@ -9,6 +9,7 @@ Source: docs/protocol.md, section 7.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -56,6 +57,10 @@ PING_MS = 500
 ASK_SIZES_MS = 10_000
 SIZES_AGE_MS = 60_000
 """Sizes of copies order the queue and are told in plans: a minute old is new enough for both."""
+DECIDE_MS = 100
+"""How often every zone is looked at."""
+PASSES_MAX = 16
+"""Zones that are looked at as a whole, or placed, in one turn: each takes milliseconds."""
 
 
 class Outputs(NamedTuple):
@@ -98,6 +103,13 @@ class Master:
         self._disrupted: tuple[object, Disruption] | None = None
         """All that the last answer to `disruption` depended on, and that answer."""
         self.next_deadline_ms = now.boot_ms
+        self._due: Now | None = None
+        """When the last message came of which nothing was decided yet."""
+        self._due_zones: set[str] | None = set()
+        """The zones that those messages were about; None: any zone."""
+        self._passes_left = PASSES_MAX
+        self._passed = ""
+        """The zone that was looked at as a whole last: with the next one it goes on."""
         self._sends: list[tuple[str, Message]] = []
         self._events: list[Event] = []
         self._asked_ms = now.boot_ms - ASK_SIZES_MS
@@ -202,7 +214,7 @@ class Master:
             return
         if isinstance(message, Inventory):
             self._take_inventory(node, agent, message)
-            self.decide(now)
+            self._due, self._due_zones = now, None
             return
         zone = self.zones.get(getattr(message, "zone", ""))
         if zone is None:
@@ -228,7 +240,9 @@ class Master:
                 zone.ready(node, message, now)
             case _:
                 return
-        self._decide_zone(zone, now)
+        self._due = now
+        if self._due_zones is not None:
+            self._due_zones.add(zone.record.uid)
 
     def _take_inventory(self, node: str, agent: Agent, message: Inventory) -> None:
         uid = message.zone
@@ -395,19 +409,54 @@ class Master:
         self.decide(now)
 
     def decide(self, now: Now) -> None:
-        """Look at every zone; cheap where nothing changed."""
-        for uid in sorted(self.zones):
+        """Look at every zone; cheap where nothing changed.
+
+        At most `PASSES_MAX` zones are looked at as a whole; the others come in the next turn, which
+        is due at once, so that messages and writes need not wait for hundreds of zones."""
+        self._due, self._due_zones = None, set()
+        self._passes_left = PASSES_MAX
+        uids = sorted(self.zones)
+        first = bisect_right(uids, self._passed)
+        for uid in uids[first:] + uids[:first]:
+            left = self._passes_left
+            self.zones[uid].decide(now)
+            if self._passes_left < left:
+                self._passed = uid
+        self.queue.start(now)
+        self.next_deadline_ms = now.boot_ms + (DECIDE_MS if self._passes_left else 1)
+
+    def may_pass(self) -> bool:
+        """Whether a zone may be looked at as a whole, or placed, in this turn; takes the place."""
+        if not self._passes_left:
+            return False
+        self._passes_left -= 1
+        return True
+
+    def _decide_due(self) -> None:
+        """Decide what messages have made due, once for all that came in this turn of the shell: one
+        read from a link may bring hundreds."""
+        now, uids = self._due, self._due_zones
+        self._due, self._due_zones = None, set()
+        if now is None:
+            return
+        if uids is None:
+            self.decide(now)
+            return
+        self._passes_left = PASSES_MAX
+        for uid in sorted(uids & self.zones.keys()):
             self.zones[uid].decide(now)
         self.queue.start(now)
-        self.next_deadline_ms = now.boot_ms + 100
+        due_ms = now.boot_ms + (DECIDE_MS if self._passes_left else 1)
+        self.next_deadline_ms = min(self.next_deadline_ms, due_ms)
 
     def _decide_zone(self, zone: ZoneMaster | None, now: Now) -> None:
         """Look at the one zone that something was said of: with many of them, looking at all for
         each message would take longer than the messages come apart."""
         if zone is not None and zone.record.uid in self.zones:
+            self._passes_left = 1
             zone.decide(now)
         self.queue.start(now)
-        self.next_deadline_ms = now.boot_ms + 100
+        self.next_deadline_ms = min(self.next_deadline_ms, now.boot_ms + DECIDE_MS)
 
     def ask_inventories(self, now: Now) -> None:
         """Copies are to be moved: how large are they?  Not more often than sizes change much."""
@@ -441,6 +490,7 @@ class Master:
     def take_outputs(self) -> Outputs:
         """Writes not yet under way, messages that may leave now, events.  Nothing at all of a
         master that must not lead."""
+        self._decide_due()
         if self.outdated:
             self._sends.clear()
             self._events.clear()

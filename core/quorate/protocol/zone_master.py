@@ -244,7 +244,8 @@ class ZoneMaster:
             return
         self._publisher.resend(self.told, self.parts, now)
         is_quiet = self._is_quiet and not self._dirty and not self._rebalance.off_target
-        whole = now.boot_ms - self._pass_ms >= (QUIET_PASS_MS if is_quiet else FULL_PASS_MS)
+        due_ms = self._pass_ms + (QUIET_PASS_MS if is_quiet else FULL_PASS_MS)
+        whole = now.boot_ms >= due_ms and self._master.may_pass()
         if whole:
             self._pass_ms = now.boot_ms
             self._dirty.clear()

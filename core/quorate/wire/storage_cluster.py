@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
+from quorate.facts.addresses import WAY_OUT
 from quorate.wire.managed_agents import ManagedAgents
 from quorate.wire.resource import (
     Conditions,
@@ -63,7 +64,7 @@ def _addresses_rule(condition: str = "") -> Rule:
     return Rule(
         "addresses",
         f"{condition}self.addresses.all(a, a.matches(r'{_ADDRESS}'))",
-        "write host:port, for example 10.0.0.7:7100 or [fd00::7]:7100",
+        WAY_OUT,
         lambda new, _: all(re.fullmatch(_ADDRESS, a) for a in new.addresses or ()),
     )
 

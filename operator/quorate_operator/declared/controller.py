@@ -33,6 +33,7 @@ from quorate_operator.declared.release import Release
 from quorate_operator.declared.watched_cluster import WatchedCluster, known_status
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, path_of
 from quorate_operator.kube.secret import cluster_secret
+from quorate_operator.kube.shared_watch import SharedWatches
 from quorate_operator.mastership.decisions import About, Decisions, tell_all
 from quorate_operator.mastership.runner import Runner
 from quorate_operator.metastores.kubernetes import KubernetesMetastore
@@ -53,6 +54,11 @@ RELEASE_S = 0.5
 OVERTAKEN_PAUSE_S = 0.5
 """Before a cluster is led again whose agents know a later mastership; twice as long each time."""
 OVERTAKEN_PAUSE_MAX_S = 60.0
+FAILED_PAUSE_S = 2.0
+"""Before a cluster is led again whose master was ended by a defect; twice as long each time."""
+FAILED_PAUSE_MAX_S = 120.0
+FAILED_FORGOTTEN_S = 600.0
+"""A defect that comes so long after the one before counts as the first."""
 ANEW_S = 300.0
 """How often what every object says is compared with what was told: somebody may have edited it."""
 
@@ -88,10 +94,14 @@ class Controller:
         settings: ProtocolSettings,
         metrics: Metrics,
         on_failed: Callable[[str], None],
+        watches: SharedWatches,
         owned_api: KubeApi | None = None,
+        on_master_failed: Callable[[str], None] = lambda why: None,
     ) -> None:
-        """`on_failed`: a task, or a master, has ended by what nobody foresaw, with a sentence: this
-        process must end.  `owned_api`: for objects of managed agents; absent: `objects_api`."""
+        """`on_failed`: a task that all clusters need has ended by a defect, or the mandate is lost,
+        with a sentence: this process must end.  `watches`: of what metastores hold.
+        `owned_api`: for objects of managed agents; absent: `objects_api`.  `on_master_failed`: a
+        defect has ended the master of one cluster, which is led again later."""
         self._ownership_api = ownership_api
         self._api = objects_api
         self._namespace = namespace
@@ -99,6 +109,7 @@ class Controller:
         self._mandate = mandate
         self._settings = settings
         self._metrics = metrics
+        self._watches = watches
         self._led = LedClusters[WatchedCluster]()
         self._clusters: dict[str, Body] = {}
         self._zones: dict[str, DeclaredZone] = {}
@@ -107,6 +118,8 @@ class Controller:
         """By uid: StorageClusters that are being deleted; set when they may go."""
         self._overtaken: dict[str, int] = {}
         """Cluster -> number of times that its agents knew a later mastership."""
+        self._failed: dict[str, tuple[int, float]] = {}
+        """Cluster -> number of times that a defect ended its master, and when it did last."""
         self._to_lead_again: set[str] = set()
         self._refused: dict[Key, str] = {}
         """Objects of which the API server refuses what is to be told, with its sentence."""
@@ -121,6 +134,7 @@ class Controller:
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._on_failed = on_failed
+        self._on_master_failed = on_master_failed
 
     def start(self) -> None:
         """Begin to work, once all clusters that there are were seen."""
@@ -144,6 +158,11 @@ class Controller:
     def is_idle(self) -> bool:
         """Whether the namespace has no objects, and nothing is left to do."""
         return not (self._clusters or self._zones or self._led) and self._queue.is_idle
+
+    @property
+    def decides(self) -> bool:
+        """Whether the master of any cluster has not been ended by a defect."""
+        return any(not led.runner.has_failed for led in self._led.values())
 
     def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
         """Namespace, name and status of every led cluster."""
@@ -238,7 +257,10 @@ class Controller:
             await asyncio.sleep(LOOK_S)
             began_s = time.perf_counter()
             for name, led in list(self._led.items()):
-                self._look_at(name, led)
+                try:
+                    self._look_at(name, led)
+                except Exception as error:
+                    led.runner.fail(error)
                 await asyncio.sleep(0)
             self._metrics.pass_seconds.observe(time.perf_counter() - began_s)
             if loop.time() >= anew_s:
@@ -297,6 +319,12 @@ class Controller:
             again_s = self._queue.failed(key)
             about = f"{key.kind} {self._namespace}/{key.name}"
             _log.warning("%s: %s; again in %.1f s", about, error, again_s)
+        except Exception as error:  # one object's defect must not stop all others
+            result = "failed"
+            self._refused[key] = f"a defect: {type(error).__name__}: {error}; the log says where"
+            again_s = self._queue.failed(key)
+            about = f"{key.kind} {self._namespace}/{key.name}"
+            _log.exception("%s: a defect; again in %.1f s", about, again_s)
         else:
             self._refused.pop(key, None)
             self._queue.done(key)
@@ -363,9 +391,10 @@ class Controller:
             secret=partial(cluster_secret, self._ownership_api, self._namespace, name),
             on_event=decisions.add,
             on_failed=self._on_failed,
+            on_defect=lambda why: self._failed_in(name, why),
             on_overtaken=lambda why: self._overtaken_in(name),
             rebuilds=True,
-            changes=metastore.changes,
+            changes=partial(metastore.changes, self._watches),
         )
         now_s = asyncio.get_running_loop().time()
         led = self._led[name] = WatchedCluster(cluster, runner, decisions, now_s)
@@ -379,6 +408,18 @@ class Controller:
         times = self._overtaken[name] = self._overtaken.get(name, 0) + 1
         pause_s = min(OVERTAKEN_PAUSE_S * 2.0 ** min(times - 1, 20), OVERTAKEN_PAUSE_MAX_S)
         asyncio.get_running_loop().call_later(pause_s, self._lead_again, name)
+
+    def _failed_in(self, name: str, why: str) -> None:
+        """A defect has ended its master: lead it again, rarer each time, in a new mastership that
+        knows what is stored and nothing else."""
+        now_s = asyncio.get_running_loop().time()
+        times, last_s = self._failed.get(name, (0, now_s))
+        times = times + 1 if now_s - last_s < FAILED_FORGOTTEN_S else 1
+        self._failed[name] = times, now_s
+        pause_s = min(FAILED_PAUSE_S * 2.0 ** min(times - 1, 20), FAILED_PAUSE_MAX_S)
+        _log.error("%s; led again in %g s", why, pause_s)
+        asyncio.get_running_loop().call_later(pause_s, self._lead_again, name)
+        self._on_master_failed(why)
 
     def _lead_again(self, name: str) -> None:
         self._to_lead_again.add(name)

@@ -1,7 +1,8 @@
 """Declared objects, as kopf shows them to the controllers: watches, and one finaliser.
 
 kopf runs only in the process that holds the lease.  It keeps nothing in our objects but the
-finaliser: progress and last-seen states stay in memory, since every loop looks at the whole state.
+finaliser, which those have whose deletion waits for something: progress and last-seen states stay
+in memory, since every loop looks at the whole state.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from quorate.wire.resource import GROUP, VERSION
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
 from quorate_operator import names
+from quorate_operator.declared.deletion import erases
 from quorate_operator.declared.served_namespaces import ServedNamespaces
 from quorate_operator.kube.api import KubeApi
 from quorate_operator.kube.traffic import Traffic
@@ -117,17 +119,29 @@ def make_registry(
         else:
             show(served.zone_seen, body)
 
-    @kopf.on.delete(*clusters, registry=registry, backoff=1)
+    @kopf.on.delete(*clusters, registry=registry, backoff=1, when=cluster_waits)
     async def delete_cluster(body: kopf.Body, **_: Any) -> None:
         """kopf takes the finaliser away when this returns."""
         await wait(served.cluster_released, body)
 
-    @kopf.on.delete(*zones, registry=registry, backoff=1)
+    @kopf.on.delete(*zones, registry=registry, backoff=1, when=zone_waits)
     async def delete_zone(body: kopf.Body, **_: Any) -> None:
         """kopf takes the finaliser away when this returns."""
         await wait(served.zone_released, body)
 
     return registry
+
+
+def zone_waits(body: Mapping[str, Any], **_: Any) -> bool:
+    """Whether a Zone that is deleted has to wait: kopf gives its finaliser to these only, and takes
+    it from others."""
+    return erases(body)
+
+
+def cluster_waits(body: Mapping[str, Any], **_: Any) -> bool:
+    """The same of a StorageCluster: where agents are managed, also with Retain, because their
+    volumes must not go with it."""
+    return erases(body) or bool((body.get("spec") or {}).get("managed"))
 
 
 def without_managed_fields(body: Mapping[str, Any]) -> dict[str, Any]:

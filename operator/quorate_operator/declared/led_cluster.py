@@ -62,7 +62,7 @@ class LedCluster:
 
     # --- what is declared ------------------------------------------------------------------------
 
-    def declare(self, cluster: StorageCluster, pause: str = "") -> None:
+    def declare(self, cluster: StorageCluster, pause: str) -> None:
         """Dial the declared addresses, or, while it is paused, those that were in force."""
         self.cluster = cluster.model_copy(update={"status": self.cluster.status})
         self.pause = pause
@@ -75,7 +75,7 @@ class LedCluster:
             self._drains.declare(cluster.spec.drain_agents)
         self.runner.set_addresses(self.addresses)
 
-    def declare_zone(self, zone: Zone, uid: str, pause: str = "") -> Acceptance:
+    def declare_zone(self, zone: Zone, uid: str, pause: str) -> Acceptance:
         """Judge a zone, and have the master lead it as it is declared, unless it is paused."""
         known = self.runner.known_zone(uid)
         acceptance = accept(zone, True, known)
@@ -166,9 +166,7 @@ class LedCluster:
             self.managed,
         )
 
-    def zone_status(
-        self, zone: Zone, uid: str, acceptance: Acceptance, pause: str = ""
-    ) -> ZoneStatus:
+    def zone_status(self, zone: Zone, uid: str, acceptance: Acceptance, pause: str) -> ZoneStatus:
         """The status of a Zone, which was declared just before, as of now: the last look may have
         been made before its master worked with this spec."""
         return zone_status(

@@ -22,7 +22,7 @@ from quorate.wire.zone import Zone, ZoneMigrations, ZonePartitions, ZoneStatus
 from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance
 from quorate_operator.declared.drains import DrainView
-from quorate_operator.mastership.refused_writes import Refusal
+from quorate_operator.mastership.refused_writes import MASTER_FAILED, Refusal
 from quorate_operator.owned.owned_objects import ManagedView, selector_text
 
 _Fact = tuple[str, bool | None, str, str]
@@ -322,6 +322,11 @@ def _blocked(refusal: Refusal | None) -> _Fact:
     if refusal is None:
         return (names.CONDITION_BLOCKED, False, "Written", "what is decided is written")
     sentence = f"what is decided cannot be written: {refusal.sentence}"
+    if refusal.reason == MASTER_FAILED:
+        sentence = (
+            f"nothing is decided for a while: the master was {refusal.sentence}; agents serve as "
+            "before, and it is led again soon; where it lasts, report it with the operator's log"
+        )
     return (names.CONDITION_BLOCKED, True, refusal.reason, sentence)
 
 

@@ -71,6 +71,11 @@ class ServedNamespaces:
         self._listed.clear()
         await asyncio.gather(*(each.close() for each in self._controllers.values()))
 
+    @property
+    def decides(self) -> bool:
+        """Whether the master of any cluster has not been ended by a defect."""
+        return any(each.decides for each in self._controllers.values())
+
     def clusters(self) -> list[tuple[str, str, ClusterStatus]]:
         """Namespace, name and status of every led cluster."""
         return [each for _, known in sorted(self._controllers.items()) for each in known.clusters()]

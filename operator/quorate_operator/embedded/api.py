@@ -16,6 +16,8 @@ from quorate.protocol.events import EventPage, ToldEvent
 from quorate.protocol.metastore import OutcomeUnknown
 from quorate.protocol.storage import COUNTER_MAX
 from quorate.wire.resource import API_VERSION, DeletionPolicy
+from quorate.wire.zone import Zone
+from quorate_operator.declared.pause import pause_of
 from quorate_operator.embedded.api_guard import make_guard
 from quorate_operator.embedded.json_body import read_object
 from quorate_operator.embedded.judgement import refusals
@@ -121,6 +123,9 @@ class Api:
         if plural == ZONES and found["spec"].get("deletionPolicy") == DeletionPolicy.RETAIN:
             return _json({"message": _retained(name)}, 409)
         if plural == ZONES:
+            pause = pause_of(Zone.kind_name(), objects.parsed(Zone, found).metadata)
+            if pause:
+                return _json({"message": f"{pause}, then delete it"}, 409)
             found = await objects.mark_deleted(plural, name) or found
         else:
             await objects.remove(plural, name)

@@ -112,7 +112,10 @@ class ObjectStore:
             changed = made["spec"] != present["spec"]
             made["metadata"] = dict(present["metadata"])
             made["metadata"]["generation"] += 1 if changed else 0
+            if "status" in present:
+                made["status"] = present["status"]
         for field in ("labels", "annotations"):
+            made["metadata"].pop(field, None)
             if dumped["metadata"].get(field):
                 made["metadata"][field] = dumped["metadata"][field]
         return made, present is None
@@ -125,6 +128,15 @@ class ObjectStore:
         made = {**made, "metadata": {**made["metadata"], "uid": uid}}
         await self._save(plural, name, made)
         return made
+
+    async def keep_status(self, plural: str, name: str, status: Mapping[str, Any]) -> None:
+        """Store what has to be known of an object's status after a restart; nothing where it is
+        stored already."""
+        present = self.get(plural, name)
+        if present is not None and present.get("status") != status:
+            made = {**present, "status": dict(status)}
+            self._objects[plural, name] = made  # at once: what is put meanwhile takes it over
+            await self._write(plural, name, made)
 
     async def mark_deleted(self, plural: str, name: str) -> Object | None:
         """Ask for a Zone's end; it stays until `remove`.  None when there is none."""
@@ -149,10 +161,13 @@ class ObjectStore:
             self._parsed.pop(gone["metadata"]["uid"], None)
 
     async def _save(self, plural: str, name: str, made: Object) -> None:
+        await self._write(plural, name, made)
+        self._objects[plural, name] = made
+
+    async def _write(self, plural: str, name: str, made: Object) -> None:
         manifest = msgspec.json.encode(made)
 
         def job(at: sqlite3.Connection) -> None:
             at.execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?)", (plural, name, manifest))
 
         await self._store.run(job)
-        self._objects[plural, name] = made

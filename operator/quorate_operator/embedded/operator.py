@@ -22,6 +22,8 @@ from quorate_link.secret import make_secret
 from quorate_operator.declared.acceptance import Acceptance, accept
 from quorate_operator.declared.led_cluster import LedCluster, LedClusters
 from quorate_operator.declared.object_status import Seen, cluster_status, zone_status
+from quorate_operator.declared.pause import pause_of
+from quorate_operator.declared.watched_cluster import known_status
 from quorate_operator.embedded.objects import Object, ObjectStore
 from quorate_operator.mastership.runner import STARTING, Runner
 from quorate_operator.metastores.backups import EVERY_S, FIRST_S, way_out
@@ -191,9 +193,18 @@ class Embedded:
         await self._led.end(*sorted(ended | (set(self._led) - set(clusters))))
         for name, cluster in sorted(clusters.items()):
             if name not in self._led:
-                self._led[name] = LedCluster(cluster, self._make_runner(name))
+                told = known_status(self.objects.get(CLUSTERS, name) or {})
+                as_told = cluster.model_copy(update={"status": told})
+                self._led[name] = LedCluster(as_told, self._make_runner(name))
                 self._led[name].runner.start()
-            self._led[name].declare(cluster)
+            led = self._led[name]
+            led.declare(cluster, _pause(cluster))
+            if not led.pause:  # what is in force until then
+                acted_on = {
+                    "addresses": [*led.addresses],
+                    "observedGeneration": cluster.metadata.generation,
+                }
+                await self.objects.keep_status(CLUSTERS, name, acted_on)
         for made in self.objects.list(ZONES):
             await self._reconcile_zone(self.objects.parsed(Zone, made))
         for name, led in self._led.items():
@@ -201,7 +212,7 @@ class Embedded:
                 await self._declare_recovered(name, led.runner)
         declared = {made["metadata"]["uid"] for made in self.objects.list(ZONES)}
         for led in self._led.values():
-            if not led.runner.is_recovering:
+            if not led.runner.is_recovering and not led.pause:
                 led.erase_all_but(declared, "does not declare it any more")
         self._observe()
 
@@ -240,9 +251,10 @@ class Embedded:
         uid, cluster = zone.metadata.uid, zone.spec.cluster_ref.name
         led = self._led.get(cluster)
         is_deleting = zone.metadata.deletion_timestamp is not None
+        pause = _zone_pause(zone, led)
         if led is not None and not is_deleting:
-            led.declare_zone(zone, uid)
-        elif is_deleting:
+            led.declare_zone(zone, uid, pause)
+        elif is_deleting and not pause:
             if led is None:
                 await self._erase(cluster, uid)
             elif not led.is_erased(led.runner.known_zone(uid)):
@@ -278,6 +290,7 @@ class Embedded:
         before = {"status": self._told[uid]} if uid in self._told else {}
         if made["kind"] == StorageCluster.kind_name():
             cluster = self.objects.parsed(StorageCluster, made)
+            before = before or {"status": known_status(made)}
             self._told[uid] = self._cluster_status(cluster.model_copy(update=before))
         else:
             zone = self.objects.parsed(Zone, made)
@@ -299,8 +312,12 @@ class Embedded:
     def _cluster_status(self, cluster: StorageCluster) -> StorageClusterStatus:
         led = self._led.get(cluster.metadata.name)
         if led is None:
-            return cluster_status(cluster, Seen(problem=STARTING), self.identity, rfc3339())
-        led.declare(cluster)  # first: new addresses are among those that are waited for
+            pause, dialed = _pause(cluster), cluster.status.addresses
+            return cluster_status(
+                cluster, Seen(problem=STARTING), self.identity, rfc3339(), pause, dialed
+            )
+        # Declared first: new addresses are among those that are waited for.
+        led.declare(cluster, _pause(cluster))
         return led.status(cluster, self.identity)
 
     def _zone_status(self, zone: Zone) -> ZoneStatus:
@@ -309,4 +326,15 @@ class Embedded:
             return zone_status(zone, self.accept(zone), None, Seen(), rfc3339())
         led.look()
         # Declared first: what is said of a changed zone must not come from before the change.
-        return led.zone_status(zone, uid, led.declare_zone(zone, uid))
+        pause = _zone_pause(zone, led)
+        return led.zone_status(zone, uid, led.declare_zone(zone, uid, pause), pause)
+
+
+def _pause(cluster: StorageCluster) -> str:
+    return pause_of(StorageCluster.kind_name(), cluster.metadata)
+
+
+def _zone_pause(zone: Zone, led: LedCluster | None) -> str:
+    """Why the zone's spec is not looked at: by an annotation of its own, or of its cluster."""
+    own = pause_of(Zone.kind_name(), zone.metadata)
+    return own or (led.pause if led is not None else "")

@@ -15,6 +15,7 @@ anyway, and one session serves both, so that nothing can be written past the gat
 import json
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,12 +25,13 @@ from quorate.facts.errors import QuorateError
 from quorate.wire.resource import API_VERSION
 from quorate_operator import names
 from quorate_operator.kube.access import KubeAccess
+from quorate_operator.kube.pace import MOST, Pace
 from quorate_operator.kube.token_bucket import HELD_MAX_S, TokenBucket
 from quorate_operator.kube.traffic import Traffic
 from quorate_operator.process.mandate import Mandate
 
 TIMEOUT_S = 5.0
-REQUESTS_MAX = 64
+REQUESTS_MAX = MOST
 """The largest number of concurrent requests; watches are not counted."""
 PAGE_OBJECTS = 250
 THROTTLED_S = 1.0
@@ -108,7 +110,8 @@ class KubeApi:
     """Requests to one API server.  `mandate` None: for the elector, which must write without.
 
     `bucket` bounds the requests of this object; kopf's, on the same session, are its own: watches,
-    and a patch per finaliser.
+    and a patch per finaliser.  `pace` is shared by all objects of a process; those of a lower
+    `rank` go first.
     """
 
     def __init__(
@@ -117,8 +120,12 @@ class KubeApi:
         mandate: Mandate | None,
         traffic: Traffic | None = None,
         bucket: TokenBucket | None = None,
+        pace: Pace | None = None,
+        rank: int = 0,
     ) -> None:
         self.access = access
+        self._pace = pace
+        self._rank = rank
         self._bucket = bucket
         trace = aiohttp.TraceConfig()
         if mandate is not None:
@@ -218,14 +225,17 @@ class KubeApi:
         if method in ("POST", "PUT", "PATCH"):
             parameters |= {"fieldManager": names.FIELD_MANAGER, "fieldValidation": "Strict"}
         try:
-            async with self.session.request(
-                method,
-                self.access.server + path,
-                data=None if body is None else json.dumps(body),
-                headers=headers,
-                params=parameters,
-                timeout=aiohttp.ClientTimeout(total=timeout_s),
-            ) as answer:
+            async with (
+                self._paced(),
+                self.session.request(
+                    method,
+                    self.access.server + path,
+                    data=None if body is None else json.dumps(body),
+                    headers=headers,
+                    params=parameters,
+                    timeout=aiohttp.ClientTimeout(total=timeout_s),
+                ) as answer,
+            ):
                 text = await answer.text()
                 status, retry_after = answer.status, answer.headers.get("Retry-After", "")
         except aiohttp.ClientConnectorError as error:
@@ -253,6 +263,9 @@ class KubeApi:
             raise ApiUnclear(said)
         details = content.get("details") or {}
         raise ApiRefused(status, reason, said, details.get("causes") or ())
+
+    def _paced(self) -> AbstractAsyncContextManager[None]:
+        return self._pace.request(self._rank) if self._pace is not None else nullcontext()
 
     # --- the gate ---------------------------------------------------------------------------------
 

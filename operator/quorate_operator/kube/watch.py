@@ -7,8 +7,9 @@ refused or stands still is begun again with a list, so nothing that happened mea
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, NamedTuple
 
 import aiohttp
 
@@ -30,6 +31,23 @@ _Found = asyncio.Queue[tuple[str, Revisions, bool] | asyncio.Task[None]]
 """Revisions that were seen, and the task of a watch that has ended."""
 
 
+class Shown(NamedTuple):
+    """One object as a list or a watch shows it."""
+
+    metadata: Mapping[str, Any]
+    is_gone: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of the object, in its namespace."""
+        return str(self.metadata["name"])
+
+    @property
+    def revision(self) -> str:
+        """The object's resourceVersion."""
+        return str(self.metadata["resourceVersion"])
+
+
 async def watch_revisions(
     api: KubeApi, paths: Sequence[str], selector: str
 ) -> AsyncGenerator[tuple[str, Revisions, bool]]:
@@ -37,7 +55,7 @@ async def watch_revisions(
 
     A defect in one watch is raised here: whoever waits for changes must not wait in vain."""
     found: _Found = asyncio.Queue()
-    tasks = [asyncio.create_task(_keep_watching(api, path, selector, found)) for path in paths]
+    tasks = [asyncio.create_task(_tell_revisions(api, path, selector, found)) for path in paths]
     for task in tasks:
         task.add_done_callback(found.put_nowait)
     try:
@@ -53,14 +71,24 @@ async def watch_revisions(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _keep_watching(api: KubeApi, path: str, selector: str, found: _Found) -> None:
+async def _tell_revisions(api: KubeApi, path: str, selector: str, found: _Found) -> None:
+    async for shown, is_all in watch_objects(api, path, selector):
+        revisions = {each.name: None if each.is_gone else each.revision for each in shown}
+        found.put_nowait((path, revisions, is_all))
+
+
+async def watch_objects(
+    api: KubeApi, path: str, selector: str
+) -> AsyncGenerator[tuple[list[Shown], bool]]:
+    """Show objects of the collection `path`, and whether these are all; endless."""
     pause_s = AGAIN_S
     while True:
         try:
-            revisions, at = await _list(api, path, selector)
-            found.put_nowait((path, revisions, True))
-            async for name, revision in _changes(api, path, selector, at):
-                found.put_nowait((path, {name: revision}, False))
+            shown, at = await _list(api, path, selector)
+            yield shown, True
+            async with aclosing(_changes(api, path, selector, at)) as changes:
+                async for each in changes:
+                    yield [each], False
             pause_s = AGAIN_S
         except (ApiRefused, ApiUnclear) as error:
             pause_s = min(2 * pause_s, AGAIN_MAX_S)
@@ -70,19 +98,16 @@ async def _keep_watching(api: KubeApi, path: str, selector: str, found: _Found) 
         await asyncio.sleep(pause_s)
 
 
-async def _list(api: KubeApi, path: str, selector: str) -> tuple[dict[str, str | None], str]:
-    revisions: dict[str, str | None] = {}
+async def _list(api: KubeApi, path: str, selector: str) -> tuple[list[Shown], str]:
+    shown: list[Shown] = []
     at = ""
     async for page in api.pages(path, selector, AS_METADATA.format("List"), LIST_S):
-        for item in page.get("items") or ():
-            revisions[item["metadata"]["name"]] = str(item["metadata"]["resourceVersion"])
+        shown += [Shown(item["metadata"]) for item in page.get("items") or ()]
         at = str(page["metadata"]["resourceVersion"])
-    return revisions, at
+    return shown, at
 
 
-async def _changes(
-    api: KubeApi, path: str, selector: str, at: str
-) -> AsyncIterator[tuple[str, str | None]]:
+async def _changes(api: KubeApi, path: str, selector: str, at: str) -> AsyncGenerator[Shown]:
     query = {
         "watch": "1",
         "labelSelector": selector,
@@ -104,6 +129,4 @@ async def _changes(
             event = json.loads(line)
             if event.get("type") not in _CHANGES:
                 return  # the history that we ask for is gone: list again
-            metadata: dict[str, Any] = event["object"]["metadata"]
-            gone = event["type"] == "DELETED"
-            yield metadata["name"], None if gone else str(metadata["resourceVersion"])
+            yield Shown(event["object"]["metadata"], event["type"] == "DELETED")

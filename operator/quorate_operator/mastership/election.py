@@ -29,6 +29,11 @@ class ElectionSettings:
     request_timeout_ms: int = 1_500
     """Bound of one request; several attempts fit into the deadline."""
 
+    @property
+    def late_ms(self) -> int:
+        """At this age of the lease its renewal is overdue: one whole attempt got no answer."""
+        return self.retry_ms + self.request_timeout_ms
+
     def __post_init__(self) -> None:
         if not self.lease_ms > self.renew_deadline_ms > self.retry_ms + self.request_timeout_ms:
             raise ValueError(f"{self}: lease > renew_deadline > retry + request_timeout must hold")

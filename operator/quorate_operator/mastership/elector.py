@@ -52,6 +52,8 @@ class Elector:
         self._lease: Json = {}
         self._election = Election(identity, settings)
         self._has_lapsed = False
+        self._unanswered: dict[str, int] = {}
+        """Our writes whose outcome is unknown: renewTime -> when the write began."""
         self._may_renew = may_renew
 
     def holds(self) -> bool:
@@ -111,7 +113,7 @@ class Elector:
 
     async def _look(self) -> None:
         try:
-            lease = await self._api.get(self._path, self._timeout_s())
+            lease = await self._api.get(self._path, self._renewal_timeout_s(boot_ms()))
         except ApiRefused as refused:
             if refused.status != 404:
                 await self._pause(refused)
@@ -130,17 +132,22 @@ class Elector:
         before = self._election.seen
         if before is None or before.holder != seen.holder:
             _log.info("lease %s is held by %s", self._path, seen.holder or "nobody")
-        self._election = saw(self._election, seen, boot_ms())
+        began_ms = self._unanswered.get(str(spec.get("renewTime")))
+        if began_ms is not None and seen.holder == self._election.identity:
+            self._wrote(seen.revision, began_ms)  # only its answer was lost
+        else:
+            self._election = saw(self._election, seen, boot_ms())
 
     async def _write(self, revision: str) -> None:
         began_ms = boot_ms()
         was_holder = self._election.renewed_ms is not None
         body = self._body(revision, self._spec(was_holder))
+        timeout_s = self._renewal_timeout_s(began_ms)
         try:
             if revision:
-                written = await self._api.replace(self._path, body, self._timeout_s())
+                written = await self._api.replace(self._path, body, timeout_s)
             else:
-                written = await self._api.create(self._collection, body, self._timeout_s())
+                written = await self._api.create(self._collection, body, timeout_s)
         except ApiRefused as refused:
             if refused.status in (404, 409):
                 await self._look()
@@ -148,11 +155,16 @@ class Elector:
                 await self._pause(refused)
             return
         except ApiUnclear as unclear:
-            # Perhaps it was written: then the next attempt is refused, and reading tells why.
+            self._unanswered[body["spec"]["renewTime"]] = began_ms
             await self._pause(unclear)
+            await self._look()  # perhaps it was written
             return
         self._lease = written
-        revision = written["metadata"]["resourceVersion"]
+        self._wrote(written["metadata"]["resourceVersion"], began_ms)
+
+    def _wrote(self, revision: str, began_ms: int) -> None:
+        was_holder = self._election.renewed_ms is not None
+        self._unanswered.clear()
         self._election = wrote(self._election, revision, began_ms, boot_ms())
         if not was_holder:
             _log.info("lease %s acquired by %s", self._path, self._election.identity)
@@ -171,6 +183,15 @@ class Elector:
             last_ms = deadline_ms - settings.request_timeout_ms - boot_ms()
             wait_s = min(wait_s, max(last_ms / 1000, settings.retry_ms / 5 / 1000))
         await asyncio.sleep(wait_s)
+
+    def _renewal_timeout_s(self, now_ms: int) -> float:
+        """A holder waits for an answer up to half the time that is left, so that another attempt
+        follows before the deadline; never less than any request."""
+        election = self._election
+        if election.renewed_ms is None:
+            return self._timeout_s()
+        left_ms = election.renewed_ms + election.settings.renew_deadline_ms - now_ms
+        return max(left_ms / 2 / 1000, self._timeout_s())
 
     def _timeout_s(self) -> float:
         return self._election.settings.request_timeout_ms / 1000

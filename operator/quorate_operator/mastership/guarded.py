@@ -14,7 +14,7 @@ class Failing(Protocol):
     """An owner that a defect ends."""
 
     def fail(self, error: BaseException) -> None:
-        """A defect: write and send nothing more, and have the process end."""
+        """A defect: write and send nothing more."""
 
 
 _F = TypeVar("_F", bound=Failing)

@@ -10,6 +10,8 @@ from typing import NamedTuple
 from quorate.protocol.events import Event, Reason
 from quorate.protocol.metastore import Key, ReadRefused, WriteRefused
 
+MASTER_FAILED = "MasterFailed"
+"""The reason why nothing is written of a cluster whose master was ended by a defect."""
 RETRY_S = 0.2
 UNCLEAR_MAX_S = 2.0
 """Between attempts whose outcome is unknown, or that met another's write."""

@@ -8,8 +8,8 @@ is asked for each time, because a process may have been frozen between any two l
     LEADING --mandate lost, stop(), metastore holds what must not exist, defect--> STOPPED
     LEADING --agents know a later mastership--> STOPPED --numbers go on above it--> on_overtaken
 
-After a defect, an exception that nobody foresaw, this process must end: what its master knows may
-be half of a step, and a mandate that it kept would hold off the next one.
+After a defect, an exception that nobody foresaw, this master decides nothing more: what it knows
+may be half of a step.  Its owner leads the cluster again in a new mastership, or ends the process.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.disruption import Disruption
 from quorate.planning.preview import Preview
-from quorate.protocol.events import ROUTINE, Event, ToldEvent
+from quorate.protocol.events import ROUTINE, Event, Reason, ToldEvent
 from quorate.protocol.master import Master
 from quorate.protocol.messages import (
     FORMAT_VERSION,
@@ -52,7 +52,7 @@ from quorate_operator.mastership.decisions import gather, summary
 from quorate_operator.mastership.dialing import Dialing
 from quorate_operator.mastership.event_log import EventLog, states
 from quorate_operator.mastership.guarded import ends_with_a_defect
-from quorate_operator.mastership.refused_writes import Refusal, event_of
+from quorate_operator.mastership.refused_writes import MASTER_FAILED, Refusal, event_of
 from quorate_operator.mastership.registrations import Registrations
 from quorate_operator.mastership.second_look import pauses_s
 from quorate_operator.mastership.writer import RETRY_MAX_S, RETRY_S, Writer
@@ -70,9 +70,10 @@ LOOK_AT_DIALED_MS = 500
 class Runner(BaseHandler):
     """Leads one cluster.  All methods belong to the event loop's thread.
 
-    `on_failed` is called once, with a sentence, when a defect or a lost mandate has ended it; its
-    process must end.  `on_overtaken`: an agent knows a later mastership, or another one with this
-    number, and the next one is counted above.
+    `on_failed` is called once, with a sentence, when a lost mandate has ended it: its process must
+    end.  `on_defect`: the same when a defect has ended it; absent: `on_failed`.  `on_overtaken`: an
+    agent knows a later mastership, or another one with this number, and the next one is counted
+    above.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Runner(BaseHandler):
         secret: Callable[[], Awaitable[ClusterSecret]],
         on_event: Callable[[Event], None] = lambda event: None,
         on_failed: Callable[[str], None] = lambda why: None,
+        on_defect: Callable[[str], None] | None = None,
         on_overtaken: Callable[[str], None] = lambda why: None,
         way_out: Callable[[], str] = lambda: WAY_OUT,
         recovering: bool = False,
@@ -115,6 +117,7 @@ class Runner(BaseHandler):
         self._secret = secret
         self._on_event = on_event
         self._on_failed = on_failed
+        self._on_defect = on_defect or on_failed
         self._on_overtaken = on_overtaken
         self._clock = Clock()
         self._master: Master | None = None
@@ -126,6 +129,8 @@ class Runner(BaseHandler):
         self._dialing_looked_ms = 0
         self._zones: dict[str, ZoneRecord] = {}
         self._status: ClusterStatus | None = None  # as of the last step, once asked for
+        self._last_status = ClusterStatus(0, (), ())
+        self._has_failed = False
         self._writer = Writer(self, metastore, metrics)
         self._writes: set[asyncio.Task[None]] = set()
         self._registrations = Registrations(self.registration)
@@ -245,20 +250,27 @@ class Runner(BaseHandler):
         return self._master.disruption(gone, restarted)
 
     @property
+    def has_failed(self) -> bool:
+        """Whether a defect has ended it."""
+        return self._has_failed
+
+    @property
     def is_stopped(self) -> bool:
         """Whether it has ended for good."""
         return self._stopped
 
     def status(self) -> ClusterStatus:
-        """Everything as of now; empty while not leading."""
-        if self._master is None:
-            return ClusterStatus(0, (), ())
+        """Everything as of now; empty before it leads, as it was told last after a defect."""
+        if self._master is None or self._has_failed:
+            return self._last_status
         if self._status is None:
-            self._status = self._master.status()
+            self._status = self._last_status = self._master.status()
         return self._status
 
     def zone_status(self, uid: str) -> ZoneStatus | None:
         """One zone as of now; None while it is not led.  Costs nothing while it is at rest."""
+        if self._has_failed:
+            return next((zone for zone in self._last_status.zones if zone.uid == uid), None)
         zone = self._master.zones.get(uid) if self._master is not None else None
         return zone.status() if zone is not None else None
 
@@ -289,7 +301,7 @@ class Runner(BaseHandler):
     @property
     def not_ready(self) -> str:
         """Why it does not lead, or what it decides cannot be written; empty when all is well."""
-        refusal = self.refusal()
+        refusal = self.refusal() if not self.problem else None
         return self.problem or (f"blocked: {refusal.sentence}" if refusal is not None else "")
 
     def unreached(self) -> dict[str, str]:
@@ -331,6 +343,7 @@ class Runner(BaseHandler):
         self._step(lambda master: master.tick(self._clock.now()))
         if self._changes is not None:
             self._perform(self._writer.follow(self._changes()))
+            return  # of what another has written the watch tells
         for pause in pauses_s():
             await asyncio.sleep(pause)
             await self.look_again()
@@ -376,7 +389,9 @@ class Runner(BaseHandler):
         self._tell([event_of(refusal)])
 
     def refusal(self, uid: str = "") -> Refusal | None:
-        """Why writes do not get through: of a zone, or any."""
+        """Why nothing is decided, or why writes do not get through: of a zone, or any."""
+        if self._has_failed:
+            return Refusal(MASTER_FAILED, self.problem)
         return self._writer.blocked(uid)
 
     def _hello(self) -> Hello:
@@ -423,14 +438,18 @@ class Runner(BaseHandler):
         self._end(f"stopped by a state that must not exist: {error}")
 
     def fail(self, error: BaseException) -> None:
-        """A defect: write and send nothing more, and have the process end."""
+        """A defect: write and send nothing more, and tell the owner."""
         if isinstance(error, InvariantError):
             self._metrics.invariant_errors.inc()
         _log.error("cluster %s: %r", self.cluster, error, exc_info=error)
         if self._stopped:
             return
+        self._has_failed = True
         self._end(f"stopped by a defect: {type(error).__name__}: {error}")
-        self._on_failed(f"cluster {self.cluster}: {self.problem}")
+        self._metrics.master_defects.labels(self._namespace, self._name).inc()
+        self._metrics.events.labels(self._namespace, "", Reason.MASTER_FAILED).inc()
+        self._on_event(Event("", None, Reason.MASTER_FAILED, self.problem, "Warning"))
+        self._on_defect(f"cluster {self.cluster}: {self.problem}")
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

@@ -8,6 +8,7 @@ head outlives a zone whose data is deleted until every agent, also one that is a
 
 import logging
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 from quorate.facts.errors import InvariantError, WireError
@@ -51,13 +52,15 @@ from quorate_operator.kube.api import (
     find,
     path_of,
 )
-from quorate_operator.kube.watch import watch_revisions
+from quorate_operator.kube.shared_watch import SharedWatches
 from quorate_operator.metastores.damaged_rows import all_damaged, sift
 from quorate_operator.metastores.later_fields import LaterFields, dump
 
 _log = logging.getLogger("quorate.metastore")
 
 _TERM_ATTEMPTS = 20
+WATCHED = (StorageNode.plural, PartitionTable.plural)
+"""Kinds whose changes by others are looked at as soon as they are seen."""
 
 
 class KubernetesMetastore:
@@ -141,18 +144,17 @@ class KubernetesMetastore:
         made = await self._api.create(path_of(self._namespace, plural), body)
         return Stored(stored.value, str(made["metadata"]["resourceVersion"]))
 
-    async def changes(self) -> AsyncIterator[Seen]:
+    async def changes(self, watches: SharedWatches) -> AsyncIterator[Seen]:
         """Revisions of all objects, then of each that is written, by whomever; endless."""
-        plurals = (StorageNode.plural, PartitionTable.plural)
-        paths = {path_of(self._namespace, plural): plural for plural in plurals}
-        async for path, changed, is_all in watch_revisions(self._api, list(paths), self._selector):
-            revisions = {
-                key: revision
-                for name, revision in changed.items()
-                if (key := self._key_named(paths[path], name)) is not None
-            }
-            kinds = ("node",) if paths[path] == StorageNode.plural else ("zone", "shard")
-            yield Seen(revisions, frozenset(kinds if is_all else ()))
+        async with aclosing(watches.follow(self._namespace, self._cluster)) as changes:
+            async for plural, changed, is_all in changes:
+                revisions = {
+                    key: revision
+                    for name, revision in changed.items()
+                    if (key := self._key_named(plural, name)) is not None
+                }
+                kinds = ("node",) if plural == StorageNode.plural else ("zone", "shard")
+                yield Seen(revisions, frozenset(kinds if is_all else ()))
 
     async def read(self, key: Key) -> Stored | None:
         """See Metastore."""

@@ -52,6 +52,12 @@ class Metrics:
             registry=self.registry,
         )
 
+        self.master_defects = Counter(
+            names.METRIC_MASTER_DEFECTS,
+            "Masters that were ended by a defect; the log says where",
+            ["namespace", "cluster"],
+            registry=self.registry,
+        )
         self.reconciles = Counter(
             names.METRIC_RECONCILES,
             "Looks at declared objects by kind and result: done, failed",
@@ -86,6 +92,7 @@ class Metrics:
         lease_age_s: Callable[[], float],
         loop_lag_s: Callable[[], float],
         watch_ages_s: Callable[[], Mapping[tuple[str, str], float]],
+        requests_max: Callable[[], float],
     ) -> None:
         """From now on every scrape tells what /healthz judges by."""
         Gauge(
@@ -98,6 +105,11 @@ class Metrics:
             "Seconds by which the event loop is late",
             registry=self.registry,
         ).set_function(loop_lag_s)
+        Gauge(
+            names.METRIC_API_REQUESTS_MAX,
+            "How many requests to the API server may be under way at a time: fewer when it is slow",
+            registry=self.registry,
+        ).set_function(requests_max)
         self.registry.register(_WatchAges(watch_ages_s))
 
     def observe(self, clusters: Clusters) -> None:

@@ -4,6 +4,7 @@ This control plane has no kinds of the project before: the chart declares them. 
 """
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,9 @@ class Release:
 
     def declared(self) -> set[str]:
         """What is left of the project, in the namespace and outside of it."""
-        kinds = "deployment,serviceaccount,role,rolebinding,poddisruptionbudget,clusterrole"
+        kinds = (
+            "deployment,serviceaccount,role,rolebinding,poddisruptionbudget,clusterrole,flowschema"
+        )
         chosen = f"app.kubernetes.io/instance={RELEASE}"
         return {*self.kubectl("get", kinds, "--selector", chosen, "--output", "name").split()}
 
@@ -103,6 +106,7 @@ def test_a_release_from_install_to_uninstall_and_again(
     release.kubectl("apply", "--filename", "-", stdin=json.dumps(CLUSTER))
     _assert_the_operators_pod_is_admitted(release)
     _assert_rights(release)
+    _assert_renewals_have_their_priority(release, bare)
 
     release.helm("upgrade", RELEASE, str(CHART), "--set", f"image.digest={DIGEST}")
     assert release.image() == f"quorate-operator@{DIGEST}"
@@ -142,6 +146,28 @@ def _assert_rights(release: Release) -> None:
     wait_until(lambda: release.may("create", "zones.quorate.io", "editor"), "right to create")
     assert not release.may("create", "zones.quorate.io", "viewer")
     assert not release.may("update", "partitiontables.quorate.io", "editor")
+
+
+def _assert_renewals_have_their_priority(release: Release, plane: ControlPlane) -> None:
+    """The API server says by which FlowSchema and in which priority level it answers a request."""
+    account = f"system:serviceaccount:{release.namespace}:{OPERATOR}"
+    kubeconfig = plane.kubeconfig_for(account)
+
+    def answered_in(what: str) -> str:
+        asked = ["--kubeconfig", str(kubeconfig), "get", what, "--v=8", "--ignore-not-found"]
+        done = plane.kubectl("--namespace", release.namespace, *asked, check=False)
+        found = re.search(r"prioritylevel-uid: ([0-9a-f-]+)", done.stderr, re.IGNORECASE)
+        return found.group(1) if found else done.stderr
+
+    level = release.get("prioritylevelconfiguration", "leader-election")["metadata"]["uid"]
+    wait_until(
+        lambda: answered_in(f"lease/{OPERATOR}") == level,
+        "a renewal in the priority level leader-election",
+        30,
+        lambda: answered_in(f"lease/{OPERATOR}"),
+    )
+    assert answered_in("lease/another") == level  # of the same namespace
+    assert answered_in("storagecluster/main") != level
 
 
 @pytest.mark.parametrize("values", sorted(path.stem for path in VALUES.glob("*.yaml")))

@@ -59,8 +59,8 @@ def test_an_ipv6_host_stands_in_brackets_before_its_port() -> None:
         (["--client-host", "0.0.0.0"], "add --announce-client-host with an address or a DNS name"),
         (["--announce-peer", "0.0.0.0"], "write an address that others can dial or a DNS name"),
         (["--announce-client-host", "a b"], "write an address that others can dial or a DNS name"),
-        (["--announce-peer", "agent-1:70000"], "write HOST:PORT"),
-        (["--peer", "10.0.0.7"], "write HOST:PORT"),
+        (["--announce-peer", "agent-1:70000"], "write host:port"),
+        (["--peer", "10.0.0.7"], "write host:port"),
         (["--grace-seconds", "-1"], "write seconds, from 0 to 86400"),
     ],
 )

@@ -26,6 +26,7 @@ def test_a_message_about_a_zone_has_no_other_zone_looked_at(
 
     world.master.receive("a", ZoneReady("uid-7", 7007), world.now)
     world.master.receive("b", Activated("uid-9", 0, 1, 0), world.now)
+    world.master.take_outputs()
     assert looked_at == ["uid-7", "uid-9"]
 
     world.write()  # the record of uid-7, with its port

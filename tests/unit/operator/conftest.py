@@ -4,11 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from quorate_loopback.memory_api import watch_nothing
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.runner_world import World, world_of_agents
 from quorate_operator.declared import controller
-from quorate_operator.metastores import kubernetes
 
 
 @pytest.fixture
@@ -28,7 +26,6 @@ async def world_elsewhere() -> AsyncIterator[World]:
 async def declared(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Namespace]:
     """Declared objects in an API server in memory; nothing leads them yet."""
     monkeypatch.setattr(controller, "LOOK_S", 0.02)
-    monkeypatch.setattr(kubernetes, "watch_revisions", watch_nothing)
     namespace = Namespace(world)
     yield namespace
     await namespace.controller.close()

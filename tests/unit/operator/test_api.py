@@ -381,3 +381,17 @@ async def test_a_zone_that_says_that_its_data_is_retained_is_not_deleted(client:
     zone["spec"]["deletionPolicy"] = "Delete"
     await client.ask("PUT", f"{ROOT}/zones/sessions", zone)
     assert (await client.ask("DELETE", f"{ROOT}/zones/sessions"))[0] == 202
+
+
+async def test_a_zone_that_is_paused_is_not_deleted(client: Client) -> None:
+    await client.ask("PUT", f"{ROOT}/storageclusters/main", CLUSTER)
+    annotated = {**ZONE["metadata"], "annotations": {"quorate.io/paused": "true"}}
+    await client.ask("PUT", f"{ROOT}/zones/sessions", {**ZONE, "metadata": annotated})
+
+    status, answer = await client.ask("DELETE", f"{ROOT}/zones/sessions")
+
+    assert status == 409
+    assert "Zone sessions has the annotation quorate.io/paused" in answer["message"]
+    _, made = await client.ask("PUT", f"{ROOT}/zones/sessions", ZONE)
+    assert "annotations" not in made["metadata"]
+    assert (await client.ask("DELETE", f"{ROOT}/zones/sessions"))[0] == 202

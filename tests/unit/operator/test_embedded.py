@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from quorate_loopback.waiting import until
 from quorate_operator.embedded.objects import ObjectStore
 from quorate_operator.embedded.operator import OVERTAKEN_MAX, Embedded
 from quorate_operator.metastores.sqlite_file import EmbeddedStore
+from quorate_operator.names import ANNOTATION_PAUSED
 
 Json = dict[str, Any]
 
@@ -177,3 +179,150 @@ async def test_a_defect_while_backing_up_is_handed_to_whoever_waits(
 
     monkeypatch.undo()
     await embedded.close()
+
+
+class Paused:
+    """Two agents, and an operator that is started again on the same folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.agents = [ScriptedAgent(f"agent-{n}", lambda table: None) for n in (1, 2)]
+        self.embedded = self._make()
+
+    def _make(self) -> Embedded:
+        return Embedded(EmbeddedStore.open(self.folder), DEFAULTS, self.folder)
+
+    async def start(self) -> None:
+        for agent in self.agents:
+            await agent.listen()
+        write_private(self.folder / "main.json", json.dumps(SECRET.texts()))
+        await self.embedded.start()
+
+    async def restart(self) -> None:
+        await self.embedded.close()
+        self.embedded = self._make()
+        await self.embedded.start()
+
+    async def close(self) -> None:
+        await self.embedded.close()
+        for agent in self.agents:
+            await agent.close()
+
+    async def declare(self, kind: str, name: str, spec: Json, *, paused: bool = False) -> None:
+        annotations = {ANNOTATION_PAUSED: "true"} if paused else {}
+        metadata = {"name": name, "annotations": annotations}
+        made = {"apiVersion": "quorate.io/v1alpha1", "kind": kind, "metadata": metadata}
+        await self.embedded.objects.put(f"{kind.lower()}s", name, {**made, "spec": spec})
+        self.embedded.changed()
+
+    async def cluster(self, count: int, *, paused: bool = False) -> None:
+        """With the first `count` agents."""
+        addresses = [agent.address for agent in self.agents[:count]]
+        spec = {"external": {"addresses": addresses}}
+        await self.declare("StorageCluster", "main", spec, paused=paused)
+
+    async def zone(self, name: str, replicas: int = 1, *, paused: bool = False) -> None:
+        spec = {"clusterRef": {"name": "main"}, "partitions": 1, "replicas": replicas}
+        await self.declare("Zone", name, spec, paused=paused)
+
+    def status(self, plural: str, name: str) -> Json:
+        made = self.embedded.objects.get(plural, name)
+        assert made is not None
+        return dict(self.embedded.with_status(made)["status"])
+
+    def conditions(self, plural: str, name: str) -> dict[str, str]:
+        status = self.status(plural, name)
+        return {each["type"]: each["status"] for each in status["conditions"]}
+
+    async def until_online(self, count: int) -> None:
+        await until(
+            lambda: sum(m["state"] == "Online" for m in self.members()) == count, "agents online"
+        )
+
+    def members(self) -> list[Json]:
+        return list(self.status("storageclusters", "main")["members"])
+
+    async def look(self) -> None:
+        for _ in range(3):
+            await self.embedded.reconcile()
+
+
+@pytest.fixture
+async def paused(tmp_path: Path) -> AsyncIterator[Paused]:
+    found = Paused(tmp_path)
+    await found.start()
+    try:
+        yield found
+    finally:
+        await found.close()
+
+
+async def test_a_paused_zone_stays_as_it_was_and_a_new_one_is_not_created(paused: Paused) -> None:
+    await paused.cluster(2)
+    await paused.zone("sessions")
+    await paused.until_online(2)
+    await until(lambda: paused.status("zones", "sessions")["phase"] == "Available", "available")
+
+    await paused.zone("sessions", replicas=2, paused=True)
+    await paused.zone("new", paused=True)
+    await paused.look()
+
+    runner = paused.embedded.runner("main")
+    assert runner is not None
+    assert [(each.name, each.replicas) for each in runner.known_zones().values()] == [
+        ("sessions", 1)
+    ]
+    assert paused.conditions("zones", "sessions")["Paused"] == "True"
+    assert paused.status("zones", "sessions")["observedGeneration"] == 1
+
+    await paused.zone("sessions", replicas=2)
+    await until(
+        lambda: [each.replicas for each in runner.known_zones().values()] == [2], "it goes on"
+    )
+    assert "Paused" not in paused.conditions("zones", "sessions")
+
+
+async def test_a_paused_cluster_dials_whom_it_dialed_also_after_a_restart(paused: Paused) -> None:
+    await paused.cluster(1)
+    await paused.until_online(1)
+
+    await paused.cluster(2, paused=True)
+    await paused.zone("new")
+    await paused.look()
+    for _ in range(2):
+        await paused.until_online(1)
+        status = paused.status("storageclusters", "main")
+        assert status["addresses"] == [paused.agents[0].address]
+        assert status["observedGeneration"] == 1
+        assert paused.conditions("storageclusters", "main")["Paused"] == "True"
+        assert paused.conditions("zones", "new")["Paused"] == "True"
+        runner = paused.embedded.runner("main")
+        assert runner is not None
+        assert runner.known_zones() == {}
+        assert [*runner.unreached()] == []
+        await paused.restart()
+
+    await paused.cluster(2)
+    await paused.until_online(2)
+    await until(lambda: paused.status("zones", "new")["phase"] == "Available", "the zone")
+
+
+async def test_data_of_a_zone_that_is_deleted_stays_while_its_cluster_is_paused(
+    paused: Paused,
+) -> None:
+    await paused.cluster(1)
+    await paused.zone("sessions")
+    await paused.until_online(1)
+    runner = paused.embedded.runner("main")
+    assert runner is not None
+    await until(lambda: len(runner.known_zones()) == 1, "led")
+    await paused.cluster(1, paused=True)
+    await paused.look()
+
+    await paused.embedded.objects.mark_deleted("zones", "sessions")
+    await paused.look()
+
+    assert [each.deleting for each in runner.known_zones().values()] == [False]
+    assert paused.embedded.objects.get("zones", "sessions") is not None
+    await paused.cluster(1)
+    await until(lambda: paused.embedded.objects.get("zones", "sessions") is None, "gone")

@@ -14,9 +14,11 @@ from quorate.protocol.metastore import Key, NodeKey, Revision, Seen, ShardKey, S
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_operator.kube.access import read_kubeconfig
 from quorate_operator.kube.api import KubeApi
+from quorate_operator.kube.scope import Scope
+from quorate_operator.kube.shared_watch import SharedWatches
 from quorate_operator.metastores.damaged_rows import UNREADABLE, sift
-from quorate_operator.metastores.kubernetes import KubernetesMetastore
-from quorate_operator.names import MASTER_TERM_OF_BEFORE
+from quorate_operator.metastores.kubernetes import WATCHED, KubernetesMetastore
+from quorate_operator.names import LABEL_CLUSTER, MASTER_TERM_OF_BEFORE
 
 pytestmark = pytest.mark.integration
 
@@ -66,11 +68,14 @@ async def place(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Pl
 
 async def test_what_is_there_is_seen_and_then_what_anybody_changes(place: Place) -> None:
     revisions = await place.write_all()
+    failures: list[str] = []
+    scope = Scope((), place._namespace)
+    watches = SharedWatches(place.api, scope, WATCHED, LABEL_CLUSTER, failures.append)
     seen: list[Seen] = []
     news = asyncio.Event()
 
     async def follow() -> None:
-        async for each in place.metastore.changes():
+        async for each in place.metastore.changes(watches):
             seen.append(each)
             news.set()
 
@@ -95,7 +100,9 @@ async def test_what_is_there_is_seen_and_then_what_anybody_changes(place: Place)
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
+        await watches.close()
 
+    assert failures == []
     assert seen[2:5] == [
         Seen({SHARD: None}),
         Seen({NodeKey("agent-1"): None}),

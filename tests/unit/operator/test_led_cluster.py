@@ -63,11 +63,11 @@ async def test_a_zone_is_declared_to_a_master_that_leads(world: World) -> None:
     """Which data it has, and so its id, only the metastore tells."""
     led = await begun(world)
     assert not led.runner.is_leading
-    led.declare_zone(zone("uid-2", "carts"), "uid-2")
+    led.declare_zone(zone("uid-2", "carts"), "uid-2", "")
     await until(lambda: is_available(led.runner), "an available zone")
     assert led.runner.known_zone("uid-2") is None
 
-    acceptance = led.declare_zone(zone("uid-2", "carts"), "uid-2")
+    acceptance = led.declare_zone(zone("uid-2", "carts"), "uid-2", "")
 
     assert acceptance.reason == "Accepted"
     assert known(led, "uid-2").name == "carts"
@@ -76,7 +76,7 @@ async def test_a_zone_is_declared_to_a_master_that_leads(world: World) -> None:
 async def test_a_zone_is_led_under_the_id_of_its_data(world: World) -> None:
     led = await leading(world)
 
-    led.declare_zone(zone("made-again", replicas=2), ZONE.uid)
+    led.declare_zone(zone("made-again", replicas=2), ZONE.uid, "")
 
     assert (known(led).uid, known(led).replicas) == (ZONE.uid, 2)
     assert led.runner.known_zone("made-again") is None
@@ -116,13 +116,13 @@ async def test_a_zone_that_is_new_and_paused_is_not_led(world: World) -> None:
 async def test_addresses_of_a_paused_cluster_stay_in_force(world: World) -> None:
     led = await leading(world)
     everyone = list(led.addresses)
-    led.declare(cluster(*everyone))
+    led.declare(cluster(*everyone), "")
 
     led.declare(cluster(everyone[0]), "it is paused")
 
     assert led.status(led.cluster, "me").addresses == everyone
     assert not led.runner.unreached()
-    led.declare(cluster(everyone[0]))
+    led.declare(cluster(everyone[0]), "")
     assert led.status(led.cluster, "me").addresses == everyone[:1]
 
 
@@ -143,7 +143,7 @@ async def test_all_zones_but_those_that_are_declared_are_erased(world: World) ->
     led = await begun(world)
     assert not led.erase_all_but((), "is deleted")
     await until(lambda: is_available(led.runner), "an available zone")
-    led.declare_zone(zone("uid-2", "carts"), "uid-2")
+    led.declare_zone(zone("uid-2", "carts"), "uid-2", "")
 
     assert not led.erase_all_but(["uid-2"], "does not declare it any more")
 
@@ -162,7 +162,7 @@ async def test_a_look_tells_what_has_changed_once(world: World) -> None:
     assert first == Change(cluster=True, zones=[ZONE.uid], all_zones=True)
     assert led.is_seen
     assert led.look() == NOTHING
-    led.declare_zone(zone(replicas=2), ZONE.uid)
+    led.declare_zone(zone(replicas=2), ZONE.uid, "")
     other = led.look()
     assert (other.zones, other.all_zones) == ([ZONE.uid], False)
     await led.runner.stop()
@@ -175,35 +175,35 @@ async def test_a_status_is_as_of_now_whenever_the_last_look_was(world: World) ->
     led.look()
     everyone = list(led.addresses)
 
-    led.declare(cluster(*everyone, "127.0.0.1:1"))
+    led.declare(cluster(*everyone, "127.0.0.1:1"), "")
     [ready] = [e for e in led.status(led.cluster, "me").conditions if e.type == "Ready"]
 
     assert ready.status == "False"
     assert ready.message.startswith("3 of 4 agents are online; 127.0.0.1:1:")
-    acceptance = led.declare_zone(zone(), ZONE.uid)
-    assert led.zone_status(zone(), ZONE.uid, acceptance).partitions.available == ZONE.partitions
+    acceptance = led.declare_zone(zone(), ZONE.uid, "")
+    assert led.zone_status(zone(), ZONE.uid, acceptance, "").partitions.available == ZONE.partitions
     await world.agents[NAMES[0]].die()
     await until(lambda: not is_available(led.runner), "a lost copy")
-    assert led.zone_status(zone(), ZONE.uid, acceptance).partitions.available == 0
+    assert led.zone_status(zone(), ZONE.uid, acceptance, "").partitions.available == 0
 
 
 async def test_a_change_that_has_only_been_declared_is_not_said_to_be_done(world: World) -> None:
     led = await leading(world)
     fewer = zone(replicas=2)
-    led.declare_zone(fewer, ZONE.uid)
+    led.declare_zone(fewer, ZONE.uid, "")
     led.look()
     more = zone(generation=2, replicas=3)
-    whole = led.zone_status(fewer, ZONE.uid, led.declare_zone(fewer, ZONE.uid))
+    whole = led.zone_status(fewer, ZONE.uid, led.declare_zone(fewer, ZONE.uid, ""), "")
     assert told(whole)["FullyReplicated"] == "True"
 
     five = zone(generation=3, replicas=5)
-    made = led.zone_status(five, ZONE.uid, led.declare_zone(five, ZONE.uid))
+    made = led.zone_status(five, ZONE.uid, led.declare_zone(five, ZONE.uid, ""), "")
 
     assert made.observed_generation == 3
     assert told(made)["FullyReplicated"] == "False"
     assert made.phase == "Degraded"
     assert made.under_replicated == {"2": ZONE.partitions}
-    made = led.zone_status(more, ZONE.uid, led.declare_zone(more, ZONE.uid))
+    made = led.zone_status(more, ZONE.uid, led.declare_zone(more, ZONE.uid, ""), "")
     assert told(made)["FullyReplicated"] == "True"
 
 
@@ -212,11 +212,11 @@ async def test_a_master_that_has_ended_says_nothing_of_what_was_declared_since(
 ) -> None:
     led = await leading(world)
     led.look()
-    before = led.zone_status(zone(), ZONE.uid, led.declare_zone(zone(), ZONE.uid))
+    before = led.zone_status(zone(), ZONE.uid, led.declare_zone(zone(), ZONE.uid, ""), "")
     await led.runner.stop()
 
     changed = zone(generation=2, replicas=5).model_copy(update={"status": before})
-    made = led.zone_status(changed, ZONE.uid, led.declare_zone(changed, ZONE.uid))
+    made = led.zone_status(changed, ZONE.uid, led.declare_zone(changed, ZONE.uid, ""), "")
 
     assert made.observed_generation == 1
     assert (told(made)["Available"], told(made)["FullyReplicated"]) == ("Unknown", "Unknown")

@@ -8,13 +8,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from quorate_loopback.runner_world import World
 from quorate_loopback.waiting import until
 from quorate_operator.kube import watch
 from quorate_operator.kube.access import KubeAccess
 from quorate_operator.kube.api import REQUESTS_MAX, ApiUnclear, KubeApi
+from quorate_operator.kube.scope import Scope
+from quorate_operator.kube.shared_watch import SharedWatches
 from quorate_operator.kube.watch import watch_revisions
-from quorate_operator.metastores.kubernetes import KubernetesMetastore
 
 NO_API = cast(KubeApi, None)
 
@@ -37,21 +37,24 @@ async def test_a_defect_of_one_watch_is_raised_where_changes_are_awaited(
     assert asyncio.all_tasks() == before, "the other watch has ended too"
 
 
-async def test_a_master_whose_watch_has_a_defect_leads_no_more(
-    world: World, monkeypatch: pytest.MonkeyPatch
+async def test_a_defect_of_the_watch_that_all_clusters_share_is_told_once(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def listed(api: KubeApi, path: str, selector: str) -> Any:
         raise KeyError("planted")
 
     monkeypatch.setattr(watch, "_list", listed)
     failures: list[str] = []
-    watched = KubernetesMetastore(NO_API, "default", "main")
-    runner = await world.lead(on_failed=failures.append, changes=watched.changes)
+    shared = SharedWatches(NO_API, Scope((), "default"), ("zones",), "label", failures.append)
+    following = [asyncio.create_task(follow(shared.follow("one", name))) for name in ("a", "b")]
 
     await until(lambda: bool(failures), "it has ended")
 
-    assert failures == ["cluster main: stopped by a defect: KeyError: 'planted'"]
-    assert not runner.is_leading
+    assert failures == ["stopped by a defect: KeyError: 'planted'"]
+    for task in following:
+        task.cancel()
+    await asyncio.gather(*following, return_exceptions=True)
+    await shared.close()
 
 
 async def test_watches_leave_the_connections_of_other_requests_free() -> None:
