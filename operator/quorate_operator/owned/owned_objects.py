@@ -94,7 +94,13 @@ class OwnedObjects:
         self._seen = {}
 
     def see(self, cluster: StorageCluster, runner: Runner, pause: str = "") -> ManagedView | None:
-        """A managed cluster is led as it is declared here; what is known of it, if anything is."""
+        """Keep the objects of a cluster that is led as it is declared here, if it is managed.
+
+        Return what is known of them: None before the first look, and for agents that are external.
+        """
+        if cluster.spec.managed is None:
+            self._drop(cluster.metadata.name)
+            return None
         if not self._tasks:
             work = [self._work() for _ in range(WORKERS)]
             self._tasks = [asyncio.create_task(each) for each in (*work, self._keep_looking())]

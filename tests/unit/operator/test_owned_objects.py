@@ -273,6 +273,24 @@ async def test_while_the_cluster_is_paused_only_the_budget_goes_on(managed: Mana
     assert managed.api.objects[f"{SETS}/main-agent-1"]["spec"] == before
 
 
+async def test_a_cluster_that_is_managed_no_longer_is_let_go(managed: Managed) -> None:
+    """A CRD of before allowed the change; pods go on, and nothing of theirs is applied any more."""
+    external = {"external": {"addresses": ["10.0.0.7:7100"]}}
+    spec = type(managed.cluster.spec).model_validate(external)
+    managed.cluster = managed.cluster.model_copy(update={"spec": spec})
+    assert managed.see() is None
+
+    del managed.api.objects[f"{SETS}/main-agent-1"]
+    managed.api.revision += 1
+    requests = len(managed.api.requests)
+    await asyncio.sleep(0.1)  # 20 looks
+
+    assert managed.api.requests[requests:] == []
+    managed.declare()
+    again = f"{SETS}/main-agent-1"
+    await managed.until(lambda: again in managed.api.objects, "made, once it is managed again")
+
+
 async def test_one_object_that_is_refused_does_not_hold_up_the_others(
     undeclared: Managed,
 ) -> None:
