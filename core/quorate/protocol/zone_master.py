@@ -273,7 +273,7 @@ class ZoneMaster:
 
     def preview(self, without: Sequence[str], more: int, now: Now) -> Preview:
         """What would be moved if `without` were lost and `more` nodes came; see zone_preview."""
-        nodes, sizes = self._rebalance.data_nodes(now), self._rebalance.sizes
+        nodes, sizes = self._rebalance.data_nodes(self.record, now), self._rebalance.sizes
         registered = self._master.agents
         return zone_preview(self.record, self.parts, sizes, nodes, registered, without, more)
 

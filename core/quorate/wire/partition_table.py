@@ -11,7 +11,7 @@ from pydantic import Field
 
 from quorate.facts.partition_row import REPLICAS_MAX, Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, Voter
-from quorate.facts.zone import Planner, StorageKind, SyncWrites, ZoneRecord
+from quorate.facts.zone import SCALE_DOWN_MS, Planner, StorageKind, SyncWrites, ZoneRecord
 from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.wire.resource import Integer, Part, Resource, Rule, Text, immutable
 from quorate.wire.zone import ObjectName
@@ -140,6 +140,8 @@ class AcceptedZone(Part):
     """Every partition has had a row: one that is missing was lost, and is never placed afresh."""
     port: Annotated[Integer, Field(ge=0, le=65535)] = 0
     """The client port that the zone was given, for agents that take theirs from the master."""
+    scale_down_seconds: Natural = SCALE_DOWN_MS // 1000
+    """How long an agent that has left is waited for before a spare takes its place."""
 
 
 class ZoneRef(Part):
@@ -251,6 +253,7 @@ def accepted_zone(record: ZoneRecord) -> AcceptedZone:
         planner=record.planner,
         placed=record.placed,
         port=record.port,
+        scale_down_seconds=record.scale_down_ms // 1000,
     )
 
 
@@ -269,6 +272,7 @@ def zone_record(zone: ZoneRef, accepted: AcceptedZone) -> ZoneRecord:
         accepted.planner,
         placed=accepted.placed,
         port=accepted.port,
+        scale_down_ms=accepted.scale_down_seconds * 1000,
     )
 
 

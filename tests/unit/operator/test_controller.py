@@ -35,7 +35,7 @@ async def test_a_stored_cluster_that_is_managed_no_longer_dials_what_it_names(
     """Today's CRD refuses this change; that of an earlier version allowed it."""
     storage = {"size": "1Gi"}
     declared.declare(
-        "StorageCluster", "main", managed={"replicas": 1, "image": "i", **{"storage": storage}}
+        "StorageCluster", "main", managed={"replicas": 1, "image": "i", "storage": storage}
     )
     declared.start()
     path = declared.path("StorageCluster", "main")
