@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Any, cast
 
 import pytest
@@ -13,8 +13,10 @@ from quorate.planning.disruption import Disruption
 from quorate.protocol.status import ClusterStatus
 from quorate_lone_master.world import LoneMaster
 from quorate_loopback.memory_api import MemoryApi, watch_all
+from quorate_operator.kube.api import KubeApi
+from quorate_operator.kube.watch import Revisions
 from quorate_operator.mastership.runner import Runner
-from quorate_operator.owned import owned_objects
+from quorate_operator.owned import kube_nodes, owned_objects
 from quorate_operator.owned.owned_objects import ManagedView, OwnedObjects
 from quorate_owned.facts import managed_cluster
 from quorate_owned.kubelet import BAD_IMAGE, PODS, SETS, Kubelet
@@ -40,6 +42,9 @@ class LoneRunner:
 
     def known_zones(self) -> dict[str, ZoneRecord]:
         return {uid: zone.record for uid, zone in self._world.master.zones.items()}
+
+    def keep_primaries_off(self, nodes: Collection[str]) -> None:
+        self._world.master.keep_primaries_off(nodes, self._world.now)
 
     def disruption(self, gone: Any = (), restarted: Any = ()) -> Disruption:
         self.before.append(sorted(restarted))
@@ -155,6 +160,44 @@ async def test_the_budget_follows_the_rows(managed: Managed) -> None:
 
     [chosen] = managed.budget()["selector"]["matchExpressions"]
     assert chosen["values"] == ["agent-1", "agent-2", "agent-3"]
+
+
+async def test_an_agent_on_a_cordoned_node_gives_its_primaries_away(
+    undeclared: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kube_nodes, "watch_revisions", _watch_nodes)
+    managed = undeclared
+    managed.api.reads_nodes = True
+    node = f"{kube_nodes.NODES}/node-of-main-agent-2-0"
+    managed.api.put(node, {"metadata": {"name": "node-of-main-agent-2-0"}, "spec": {}})
+    managed.declare(replicas=3)
+    await managed.until(lambda: len(managed.registered) == 3, "three agents")
+    managed.place_zone()
+
+    def primaries() -> int:
+        [agent] = [e for e in managed.runner.status().nodes if e.name == "agent-2"]
+        return agent.primaries
+
+    assert primaries()
+    managed.api.put(node, {**managed.api.objects[node], "spec": {"unschedulable": True}})
+    await managed.until(lambda: not primaries(), "its primaries are with others")
+    managed.api.put(node, {**managed.api.objects[node], "spec": {}})
+    await managed.until(primaries, "they are back")
+
+
+async def _watch_nodes(
+    api: KubeApi, paths: Sequence[str], selector: str
+) -> AsyncIterator[tuple[str, Revisions, bool]]:
+    async for _ in watch_all(api, paths, selector):
+        objects = cast(MemoryApi, api).objects
+        nodes = [each["metadata"] for at, each in objects.items() if at.startswith(paths[0])]
+        yield paths[0], {each["name"]: each["resourceVersion"] for each in nodes}, True
+
+
+async def test_without_the_right_to_read_nodes_none_is_asked_for(managed: Managed) -> None:
+    await managed.until(managed.is_ready, "ready")
+
+    assert [at for _, at in managed.api.requests if at.startswith(kube_nodes.NODES)] == []
 
 
 async def test_a_changed_template_replaces_pods_one_by_one(managed: Managed) -> None:
