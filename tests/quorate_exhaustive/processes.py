@@ -317,7 +317,7 @@ def _feed_master(process: MasterAtWork, given: tuple[object, ...]) -> None:
             value = pickle.loads(present)
             process.settled(write.key, value, value == write.value)
         case ("zone", int(replicas)):
-            master.set_zone(ZoneRecord(UID, UID, 1, replicas), now)
+            master.set_zone(ZoneRecord(UID, UID, 1, replicas, scale_down_ms=10_000), now)
         case ("drain", str(node)):
             master.drain(node, True, now)
         case ("tick",):

@@ -19,6 +19,8 @@ class MemoryApi:
         self.requests: list[tuple[str, str]] = []
         self.refuse: Callable[[str, str], int] = lambda method, path: 0
         self.revision = 0
+        self.reads_nodes = False
+        """The answer to who asks whether it may read nodes."""
 
     @property
     def as_api(self) -> KubeApi:
@@ -50,6 +52,8 @@ class MemoryApi:
 
     async def create(self, path: str, body: Json, timeout_s: float = 5.0) -> Json:
         self._asked("POST", path)
+        if body.get("kind") == "SelfSubjectAccessReview":
+            return {**body, "status": {"allowed": self.reads_nodes}}
         name = body["metadata"].get("name") or f"{body['metadata']['generateName']}{self.revision}"
         return self._put(f"{path}/{name}", body, "")
 

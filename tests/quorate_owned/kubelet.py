@@ -61,6 +61,7 @@ class Kubelet:
         body = pod(name, revision, **(waiting("ImagePullBackOff", "not found") if is_bad else {}))
         body["metadata"]["labels"] |= template["metadata"]["labels"]
         body["metadata"]["of"] = path
+        body["spec"] = {"nodeName": f"node-of-{name}"}
         self.api.put(at, body)
         if not is_bad:
             self.running[agent] = at

@@ -53,7 +53,12 @@ class Cluster:
         self.transactors = Transactors(self)
         self.lost_answers = 0.02
         self.faults_are_over = False
-        self.zones = {record.uid: record for record in self.swarm.zones}
+        self.zones = {
+            record.uid: msgspec.structs.replace(
+                record, scale_down_ms=self.swarm.settings.refusal_delay_ms
+            )
+            for record in self.swarm.zones
+        }
         self.disks: dict[str, Disk] = {}
         self.clocks: dict[str, Clock] = {}
         self.agents: dict[str, AgentProcess] = {}

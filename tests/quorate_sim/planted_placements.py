@@ -8,7 +8,7 @@ import msgspec
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
-from quorate.facts.zone import Planner
+from quorate.facts.zone import Planner, ZoneRecord
 from quorate.planning.distribute_partitions import DataNode
 from quorate.planning.next_migration import next_migration
 from quorate.planning.plan_migrations import PlannedMigration, named_step
@@ -28,8 +28,9 @@ def weights_ignored() -> AbstractContextManager[None]:
 
 
 def _nodes_with(**fields: Any) -> AbstractContextManager[None]:
-    def data_nodes(self: Rebalance, now: Now) -> list[DataNode]:
-        return [msgspec.structs.replace(node, **fields) for node in _data_nodes(self, now)]
+    def data_nodes(self: Rebalance, record: ZoneRecord, now: Now) -> list[DataNode]:
+        nodes = _data_nodes(self, record, now)
+        return [msgspec.structs.replace(node, **fields) for node in nodes]
 
     _data_nodes = Rebalance.data_nodes
     return changed(Rebalance, "data_nodes", data_nodes)

@@ -129,7 +129,7 @@ def draw(seed: int) -> Swarm:
         repair_ms=150,
         announce_ms=r.choice((200, 500)),
         failure_detection_ms=r.choice((800, 1200, 2000)),
-        replacement_delay_ms=r.choice((500, 3000)),
+        refusal_delay_ms=r.choice((500, 3000)),
         migration_bound_ms=4000,
         activation_bound_ms=r.choice((1200, 2500)),
         log_bytes_max=r.choice((0, 1 << 20)),

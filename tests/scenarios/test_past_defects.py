@@ -308,10 +308,11 @@ def test_a_primary_that_stood_still_is_given_time_to_renew_its_leases() -> None:
 
 def test_where_a_zone_that_misses_copies_is_deleted_the_other_ones_primaries_move_on() -> None:
     """Nothing of it waits in the queue any more, although it was not where it should be."""
-    gone, kept = ZoneRecord("uid-1", "gone", 4, 3), ZoneRecord("uid-2", "kept", 4, 3)
+    gone = ZoneRecord("uid-1", "gone", 4, 3, scale_down_ms=10_000)
+    kept = msgspec.structs.replace(gone, uid="uid-2", name="kept")
     world = LoneMaster(gone, kept)
     world.kill("a")
-    world.pass_time(DEFAULTS.replacement_delay_ms + 1000)
+    world.pass_time(gone.scale_down_ms + 1000)
     assert world.status(gone).missing_copies == {1: 4}
 
     world.master.set_zone(msgspec.structs.replace(gone, deleting=True), world.now)

@@ -31,6 +31,12 @@
   verbs: [get]
 {{- end -}}
 
+{{- define "quorate.rules.nodes" -}}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get, list, watch]
+{{- end -}}
+
 {{- define "quorate.rules.leading" -}}
 - apiGroups: [quorate.io]
   resources: [storageclusters/status, zones/status]

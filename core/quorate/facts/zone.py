@@ -4,6 +4,10 @@ import enum
 
 import msgspec
 
+SCALE_DOWN_MS = 300_000
+"""How long a lost agent is waited for unless the zone says otherwise.  Restarts and upgrades of a
+machine are shorter; another agent would be given a copy of everything that the lost one holds."""
+
 
 class StorageKind(enum.StrEnum):
     """Where copies live."""
@@ -36,6 +40,7 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     `max_memory_bytes` 0 means no limit.
     `recovering`: rows were lost; partitions without a row have one at the agents.  `placed`: every
     partition has had a row: one that is missing was lost, and is never placed afresh.
+    `scale_down_ms`: how long an agent that has left is waited for before a spare takes its place.
     """
 
     uid: str
@@ -52,6 +57,7 @@ class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
     placed: bool = False
     port: int = 0
     external_ports: dict[str, int] = {}
+    scale_down_ms: int = SCALE_DOWN_MS
 
     @property
     def persistent(self) -> bool:

@@ -39,7 +39,7 @@ class FirstPlacement:
         zone = self._zone
         if why := self._master.ports.why_none(zone):
             return why
-        data_nodes = self._rebalance.data_nodes(now)
+        data_nodes = self._rebalance.data_nodes(zone.record, now)
         # One that is waited for counts as online to a zone that has rows; here it cannot be named.
         online = [n for n in data_nodes if n.online and zone.nodes.holder(n.name) is not None]
         if len(online) < zone.record.replicas:

@@ -172,6 +172,20 @@ class Master:
         """Clients outside reach `node` at `host`: registered with the node."""
         self._nodes.set_external_host(node, host)
 
+    def keep_primaries_off(self, nodes: Collection[str], now: Now) -> None:
+        """Make exactly these agents the last choice as primaries; their copies stay.
+
+        It is not written: the caller says it again to the next master."""
+        changed = [
+            agent for name, agent in self.agents.items() if agent.cordoned != (name in nodes)
+        ]
+        for agent in changed:
+            agent.cordoned = not agent.cordoned
+        if changed:
+            for zone in self.zones.values():
+                zone.topology_changed()
+            self.decide(now)
+
     def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:
         """Judge which agents may restart or go now; see cluster_disruption."""
         zones = self.zones.values()

@@ -25,11 +25,13 @@ class Agent:
     `external_host`: where clients outside reach it, which goes with every write, too;
     `awaits_external`: the operator says that, the agent does not.
     `unreached`: members that it does not reach, by its last report.  `rows`: what it told of zones
-    with lost rows, row by row; `kept`: the zones of which it has anything stored."""
+    with lost rows, row by row; `kept`: the zones of which it has anything stored.  `cordoned`: it
+    is the last choice as a primary, as long as the caller of Master.keep_primaries_off says so."""
 
     __slots__ = (
         "awaits_external",
         "connected",
+        "cordoned",
         "drain_wanted",
         "external_host",
         "followed",
@@ -59,6 +61,7 @@ class Agent:
         self.gone = False
         self.removing = False
         self.leaving = False
+        self.cordoned = False
         self.drain_wanted = record is not None and record.draining
         self.external_host = record.external_host if record is not None else ""
         self.awaits_external = False
@@ -290,9 +293,9 @@ class ZoneNodes:
         return agent.inventory.get(self._zone, {}).get(partition) if agent else None
 
     def leaving(self, node: str) -> bool:
-        """Whether `node` asked for its primaries to be taken over."""
+        """Whether the primaries of `node` are to be taken over, by those that can."""
         agent = self._agents.get(node)
-        return agent is not None and (agent.leaving or agent.draining)
+        return agent is not None and (agent.leaving or agent.draining or agent.cordoned)
 
     def reach_each_other(self, one: str, other: str) -> bool:
         """Whether neither of the two has reported that it does not reach the other."""

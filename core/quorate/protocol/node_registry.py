@@ -394,4 +394,6 @@ def _agent_state(agent: Agent) -> str:
         return "Draining"
     if agent.leaving:
         return "Leaving"
+    if agent.cordoned and agent.online:
+        return "Cordoned"
     return "Online" if agent.online else "Offline"

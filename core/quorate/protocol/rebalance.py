@@ -55,14 +55,14 @@ class Rebalance:
 
     # --- who may hold copies ---------------------------------------------------------------------
 
-    def data_nodes(self, now: Now) -> list[DataNode]:
+    def data_nodes(self, record: ZoneRecord, now: Now) -> list[DataNode]:
         """The agents that copies may be placed on; those that are waited for count as online."""
         nodes: list[DataNode] = []
         replaced = {n for part in self._parts.values() for n in self._nodes.dead_voters(part.row)}
         self._states.clear()
         for name in sorted(self._agents):
             agent = self._agents[name]
-            state = self._state_of(agent, now)
+            state = self._state_of(agent, record, now)
             if state == "online" and name in replaced:
                 state = "new-store"
             self._states[name] = state
@@ -74,20 +74,18 @@ class Rebalance:
             nodes.append(DataNode(name, agent.record.weight, agent.record.failure_domain, there))
         return nodes
 
-    def _state_of(self, agent: Agent, now: Now) -> str:
+    def _state_of(self, agent: Agent, record: ZoneRecord, now: Now) -> str:
         if agent.record is None or agent.removing:
             return "unregistered"
         if agent.draining:
             return "draining"
         if not agent.online:
-            waited = agent.left_ms < 0 or (
-                now.boot_ms - agent.left_ms < self._settings.replacement_delay_ms
-            )
+            waited = agent.left_ms < 0 or now.boot_ms - agent.left_ms < record.scale_down_ms
             return "waited" if waited else "lost"
         refusal = self._nodes.refusal(agent.record.name)
         if refusal is not None:
             refused_ms = now.boot_ms - refusal.since_ms
-            return "refused" if refused_ms < self._settings.replacement_delay_ms else "without"
+            return "refused" if refused_ms < self._settings.refusal_delay_ms else "without"
         return "online"
 
     def is_at_rest(self, record: ZoneRecord) -> bool:
@@ -167,7 +165,7 @@ class Rebalance:
 
     def refresh(self, record: ZoneRecord, now: Now) -> bool:
         """Compute the target anew when anything it depends on has changed; whether it was."""
-        nodes = self.data_nodes(now)
+        nodes = self.data_nodes(record, now)
         signature = (
             tuple((n.name, n.weight, n.failure_domain, n.online) for n in nodes),
             record.replicas,

@@ -29,8 +29,9 @@ class ProtocolSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Silence after which the master takes a node for left (Hazelcast's and Ignite's are 10 s and
     more; ours is short because leaving costs no copies at once)."""
 
-    replacement_delay_ms: int = 10_000
-    """How long a lost voter is waited for before a spare takes its place: restarts are shorter."""
+    refusal_delay_ms: int = 10_000
+    """How long an agent that is there and refuses a zone is waited for before a spare takes its
+    place.  (How long a lost agent is waited for is the zone's: ZoneRecord.scale_down_ms.)"""
 
     migration_bound_ms: int = 30_000
     """After this long between Freeze and commit a migration is given up (version + 2)."""

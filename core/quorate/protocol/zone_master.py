@@ -288,7 +288,7 @@ class ZoneMaster:
 
     def preview(self, without: Sequence[str], more: int, now: Now) -> Preview:
         """What would be moved if `without` were lost and `more` nodes came; see zone_preview."""
-        nodes, sizes = self._rebalance.data_nodes(now), self._rebalance.sizes
+        nodes, sizes = self._rebalance.data_nodes(self.record, now), self._rebalance.sizes
         registered = self._master.agents
         rows = {partition: part.row for partition, part in self.parts.items()}
         return zone_preview(self.record, rows, sizes, nodes, registered, without, more)

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from quorate.facts.partition_row import REPLICAS_MAX, Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, Voter
-from quorate.facts.zone import Planner, StorageKind, SyncWrites, ZoneRecord
+from quorate.facts.zone import SCALE_DOWN_MS, Planner, StorageKind, SyncWrites, ZoneRecord
 from quorate.protocol.metastore import SHARD_PARTITIONS
 from quorate.wire.resource import Integer, Part, Resource, Rule, Text, immutable
 from quorate.wire.zone import ObjectName
@@ -143,6 +143,8 @@ class AcceptedZone(Part):
     """The client port that the zone was given, for agents that take theirs from the master."""
     external_ports: dict[str, Integer] = Field(default_factory=dict)
     """The port at which clients of an external listener reach each agent."""
+    scale_down_seconds: Natural = SCALE_DOWN_MS // 1000
+    """How long an agent that has left is waited for before a spare takes its place."""
 
 
 class ZoneRef(Part):
@@ -255,6 +257,7 @@ def accepted_zone(record: ZoneRecord) -> AcceptedZone:
         placed=record.placed,
         port=record.port,
         external_ports=dict(record.external_ports),
+        scale_down_seconds=record.scale_down_ms // 1000,
     )
 
 
@@ -274,6 +277,7 @@ def zone_record(zone: ZoneRef, accepted: AcceptedZone) -> ZoneRecord:
         placed=accepted.placed,
         port=accepted.port,
         external_ports=dict(accepted.external_ports),
+        scale_down_ms=accepted.scale_down_seconds * 1000,
     )
 
 

@@ -111,6 +111,14 @@ class StorageClusterSpec(Part):
             "spec.managed (agents as pods)",
             lambda new, _: [new.external, new.addresses, new.managed].count(None) == 2,
         ),
+        Rule(
+            "",
+            "has(self.managed) == has(oldSelf.managed)",
+            "spec.managed cannot be added to a StorageCluster or removed from it, because data "
+            "does not move between pods and agents that somebody else starts: declare another "
+            "StorageCluster, and copy the data",
+            lambda new, old: (new.managed is None) == (old.managed is None),
+        ),
     )
 
     @property

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from quorate.facts.keyspace import SLOT_COUNT, is_partition_count
 from quorate.facts.partition_row import REPLICAS_MAX
-from quorate.facts.zone import Planner, StorageKind, SyncWrites, ZoneRecord
+from quorate.facts.zone import SCALE_DOWN_MS, Planner, StorageKind, SyncWrites, ZoneRecord
 from quorate.wire.resource import (
     API_VERSION,
     Conditions,
@@ -108,8 +108,9 @@ class ZoneSpec(Part):
     embedded operator deletes."""
     data_nodes_auto_adjust_scale_up_seconds: Timer = 0
     """How long after a node joined it becomes a data node of the zone.  Default 0: at once."""
-    data_nodes_auto_adjust_scale_down_seconds: Timer | None = None
-    """How long after a node left it stops being a data node.  Absent: never."""
+    data_nodes_auto_adjust_scale_down_seconds: Timer = SCALE_DOWN_MS // 1000
+    """How long after a node left it stops being a data node: then a spare node takes its copies.
+    Primaries do not wait for this.  Default 300; 0: as soon as the node is taken for left."""
     partition_distribution_reset_timeout_seconds: Timer | None = None
     """HIGH_AVAILABILITY only: how long a lost majority is waited for before the partition narrows
     to what is left.  Absent: never."""
@@ -271,6 +272,7 @@ def to_record(zone: Zone, ports: dict[str, int] | None = None) -> ZoneRecord:
         planner=spec.planner,
         placed=bool(zone.metadata.uid) and zone.status.placed_uid == zone.metadata.uid,
         port=zone.status.port,
+        scale_down_ms=spec.data_nodes_auto_adjust_scale_down_seconds * 1000,
     )
 
 
@@ -287,6 +289,8 @@ def manifest_of(record: ZoneRecord, cluster: str) -> dict[str, object]:
         spec["syncWrites"] = record.sync_writes.value
     if record.max_memory_bytes:
         spec["maxMemory"] = record.max_memory_bytes
+    if record.scale_down_ms != SCALE_DOWN_MS:
+        spec["dataNodesAutoAdjustScaleDownSeconds"] = record.scale_down_ms // 1000
     return {
         "apiVersion": API_VERSION,
         "kind": Zone.kind_name(),
@@ -298,18 +302,13 @@ def manifest_of(record: ZoneRecord, cluster: str) -> dict[str, object]:
 def unsupported(zone: Zone) -> str:
     """What this version cannot do yet of what the zone asks, with the way out; empty when all."""
     spec = zone.spec
-    up, down = (
-        spec.data_nodes_auto_adjust_scale_up_seconds,
-        spec.data_nodes_auto_adjust_scale_down_seconds,
-    )
+    up = spec.data_nodes_auto_adjust_scale_up_seconds
     asked: list[tuple[str, int | str, str]] = []
     if spec.consistency_mode is not ConsistencyMode.STRONG_CONSISTENCY:
         way_out = "declare the Zone with consistencyMode: STRONG_CONSISTENCY"
         asked.append(("consistencyMode", spec.consistency_mode, way_out))
     if up != 0:
         asked.append(("dataNodesAutoAdjustScaleUpSeconds", up, "write 0"))
-    if down is not None:
-        asked.append(("dataNodesAutoAdjustScaleDownSeconds", down, "remove the field"))
     if spec.data_nodes_filter is not None:
         asked.append(("dataNodesFilter", spec.data_nodes_filter, "remove the field"))
     return "; ".join(

@@ -370,8 +370,7 @@ class Controller:
         pause = pause_of(StorageCluster.kind_name(), cluster.metadata)
         if bool(pause) != bool(led.pause):
             self._add_zones_of(name)
-        if cluster.spec.managed is not None:
-            led.managed = self._owned.see(cluster, led.runner, pause)
+        led.managed = self._owned.see(cluster, led.runner, pause)
         led.declare(cluster, pause)
         if led.is_seen:  # until then what is told of it holds
             await self._tell_cluster(led, body)

@@ -249,6 +249,10 @@ class Runner(BaseHandler):
             return Disruption((), (), 0)
         return self._master.disruption(gone, restarted)
 
+    def keep_primaries_off(self, nodes: Collection[str]) -> None:
+        """Make these agents, and no others, the last choice as primaries (same of Master)."""
+        self._step(lambda master: master.keep_primaries_off(nodes, self._clock.now()))
+
     @property
     def has_failed(self) -> bool:
         """Whether a defect has ended it."""

@@ -30,6 +30,7 @@ from quorate_operator.owned.agent_names import (
 from quorate_operator.owned.apply import PATHS, Applier, is_owned
 from quorate_operator.owned.children import claim_of, desired_children, selector
 from quorate_operator.owned.external_listener import ZonePort, external_addresses
+from quorate_operator.owned.kube_nodes import KubeNodes, cordoned_agents
 from quorate_operator.owned.pod_states import trouble
 from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
 from quorate_operator.process.keyed_queue import KeyedQueue
@@ -84,6 +85,7 @@ class OwnedObjects:
         self._on_change = on_change
         self._seen: dict[str, _Seen] = {}
         self._queue = KeyedQueue[str](lambda: random.uniform(0.8, 1.2))
+        self._nodes = KubeNodes(api, self._look_at_all)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def close(self) -> None:
@@ -97,10 +99,17 @@ class OwnedObjects:
         self._seen = {}
 
     def see(self, cluster: StorageCluster, runner: Runner, pause: str = "") -> ManagedView | None:
-        """A managed cluster is led as it is declared here; what is known of it, if anything is."""
+        """Keep the objects of a cluster that is led as it is declared here, if it is managed.
+
+        Return what is known of them: None before the first look, and for agents that are external.
+        """
+        if cluster.spec.managed is None:
+            self._drop(cluster.metadata.name)
+            return None
         if not self._tasks:
             work = [self._work() for _ in range(WORKERS)]
-            self._tasks = [asyncio.create_task(each) for each in (*work, self._keep_looking())]
+            work += [self._keep_looking(), self._nodes.follow()]
+            self._tasks = [asyncio.create_task(each) for each in work]
         name = cluster.metadata.name
         seen = self._seen.get(name)
         if seen is None or seen.runner is not runner:
@@ -154,6 +163,10 @@ class OwnedObjects:
                 _log.exception("cluster %s: the watch of its objects has failed", name)
             await asyncio.sleep(ANEW_S)
 
+    def _look_at_all(self) -> None:
+        for name in self._seen:
+            self._queue.add_in_turn(name)
+
     async def _keep_looking(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
@@ -197,6 +210,7 @@ class OwnedObjects:
             agent: there["Pod"].get(pod_name(name, agent)) for agent in sets
         }
         registered = {node.name for node in seen.runner.status().nodes}
+        seen.runner.keep_primaries_off(cordoned_agents(pods, self._nodes.known))
         gone = seen.gone = gone_agents(pods)
         disruption = seen.runner.disruption(gone)
         seen.looked = _facts(seen)

@@ -159,6 +159,13 @@ CHANGES = {
     "storage": (zone(), zone(storage="InMemory"), "storage cannot be changed"),
     "cluster": (zone(), zone(clusterRef={"name": "b"}), "clusterRef cannot be changed"),
     "mode": (zone(), zone(**HIGH), "consistencyMode cannot be changed"),
+    "managed to external": (cluster(managed=MANAGED), cluster(), "spec.managed cannot be added"),
+    "external to managed": (cluster(), cluster(managed=MANAGED), "spec.managed cannot be added"),
+    "earlier form to managed": (
+        cluster(addresses=["a:1"]),
+        cluster(managed=MANAGED),
+        "spec.managed cannot be added",
+    ),
     "row version": (table(), table(rows=[{**ROW, "version": 4}]), "never go back"),
     "row term": (table(), table(rows=[{**ROW, "term": 2}]), "never go back"),
     "one set of voters": (

@@ -6,7 +6,6 @@ import time
 import pytest
 
 from quorate.facts.partition_row import PartitionRow
-from quorate.protocol.settings import DEFAULTS
 from quorate_cluster.agreement import stored_rows
 from quorate_cluster.changes import grow
 from quorate_cluster.cluster import Cluster
@@ -20,7 +19,7 @@ from quorate_cluster.workload import Workload
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 PARTITIONS = 8
-DELAY_S = DEFAULTS.replacement_delay_ms / 1000
+DELAY_S = 10
 
 
 def _rows(cluster: Cluster) -> list[PartitionRow]:
@@ -42,7 +41,7 @@ def _said(cluster: Cluster, kind: str) -> str:
 
 def _start_with_data(start_cluster: StartCluster) -> Cluster:
     cluster = start_cluster(agents=3)
-    cluster.apply_zone("z", partitions=PARTITIONS)
+    cluster.apply_zone("z", partitions=PARTITIONS, dataNodesAutoAdjustScaleDownSeconds=DELAY_S)
     return cluster
 
 

@@ -221,7 +221,7 @@ def test_with_one_set_again_a_quorum_of_all_together_suffices() -> None:
 
 # --- the master ----------------------------------------------------------------------------------
 
-ZONE = ZoneRecord("uid-1", "books", 1, 2, placed=True)
+ZONE = ZoneRecord("uid-1", "books", 1, 2, placed=True, scale_down_ms=10_000)
 
 
 def led(row: PartitionRow = ROW) -> LoneMaster:
@@ -328,7 +328,7 @@ def test_nothing_is_moved_of_a_row_whose_primary_says_that_it_never_serves_in_it
     no_role = Trouble(ZONE.uid, 0, stored(world).term, TroubleKind.NO_ROLE, DEFAULTS.lease_ms)
     world.master.receive("a", AgentReport(1, troubles=(no_role,)), world.now)
     assert world.master.zones[ZONE.uid].parts[0].activated
-    world.pass_time(DEFAULTS.replacement_delay_ms + 5_000)
+    world.pass_time(ZONE.scale_down_ms + 5_000)
 
     assert not world.started
     assert stored(world).sets == ROW.sets

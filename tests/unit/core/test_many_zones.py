@@ -8,7 +8,10 @@ from quorate.protocol.messages import Activated, ZoneReady
 from quorate.protocol.zone_master import ZoneMaster
 from quorate_lone_master.world import LoneMaster
 
-ZONES = [ZoneRecord(f"uid-{number}", f"zone-{number}", 1, 3) for number in range(30)]
+ZONES = [
+    ZoneRecord(f"uid-{number}", f"zone-{number}", 1, 3, scale_down_ms=10_000)
+    for number in range(30)
+]
 
 
 def test_a_message_about_a_zone_has_no_other_zone_looked_at(

@@ -16,7 +16,7 @@ from quorate.protocol.messages import (
 from quorate.protocol.migration_commit import Part
 from quorate.protocol.settings import DEFAULTS
 
-ZONE = ZoneRecord("uid-1", "books", 1, 2)
+ZONE = ZoneRecord("uid-1", "books", 1, 2, scale_down_ms=10_000)
 STALL_MS = DEFAULTS.migration_stall_ms
 
 
@@ -80,7 +80,7 @@ class World:
 
     def lose_b(self) -> None:
         self.master.agent_disconnected("b", True, self.now)
-        self.pass_time(DEFAULTS.replacement_delay_ms + 1_000)
+        self.pass_time(ZONE.scale_down_ms + 1_000)
 
     def progress(self, node: str, done: int) -> None:
         self.master.receive(node, TransferProgress(ZONE.uid, 0, done, 1 << 40), self.now)
@@ -212,7 +212,7 @@ def test_another_destination_is_tried_at_once() -> None:
         world.pass_time(100, 100)
 
     # c is waited for first, as every node that left; no pause comes on top.
-    assert world.ms - began <= DEFAULTS.replacement_delay_ms + 1_000
+    assert world.ms - began <= ZONE.scale_down_ms + 1_000
 
 
 def test_a_master_that_did_not_run_gives_no_migration_up_for_it() -> None:

@@ -13,7 +13,8 @@ from quorate_lone_master.world import LoneMaster
 
 BOOKS = ZoneRecord("uid-1", "books", 32, 2)
 SHOPS = ZoneRecord("uid-2", "shops", 32, 2)
-WIDE = ZoneRecord("uid-3", "wide", 64, 3)
+DELAY_MS = 10_000
+WIDE = ZoneRecord("uid-3", "wide", 64, 3, scale_down_ms=DELAY_MS)
 
 
 def active(world: LoneMaster, *zones: ZoneRecord) -> list[tuple[PartitionRow, Migration]]:
@@ -124,7 +125,7 @@ def test_a_loss_pauses_moves_for_balance_until_it_is_repaired() -> None:
     began = len(world.started)
     world.kill("a")
     world.fills = lambda zone, partition, node: True
-    world.pass_time(DEFAULTS.replacement_delay_ms - 1_000)
+    world.pass_time(DELAY_MS - 1_000)
     moves = [row.active.source for _, row in world.started[began:] if row.active and _copies(row)]
     rows = world.rows(WIDE)
 
@@ -139,12 +140,14 @@ def test_a_loss_pauses_moves_for_balance_until_it_is_repaired() -> None:
 
 
 def test_a_repair_that_keeps_failing_does_not_pause_moves_for_ever() -> None:
-    world = LoneMaster(ZoneRecord("uid-1", "books", 32, 3), nodes=("a", "b", "c", "f"))
+    world = LoneMaster(
+        ZoneRecord("uid-1", "books", 32, 3, scale_down_ms=DELAY_MS), nodes=("a", "b", "c", "f")
+    )
     world.refuses = lambda node: node == "d"
     world.fills = lambda zone, partition, node: False
     world.connect("d")
     world.kill("a")
-    world.pass_time(DEFAULTS.replacement_delay_ms + 1_000)
+    world.pass_time(DELAY_MS + 1_000)
     world.fills = lambda zone, partition, node: True
     world.connect("e")
     world.pass_time(20_000)
@@ -154,12 +157,12 @@ def test_a_repair_that_keeps_failing_does_not_pause_moves_for_ever() -> None:
 
 
 def test_what_failed_waits_longer_each_time_and_per_destination() -> None:
-    zone = ZoneRecord("uid-1", "books", 1, 3)
+    zone = ZoneRecord("uid-1", "books", 1, 3, scale_down_ms=DELAY_MS)
     world = LoneMaster(zone, nodes=("a", "b", "e"))
     world.refuses = lambda node: node == "c"
     world.connect("c")
     world.kill("b")
-    world.pass_time(DEFAULTS.replacement_delay_ms)
+    world.pass_time(DELAY_MS)
     times = []
     for _ in range(40 * FIRST_WAIT_MS // 100):
         before = len(world.started)
@@ -180,7 +183,7 @@ def test_what_failed_waits_longer_each_time_and_per_destination() -> None:
 
 def seconds_until_replaced(failing: str) -> float:
     """Ten spares take what a lost node had; `failing` never is even."""
-    zone = ZoneRecord("uid-1", "books", 256, 3)
+    zone = ZoneRecord("uid-1", "books", 256, 3, scale_down_ms=DELAY_MS)
     spares = tuple(f"s{at}" for at in range(10))
     world = LoneMaster(zone, nodes=("a", "b", "c", *spares))
     world.fills = lambda uid, partition, node: node != failing
@@ -194,10 +197,10 @@ def seconds_until_replaced(failing: str) -> float:
             if len(row.owners) < 3 and (row.active is None or failing not in _named(row.active))
         ]
         waits = [row for row in left if failing not in _wanted(world, zone, row)]
-        return world.ms - begun > DEFAULTS.replacement_delay_ms and not waits
+        return world.ms - begun > DELAY_MS and not waits
 
     world.wait(others_are_done, 300_000)
-    return (world.ms - begun - DEFAULTS.replacement_delay_ms) / 1000
+    return (world.ms - begun - DELAY_MS) / 1000
 
 
 def _named(migration: Migration) -> list[str]:

@@ -363,7 +363,7 @@ def test_a_spare_agent_takes_the_copies_of_one_that_goes_on_refusing() -> None:
     world.pass_time(30_000)
 
     refuse(world, "a")
-    world.pass_time(DEFAULTS.replacement_delay_ms + 30_000)
+    world.pass_time(DEFAULTS.refusal_delay_ms + 30_000)
 
     assert owners(world) == {"b", "c", "d"}
     assert world.status(BOOKS).available == 4

@@ -10,7 +10,7 @@ from quorate.protocol.zone_master import ZoneMaster
 from quorate_lone_master.world import LoneMaster
 from quorate_sim.faults import run_seed
 
-ZONE = ZoneRecord("uid", "z", 64, 3)
+ZONE = ZoneRecord("uid", "z", 64, 3, scale_down_ms=10_000)
 OTHER = ZoneRecord("other", "o", 64, 3)
 
 

@@ -29,6 +29,29 @@ async def test_a_zone_is_led_and_its_status_told(declared: Namespace) -> None:
     assert status["observedGeneration"] == 1
 
 
+async def test_a_stored_cluster_that_is_managed_no_longer_dials_what_it_names(
+    declared: Namespace,
+) -> None:
+    """Today's CRD refuses this change; that of an earlier version allowed it."""
+    storage = {"size": "1Gi"}
+    declared.declare(
+        "StorageCluster", "main", managed={"replicas": 1, "image": "i", "storage": storage}
+    )
+    declared.start()
+    path = declared.path("StorageCluster", "main")
+
+    def told() -> Json:
+        return dict(declared.api.objects[path].get("status", {}))
+
+    await until(lambda: told().get("replicas") == 1, "managed")
+
+    declared.declare("StorageCluster", "main", external={"addresses": declared.addresses()})
+    await until(lambda: told().get("addresses") == declared.addresses(), "its own addresses")
+
+    assert not {"replicas", "selector"} & told().keys()
+    assert "AgentsUpdated" not in declared.conditions("main", "StorageCluster")
+
+
 async def test_the_first_status_of_a_changed_zone_does_not_say_that_the_change_is_done(
     declared: Namespace,
 ) -> None:

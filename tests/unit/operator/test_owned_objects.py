@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Any, cast
 
 import pytest
@@ -14,8 +14,10 @@ from quorate.protocol.messages import ZoneReady
 from quorate.protocol.status import ClusterStatus
 from quorate_lone_master.world import LoneMaster
 from quorate_loopback.memory_api import MemoryApi, watch_all
+from quorate_operator.kube.api import KubeApi
+from quorate_operator.kube.watch import Revisions
 from quorate_operator.mastership.runner import Runner
-from quorate_operator.owned import owned_objects
+from quorate_operator.owned import kube_nodes, owned_objects
 from quorate_operator.owned.owned_objects import ManagedView, OwnedObjects
 from quorate_owned.facts import managed_cluster
 from quorate_owned.kubelet import BAD_IMAGE, PODS, SETS, Kubelet
@@ -44,6 +46,9 @@ class LoneRunner:
 
     def set_external(self, hosts: dict[str, str], ports: dict[str, dict[str, int]]) -> None:
         self._world.master.external.tell(hosts, ports)
+
+    def keep_primaries_off(self, nodes: Collection[str]) -> None:
+        self._world.master.keep_primaries_off(nodes, self._world.now)
 
     def disruption(self, gone: Any = (), restarted: Any = ()) -> Disruption:
         self.before.append(sorted(restarted))
@@ -198,6 +203,44 @@ async def test_the_budget_follows_the_rows(managed: Managed) -> None:
     assert chosen["values"] == ["agent-1", "agent-2", "agent-3"]
 
 
+async def test_an_agent_on_a_cordoned_node_gives_its_primaries_away(
+    undeclared: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kube_nodes, "watch_revisions", _watch_nodes)
+    managed = undeclared
+    managed.api.reads_nodes = True
+    node = f"{kube_nodes.NODES}/node-of-main-agent-2-0"
+    managed.api.put(node, {"metadata": {"name": "node-of-main-agent-2-0"}, "spec": {}})
+    managed.declare(replicas=3)
+    await managed.until(lambda: len(managed.registered) == 3, "three agents")
+    managed.place_zone()
+
+    def primaries() -> int:
+        [agent] = [e for e in managed.runner.status().nodes if e.name == "agent-2"]
+        return agent.primaries
+
+    assert primaries()
+    managed.api.put(node, {**managed.api.objects[node], "spec": {"unschedulable": True}})
+    await managed.until(lambda: not primaries(), "its primaries are with others")
+    managed.api.put(node, {**managed.api.objects[node], "spec": {}})
+    await managed.until(primaries, "they are back")
+
+
+async def _watch_nodes(
+    api: KubeApi, paths: Sequence[str], selector: str
+) -> AsyncIterator[tuple[str, Revisions, bool]]:
+    async for _ in watch_all(api, paths, selector):
+        objects = cast(MemoryApi, api).objects
+        nodes = [each["metadata"] for at, each in objects.items() if at.startswith(paths[0])]
+        yield paths[0], {each["name"]: each["resourceVersion"] for each in nodes}, True
+
+
+async def test_without_the_right_to_read_nodes_none_is_asked_for(managed: Managed) -> None:
+    await managed.until(managed.is_ready, "ready")
+
+    assert [at for _, at in managed.api.requests if at.startswith(kube_nodes.NODES)] == []
+
+
 async def test_a_changed_template_replaces_pods_one_by_one(managed: Managed) -> None:
     managed.place_zone()
     await managed.until(lambda: managed.budget()["maxUnavailable"] == 1, "all is well")
@@ -312,6 +355,24 @@ async def test_while_the_cluster_is_paused_only_the_budget_goes_on(managed: Mana
     await managed.until(lambda: managed.budget()["maxUnavailable"] == 0, "the budget")
 
     assert managed.api.objects[f"{SETS}/main-agent-1"]["spec"] == before
+
+
+async def test_a_cluster_that_is_managed_no_longer_is_let_go(managed: Managed) -> None:
+    """A CRD of before allowed the change; pods go on, and nothing of theirs is applied any more."""
+    external = {"external": {"addresses": ["10.0.0.7:7100"]}}
+    spec = type(managed.cluster.spec).model_validate(external)
+    managed.cluster = managed.cluster.model_copy(update={"spec": spec})
+    assert managed.see() is None
+
+    del managed.api.objects[f"{SETS}/main-agent-1"]
+    managed.api.revision += 1
+    requests = len(managed.api.requests)
+    await asyncio.sleep(0.1)  # 20 looks
+
+    assert managed.api.requests[requests:] == []
+    managed.declare()
+    again = f"{SETS}/main-agent-1"
+    await managed.until(lambda: again in managed.api.objects, "made, once it is managed again")
 
 
 async def test_one_object_that_is_refused_does_not_hold_up_the_others(

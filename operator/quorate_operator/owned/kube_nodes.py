@@ -1,0 +1,107 @@
+"""What pods of agents are on: nodes of Kubernetes, whether they are cordoned, and their labels.
+
+Nodes belong to the whole cluster, and an operator with the rights of one namespace may not read
+them.  It asks the API server whether it may, and works without them where it may not.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost, find
+from quorate_operator.kube.watch import watch_revisions
+
+_log = logging.getLogger("quorate.owned")
+
+NODES = "/api/v1/nodes"
+MAY_I = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+VERBS = ("get", "list", "watch")
+ASK_AGAIN_S = 300.0
+"""How long a right that was given may go unnoticed."""
+ANEW_S = 5.0
+
+Json = Mapping[str, Any]
+
+
+class KubeNode(NamedTuple):
+    """The part of a Node that agents on it depend on."""
+
+    cordoned: bool
+    labels: Mapping[str, str]
+
+
+class KubeNodes:
+    """All nodes as they are now; none where they cannot be read.  `on_change`: called when one of
+    them is other than before."""
+
+    def __init__(self, api: KubeApi, on_change: Callable[[], None]) -> None:
+        self._api = api
+        self._on_change = on_change
+        self.known: dict[str, KubeNode] = {}
+
+    async def follow(self) -> None:
+        """Keep `known` true; endless."""
+        while True:
+            pause_s = ANEW_S
+            try:
+                if await self._may_read():
+                    await self._watch()
+                else:
+                    pause_s = ASK_AGAIN_S
+                    self._replace({})
+            except (ApiRefused, ApiUnclear, MandateLost) as error:
+                _log.warning("nodes cannot be read: %s; again in %g s", error, pause_s)
+            except Exception:  # a defect here must not end the mastership
+                _log.exception("the watch of nodes has failed")
+            await asyncio.sleep(pause_s)
+
+    async def _may_read(self) -> bool:
+        for verb in VERBS:
+            asked = {"resourceAttributes": {"verb": verb, "resource": "nodes"}}
+            body = {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SelfSubjectAccessReview",
+                "spec": asked,
+            }
+            answer = await self._api.create(MAY_I, body)
+            if not answer.get("status", {}).get("allowed"):
+                return False
+        return True
+
+    async def _watch(self) -> None:
+        seen: dict[str, str | None] = {}
+        async for _, revisions, are_all in watch_revisions(self._api, [NODES], ""):
+            if are_all:
+                self._replace({name: self.known[name] for name in self.known if name in revisions})
+            changed = [name for name, revision in revisions.items() if seen.get(name) != revision]
+            seen = {**({} if are_all else seen), **revisions}
+            for name in changed:
+                await self._read(name, revisions[name])
+
+    async def _read(self, name: str, revision: str | None) -> None:
+        found = await find(self._api, f"{NODES}/{name}") if revision is not None else None
+        known = {each: node for each, node in self.known.items() if each != name}
+        if found is not None:
+            known[name] = kube_node(found)
+        self._replace(known)
+
+    def _replace(self, known: dict[str, KubeNode]) -> None:
+        before, self.known = self.known, known
+        if known != before:
+            self._on_change()
+
+
+def kube_node(node: Json) -> KubeNode:
+    """The part of a Node object that counts here."""
+    is_cordoned = bool(node.get("spec", {}).get("unschedulable"))
+    return KubeNode(is_cordoned, dict(node["metadata"].get("labels") or {}))
+
+
+def cordoned_agents(
+    pods: Mapping[str, Json | None], nodes: Mapping[str, KubeNode]
+) -> tuple[str, ...]:
+    """Agents whose pod is on a cordoned node.  `pods`: by agent; `nodes`: by name."""
+    cordoned = {name for name, node in nodes.items() if node.cordoned}
+    on = {agent: pod["spec"].get("nodeName") for agent, pod in pods.items() if pod is not None}
+    return tuple(sorted(agent for agent, node in on.items() if node in cordoned))
