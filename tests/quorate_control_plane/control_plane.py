@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from quorate_control_plane.audit import POLICY, AuditLog
 from quorate_control_plane.certificates import Authority, KeyPair
 from quorate_control_plane.components import Component
 from quorate_control_plane.kept_folder import KeptFolder
@@ -54,6 +55,11 @@ class ControlPlane:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+    @property
+    def audit_log(self) -> AuditLog:
+        """The requests of all users of the group `AUDITED`."""
+        return AuditLog(self.folder / "audit.log")
 
     @property
     def etcd(self) -> Component:
@@ -157,6 +163,8 @@ class ControlPlane:
     def _api_server_flags(self, etcd_url: str, port: int) -> dict[str, str | Path]:
         serving = self._authority.issue("apiserver", "/CN=kube-apiserver", _NAMES)
         accounts = self._authority.issue("accounts", "/CN=accounts", "DNS:accounts")
+        policy = self.folder / "audit-policy.json"
+        policy.write_text(POLICY)
         return {
             "etcd-servers": etcd_url,
             "bind-address": "127.0.0.1",
@@ -166,6 +174,9 @@ class ControlPlane:
             "tls-private-key-file": serving.key,
             "client-ca-file": self._authority.pair.certificate,
             "authorization-mode": "RBAC",
+            "audit-policy-file": policy,
+            "audit-log-path": self.folder / "audit.log",
+            "audit-log-mode": "blocking",  # whoever has an answer finds its line
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": accounts.certificate,
             "service-account-signing-key-file": accounts.key,

@@ -1,0 +1,149 @@
+"""Pods of managed agents as processes of this machine: what a kubelet does, without containers.
+
+Each pod has a loopback address of its own, on which its agent listens at the ports of the manifest.
+Flags are those of the pod template; only the folders are others.  A name leads to the pod's address
+for processes that are started with the prefix of `Names`.
+"""
+
+import base64
+import contextlib
+import json
+import shutil
+import threading
+import zlib
+from pathlib import Path
+from typing import Any
+
+from quorate_cluster.names import Names
+from quorate_cluster.processes import asked, environment, python
+from quorate_cluster.road import Road
+from quorate_control_plane.components import Component
+from quorate_operator.owned.agent_names import service_name
+from quorate_operator.owned.agent_pod import ADMIN_PORT, DATA, SECRET
+
+_POLL_S = 0.3
+
+Json = dict[str, Any]
+
+
+class PodProcesses:
+    """Runs the pods of the managed clusters of one namespace, from `start` to `close`."""
+
+    def __init__(self, road: Road, names: Names) -> None:
+        self._road = road
+        self._names = names
+        self._network = zlib.crc32(road.namespace.encode())
+        self.running: dict[str, tuple[str, Component]] = {}
+        """pod -> its uid and process."""
+        self._told: dict[str, tuple[str, bool]] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._keep, daemon=True)
+        self.problem: BaseException | None = None
+        """What ended the thread before its time."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread; the processes end with the folder of the road."""
+        self._over.set()
+        self._thread.join()
+        if self.problem is not None:
+            raise RuntimeError("pods were not kept") from self.problem
+
+    def address(self, pod: str) -> str:
+        """The pod's IP: 127.A.B.N, where A and B are of the namespace and N of the agent."""
+        number = int(pod.removesuffix("-0").rpartition("-")[2])
+        return f"127.{1 + self._network % 250}.{1 + self._network // 250 % 250}.{number}"
+
+    def _keep(self) -> None:
+        try:
+            while not self._over.wait(_POLL_S):
+                self._step()
+        except BaseException as error:  # told when the test closes
+            self.problem = error
+
+    def _step(self) -> None:
+        pods = {each["metadata"]["name"]: each for each in self._agents()}
+        for name, (uid, process) in list(self.running.items()):
+            if name not in pods or pods[name]["metadata"]["uid"] != uid:
+                process.terminate()
+                del self.running[name]
+        for name, pod in pods.items():
+            if name not in self.running:
+                self._run(name, pod)
+        self._names.set({self._name(pod): self.address(name) for name, pod in pods.items()})
+        for name, pod in pods.items():
+            self._tell(name, pod["metadata"]["uid"])
+
+    def _agents(self) -> list[Json]:
+        found = self._road.kubectl(
+            "get", "pods", "--selector=app.kubernetes.io/component=agent", "--output=json"
+        )
+        return list(json.loads(found)["items"])
+
+    def _name(self, pod: Json) -> str:
+        cluster = pod["metadata"]["labels"]["quorate.io/cluster"]
+        service = service_name(cluster)
+        return f"{pod['metadata']['name']}.{service}.{self._road.namespace}.svc"
+
+    def _run(self, name: str, pod: Json) -> None:
+        (container,) = pod["spec"]["containers"]
+        folder = self._road.kept.path / name.removesuffix("-0")  # the claim outlives the pod
+        folder.mkdir(exist_ok=True)
+        (secret,) = (each for each in pod["spec"]["volumes"] if "secret" in each)
+        replaced = {
+            "$(POD_IP)": self.address(name),
+            "$(FAILURE_DOMAIN)": "",
+            f"={DATA}/": f"={folder}/",
+            f"={SECRET}": f"={self._mount(folder / 'secret', secret['secret']['secretName'])}",
+        }
+        words = [str(word) for word in container["args"]]
+        for old, new in replaced.items():
+            words = [word.replace(old, new) for word in words]
+        command = [*self._names.prefix, *python("quorate_agent", *words)]
+        process = Component(name, self._road.kept.path, command, environment())
+        process.start()
+        self.running[name] = pod["metadata"]["uid"], process
+
+    def _mount(self, folder: Path, secret: str) -> Path:
+        found = self._road.get("secret", secret)
+        assert found is not None, f"a pod mounts the Secret {secret}, which is not there"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for name, value in found["data"].items():
+            (folder / name).write_bytes(base64.b64decode(value))
+            (folder / name).chmod(0o400)
+        return folder
+
+    def _tell(self, name: str, uid: str) -> None:
+        """Write the pod's status where its readiness is another than was told."""
+        is_ready = False
+        with contextlib.suppress(OSError):
+            is_ready = asked(self.address(name), ADMIN_PORT, "/readyz")[0] == 200
+        if self._told.get(name) == (uid, is_ready):
+            return
+        patch = json.dumps({"status": pod_status(is_ready=is_ready)})
+        told = self._road.kubectl(
+            "patch", "pod", name, "--subresource=status", "--type=merge", f"--patch={patch}",
+            "--output=name", check=False,  # the pod may be gone by now
+        )  # fmt: skip
+        if told:
+            self._told[name] = uid, is_ready
+
+
+def pod_status(*, is_ready: bool) -> Json:
+    """The status of a pod whose container runs."""
+    container = {
+        "name": "agent",
+        "image": "i",
+        "imageID": "",
+        "ready": is_ready,
+        "restartCount": 0,
+        "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+    }
+    return {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True" if is_ready else "False"}],
+        "containerStatuses": [container],
+    }
