@@ -60,9 +60,11 @@ check: setup ## style, types, architecture, generated files
 	$(VENV)/bin/lint-imports
 	$(PY) -m quorate_operator.kube.write_crds --check crds
 	$(PY) tools/write_chart.py --check
+	$(PY) tools/write_reference.py --check
 
-crds: setup ## write crds/ from the models
+crds: setup ## write crds/ and docs/crds.md from the models
 	$(PY) -m quorate_operator.kube.write_crds crds
+	$(PY) tools/write_reference.py
 
 chart: setup ## write the kinds and the README of charts/quorate
 	$(PY) tools/write_chart.py

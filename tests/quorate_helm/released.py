@@ -54,6 +54,7 @@ class Released:
     def close(self) -> None:
         self.pods.close()
         self.road.close()
+        self.pods.forget()
         for each in self._served:
             each.close()
             self.plane.kubectl("delete", "namespace", each.namespace, "--ignore-not-found")

@@ -51,6 +51,11 @@ class PodProcesses:
         if self.problem is not None:
             raise RuntimeError("pods were not kept") from self.problem
 
+    def forget(self) -> None:
+        """Collect exit statuses, once the folder of the road has ended the processes."""
+        for _, process in self.running.values():
+            process.forget()
+
     def address(self, pod: str) -> str:
         """The pod's IP: 127.A.B.N, where A and B are of the namespace and N of the agent."""
         number = int(pod.removesuffix("-0").rpartition("-")[2])
@@ -67,8 +72,8 @@ class PodProcesses:
         pods = {each["metadata"]["name"]: each for each in self._agents()}
         for name, (uid, process) in list(self.running.items()):
             if name not in pods or pods[name]["metadata"]["uid"] != uid:
-                process.terminate()
                 del self.running[name]
+                process.terminate()
         for name, pod in pods.items():
             if name not in self.running:
                 self._run(name, pod)
