@@ -20,7 +20,10 @@ from quorate_cluster.road import Road
 from quorate_control_plane.components import Component
 from quorate_operator.owned.agent_names import service_name
 from quorate_operator.owned.agent_pod import ADMIN_PORT, DATA, SECRET
+from quorate_owned.facts import waiting
 
+MISSING_IMAGE = "none"
+"""The tag of an image that no registry has."""
 _POLL_S = 0.3
 
 Json = dict[str, Any]
@@ -47,7 +50,8 @@ class PodProcesses:
     def close(self) -> None:
         """End the thread; the processes end with the folder of the road."""
         self._over.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
         if self.problem is not None:
             raise RuntimeError("pods were not kept") from self.problem
 
@@ -75,11 +79,13 @@ class PodProcesses:
                 del self.running[name]
                 process.terminate()
         for name, pod in pods.items():
-            if name not in self.running:
+            if _image(pod).endswith(f":{MISSING_IMAGE}"):
+                self._refuse(name, pod)
+            elif name not in self.running:
                 self._run(name, pod)
         self._names.set({self._name(pod): self.address(name) for name, pod in pods.items()})
-        for name, pod in pods.items():
-            self._tell(name, pod["metadata"]["uid"])
+        for name, (uid, _) in self.running.items():
+            self._tell(name, uid)
 
     def _agents(self) -> list[Json]:
         found = self._road.kubectl(
@@ -126,15 +132,31 @@ class PodProcesses:
         is_ready = False
         with contextlib.suppress(OSError):
             is_ready = asked(self.address(name), ADMIN_PORT, "/readyz")[0] == 200
-        if self._told.get(name) == (uid, is_ready):
-            return
-        patch = json.dumps({"status": pod_status(is_ready=is_ready)})
+        if self._told.get(name) != (uid, is_ready) and self._write(
+            name, pod_status(is_ready=is_ready)
+        ):
+            self._told[name] = uid, is_ready
+
+    def _refuse(self, name: str, pod: Json) -> None:
+        told = pod["metadata"]["uid"], False
+        message = f'Back-off pulling image "{_image(pod)}"'
+        status = waiting("ImagePullBackOff", message, ready=False, image="", imageID="")
+        if self._told.get(name) != told and self._write(name, status):
+            self._told[name] = told
+
+    def _write(self, name: str, status: Json) -> bool:
+        """Write the pod's status; False when the pod is gone."""
+        patch = json.dumps({"status": status})
         told = self._road.kubectl(
             "patch", "pod", name, "--subresource=status", "--type=merge", f"--patch={patch}",
             "--output=name", check=False,  # the pod may be gone by now
         )  # fmt: skip
-        if told:
-            self._told[name] = uid, is_ready
+        return bool(told)
+
+
+def _image(pod: Json) -> str:
+    (container,) = pod["spec"]["containers"]
+    return str(container["image"])
 
 
 def pod_status(*, is_ready: bool) -> Json:

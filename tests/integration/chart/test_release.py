@@ -4,6 +4,8 @@ This control plane has no kinds of the project before: the chart declares them. 
 """
 
 import json
+import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -100,6 +102,7 @@ def test_a_release_from_install_to_uninstall_and_again(
 
     assert f"rollout status deployment/{OPERATOR}" in said
     bare.kubectl("wait", "--for=condition=Established", "crd", *KINDS, "--timeout=30s")
+    _assert_the_notes_can_be_followed(release, said)
     release.kubectl("apply", "--filename", "-", stdin=json.dumps(CLUSTER))
     _assert_the_operators_pod_is_admitted(release)
     _assert_rights(release)
@@ -116,6 +119,16 @@ def test_a_release_from_install_to_uninstall_and_again(
     release.helm("install", RELEASE, str(CHART))
     assert f"deployment.apps/{OPERATOR}" in release.declared()
     release.helm("uninstall", RELEASE)
+
+
+def _assert_the_notes_can_be_followed(release: Release, said: str) -> None:
+    """The manifests in the notes are taken as they stand there."""
+    (lines,) = re.findall(r"<<END\n(.*?)\n  END\n", said, re.DOTALL)
+    strict = ("apply", "--dry-run=server", "--validate=strict", "--output=name", "--filename=-")
+
+    taken = release.kubectl(*strict, stdin=textwrap.dedent(lines))
+
+    assert taken.split() == ["storagecluster.quorate.io/main", "zone.quorate.io/library"]
 
 
 def _assert_the_operators_pod_is_admitted(release: Release) -> None:
