@@ -1,7 +1,7 @@
 """Pods of managed agents as processes of this machine: what a kubelet does, without containers.
 
 Each pod has a loopback address of its own, on which its agent listens at the ports of the manifest.
-Flags are those of the pod template; only the folders are others.  A name leads to the pod's address
+Flags are those of the pod template; only the folders are others, one for each claim.  A name leads to the pod's address
 for processes that are started with the prefix of `Names`.
 """
 
@@ -73,7 +73,14 @@ class PodProcesses:
             self.problem = error
 
     def _step(self) -> None:
-        pods = {each["metadata"]["name"]: each for each in self._agents()}
+        objects = self._objects()
+        pods = {each["metadata"]["name"]: each for each in objects if each["kind"] == "Pod"}
+        claims = {
+            each["metadata"]["name"]: each["metadata"]["uid"]
+            for each in objects
+            if each["kind"] == "PersistentVolumeClaim"
+            and not each["metadata"].get("deletionTimestamp")
+        }
         for name, (uid, process) in list(self.running.items()):
             if name not in pods or pods[name]["metadata"]["uid"] != uid:
                 del self.running[name]
@@ -81,16 +88,15 @@ class PodProcesses:
         for name, pod in pods.items():
             if _image(pod).endswith(f":{MISSING_IMAGE}"):
                 self._refuse(name, pod)
-            elif name not in self.running:
-                self._run(name, pod)
+            elif name not in self.running and (volume := claims.get(_claim(pod))):
+                self._run(name, pod, volume)
         self._names.set({self._name(pod): self.address(name) for name, pod in pods.items()})
         for name, (uid, _) in self.running.items():
             self._tell(name, uid)
 
-    def _agents(self) -> list[Json]:
-        found = self._road.kubectl(
-            "get", "pods", "--selector=app.kubernetes.io/component=agent", "--output=json"
-        )
+    def _objects(self) -> list[Json]:
+        chosen = "--selector=app.kubernetes.io/component=agent"
+        found = self._road.kubectl("get", "pods,persistentvolumeclaims", chosen, "--output=json")
         return list(json.loads(found)["items"])
 
     def _name(self, pod: Json) -> str:
@@ -98,9 +104,9 @@ class PodProcesses:
         service = service_name(cluster)
         return f"{pod['metadata']['name']}.{service}.{self._road.namespace}.svc"
 
-    def _run(self, name: str, pod: Json) -> None:
+    def _run(self, name: str, pod: Json, volume: str) -> None:
         (container,) = pod["spec"]["containers"]
-        folder = self._road.kept.path / name.removesuffix("-0")  # the claim outlives the pod
+        folder = self._road.kept.path / f"{name}-{volume}"
         folder.mkdir(exist_ok=True)
         (secret,) = (each for each in pod["spec"]["volumes"] if "secret" in each)
         replaced = {
@@ -152,6 +158,15 @@ class PodProcesses:
             "--output=name", check=False,  # the pod may be gone by now
         )  # fmt: skip
         return bool(told)
+
+
+def _claim(pod: Json) -> str:
+    (claim,) = (
+        each["persistentVolumeClaim"]["claimName"]
+        for each in pod["spec"]["volumes"]
+        if "persistentVolumeClaim" in each
+    )
+    return str(claim)
 
 
 def _image(pod: Json) -> str:

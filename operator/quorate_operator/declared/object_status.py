@@ -158,7 +158,7 @@ def cluster_status(
         ready = (names.CONDITION_READY, False, "AgentsMissing", sentence)
     else:
         ready = (names.CONDITION_READY, True, "AgentsOnline", f"all {named} agents are online")
-    facts = [ready, *_paused(pause), _blocked(blocked), *_owned(managed)]
+    facts = [ready, *_paused(pause), _blocked(blocked), *_owned(cluster, managed)]
     return StorageClusterStatus(
         observed_generation=generation,
         members=[
@@ -183,11 +183,16 @@ def cluster_status(
     )
 
 
-def _owned(managed: ManagedView | None) -> list[_Fact]:
-    """Whether the Kubernetes objects of managed agents are as they are to be."""
+def _owned(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
+    """Whether the Kubernetes objects of managed agents are as they are to be.
+
+    Who waits for the condition takes the first one that is told of the new spec, so what is known
+    of an earlier one does not count."""
     if managed is None:
         return []
     name = names.CONDITION_AGENTS_UPDATED
+    if managed.spec != cluster.spec:
+        return [(name, None, "NotLookedAt", "the changed spec is not yet looked at")]
     if managed.refused:
         return [(name, False, "Refused", f"the API server refuses an object: {managed.refused}")]
     if managed.waits_for:

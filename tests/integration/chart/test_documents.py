@@ -27,6 +27,7 @@ pytestmark = [
 
 ROOT = Path(__file__).parents[3]
 NAMESPACE = "storage"
+KEYS = 300
 INSTALL = ("## Install", "## A cluster and a zone")
 """The sections of kubernetes.md that operations.md builds on."""
 NOT_RUN = {
@@ -125,9 +126,16 @@ def test_the_commands_of_operations_md_show_what_it_says(reader: Callable[[str],
         assert section, heading
         for command in commands_of(section):
             here.type(command)
+    with here.road.client("library") as client:
+        for number in range(KEYS):
+            client.set(f"key-{number}", number)
 
     for command in commands_of(document):
         here.type(command)
+
+    with here.road.client("library") as client:
+        found = [client.get(f"key-{number}") for number in range(KEYS)]
+    assert found == [b"%d" % number for number in range(KEYS)], "data is lost by what it says"
 
 
 def test_each_reason_is_about_a_command_that_is_there() -> None:
