@@ -22,18 +22,20 @@ _STAGING_COUNT_MIN = 25
 Say = Callable[[str], None]
 
 
-def build_binaries(say: Say) -> Path:
+def build_binaries(say: Say, version: str = KUBERNETES_VERSION) -> Path:
     """Build what `BINARIES` names into the cache and answer its folder; `say` hears of each step.
 
     A second build at the same time waits for the first and takes what it made.
     """
-    return keep(built_folder(), lambda folder: _Build(folder, say).run())
+    return keep(built_folder(version), lambda folder: _Build(folder, say, version).run())
 
 
 class _Build:
-    """One build into the folder `output`; what else it writes stands beside that."""
+    """One build of Kubernetes `version` into the folder `output`; what else it writes stands beside
+    that."""
 
-    def __init__(self, output: Path, say: Say) -> None:
+    def __init__(self, output: Path, say: Say, version: str) -> None:
+        self._version = version
         self._work = output.parent
         self._output = output
         self._say = say
@@ -49,14 +51,14 @@ class _Build:
         self._run(module, "get", f"{_ETCD_PACKAGE}@{ETCD_VERSION}")
         self._run(module, "build", "-trimpath", "-o", str(self._output / "etcd"), _ETCD_PACKAGE)
         module = self._module("kubernetes")
-        self._step(f"the modules of Kubernetes {KUBERNETES_VERSION}")
+        self._step(f"the modules of Kubernetes {self._version}")
         self._require_kubernetes(module)
         for name in BINARIES:
             if name != "etcd":
-                self._step(f"{name} {KUBERNETES_VERSION}")
+                self._step(f"{name} {self._version}")
                 package = f"{_KUBERNETES_MODULE}/cmd/{name}"
-                flags = ("-trimpath", "-ldflags", _version_flags(), "-o", str(self._output / name))
-                self._run(module, "build", *flags, package)
+                flags = ["-trimpath", "-ldflags", _version_flags(self._version)]
+                self._run(module, "build", *flags, "-o", str(self._output / name), package)
         self._step("done")
 
     def _require_kubernetes(self, module: Path) -> None:
@@ -65,7 +67,7 @@ class _Build:
         Inside its own repository Kubernetes takes them from folders under the version v0.0.0, which
         exists nowhere; v1.MINOR.PATCH of Kubernetes goes with v0.MINOR.PATCH of each.
         """
-        wanted = f"{_KUBERNETES_MODULE}@{KUBERNETES_VERSION}"
+        wanted = f"{_KUBERNETES_MODULE}@{self._version}"
         downloaded = json.loads(self._run(module, "mod", "download", "-json", wanted))
         described = json.loads(self._run(module, "mod", "edit", "-json", downloaded["GoMod"]))
         staging = sorted(
@@ -75,7 +77,7 @@ class _Build:
         )
         if len(staging) < _STAGING_COUNT_MIN:
             raise BuildError(f"{wanted} names only {len(staging)} staging modules: {staging}")
-        version = KUBERNETES_VERSION.replace("v1.", "v0.", 1)
+        version = self._version.replace("v1.", "v0.", 1)
         replacements = [f"-replace={name}={name}@{version}" for name in staging]
         self._run(module, "mod", "edit", *replacements)
         self._run(module, "get", wanted)
@@ -98,11 +100,11 @@ class _Build:
         self._say(f"[{time.monotonic() - self._began:5.0f} s] {what}")
 
 
-def _version_flags() -> str:
+def _version_flags(version: str) -> str:
     """Linker flags that make the programs know their version; clients refuse a server without."""
-    minor = KUBERNETES_VERSION.split(".")[1]
+    minor = version.split(".")[1]
     facts = {
-        "gitVersion": KUBERNETES_VERSION,
+        "gitVersion": version,
         "gitMajor": "1",
         "gitMinor": minor,
         "gitTreeState": "clean",

@@ -1,8 +1,8 @@
 """Pods of managed agents as processes of this machine: what a kubelet does, without containers.
 
 Each pod has a loopback address of its own, on which its agent listens at the ports of the manifest.
-Flags are those of the pod template; only the folders are others, one for each claim.  A name leads to the pod's address
-for processes that are started with the prefix of `Names`.
+Flags are those of the pod template; only the folders are others, one for each claim.  A name leads
+to the pod's address for processes that are started with the prefix of `Names`.
 """
 
 import base64
