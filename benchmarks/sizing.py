@@ -63,8 +63,7 @@ def _keys(size: Size, storage: str) -> Section:
     )
     many = size.keys
     for count, value in (
-        (many // 10, 16), (many // 10, 100), (many // 10, 1000), (many // 10, 10_000),
-        (many, 16), (many, 100),
+        (many // 10, 16), (many // 10, 100), (many // 10, 1000), (many // 100, 10_000), (many, 100),
     ):  # fmt: skip
         with Cluster(agents=1) as cluster:
             agent = cluster.agents["agent-1"]
