@@ -24,8 +24,11 @@
 
 {{- define "quorate.rules.declared" -}}
 - apiGroups: [quorate.io]
-  resources: [storageclusters, zones]
+  resources: [storageclusters]
   verbs: [get, list, watch, patch]
+- apiGroups: [quorate.io]
+  resources: [zones]
+  verbs: [list, watch, patch]
 - apiGroups: [""]
   resources: [namespaces]
   verbs: [get]
