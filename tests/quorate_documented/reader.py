@@ -4,6 +4,7 @@ There is a process of the operator while its Deployment is there, and one for ea
 `NOT_RUN` says which commands need a kubelet or more, and why.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from quorate_cluster.names import Names
 from quorate_cluster.road import Road, sound_operator
+from quorate_cluster.waiting import wait_until
 from quorate_control_plane.binaries import KUBERNETES_VERSION, find_binaries
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_documented.commands import Command, commands_of, run
@@ -19,6 +21,7 @@ from quorate_owned.pod_processes import PodProcesses
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "storage"
+COMMAND_S_MAX = 240.0
 NOT_RUN = {
     "docker build": "builds images and pushes them to a registry; `images` tests build them",
     "kubectl --namespace storage rollout status": "waits for pods that only a kubelet starts",
@@ -58,7 +61,7 @@ class Reader:
     def type(self, command: Command) -> None:
         """Run the command, unless `NOT_RUN` says why it is not."""
         if not command.text.startswith(tuple(NOT_RUN)):
-            run(command, ROOT, self._environment)
+            run(command, ROOT, self._environment, COMMAND_S_MAX)
             self._keep_operator()
 
     def _keep_operator(self) -> None:
@@ -68,11 +71,18 @@ class Reader:
             self.road.start_operator(
                 program=lambda *words: [*self._names.prefix, *sound_operator(*words)]
             )
+            wait_until(self._is_ready, "an operator that is ready", 60, self.road.logs)
         for each in self.road.operators.values():
             if wanted:
                 each.start()
             else:
                 each.terminate()
+
+    def _is_ready(self) -> bool:
+        """What `rollout status` waits for: it knows the kinds, among others."""
+        with contextlib.suppress(OSError):
+            return self.road.asked("operator-a", "readyz")[0] == 200
+        return False
 
 
 @contextmanager

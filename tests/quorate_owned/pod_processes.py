@@ -8,9 +8,12 @@ to the pod's address for processes that are started with the prefix of `Names`.
 import base64
 import contextlib
 import json
+import os
 import shutil
+import signal
 import threading
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,7 @@ class PodProcesses:
         self._network = zlib.crc32(road.namespace.encode())
         self.running: dict[str, tuple[str, Component]] = {}
         """pod -> its uid and process."""
+        self._ending: dict[str, Component] = {}
         self._told: dict[str, tuple[str, bool]] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)
@@ -57,7 +61,7 @@ class PodProcesses:
 
     def forget(self) -> None:
         """Collect exit statuses, once the folder of the road has ended the processes."""
-        for _, process in self.running.values():
+        for process in [*self._ending.values(), *(each for _, each in self.running.values())]:
             process.forget()
 
     def address(self, pod: str) -> str:
@@ -81,18 +85,27 @@ class PodProcesses:
             if each["kind"] == "PersistentVolumeClaim"
             and not each["metadata"].get("deletionTimestamp")
         }
-        for name, (uid, process) in list(self.running.items()):
-            if name not in pods or pods[name]["metadata"]["uid"] != uid:
-                del self.running[name]
-                process.terminate()
+        self._end_others({name: each["metadata"]["uid"] for name, each in pods.items()})
         for name, pod in pods.items():
             if _image(pod).endswith(f":{MISSING_IMAGE}"):
                 self._refuse(name, pod)
-            elif name not in self.running and (volume := claims.get(_claim(pod))):
+            elif name not in {*self.running, *self._ending} and (volume := claims.get(_claim(pod))):
                 self._run(name, pod, volume)
         self._names.set({self._name(pod): self.address(name) for name, pod in pods.items()})
         for name, (uid, _) in self.running.items():
             self._tell(name, uid)
+
+    def _end_others(self, uids: Mapping[str, str]) -> None:
+        """End processes of pods that are gone, as a kubelet does: SIGTERM, and a while to obey."""
+        for name, (uid, process) in list(self.running.items()):
+            if uids.get(name) != uid:
+                del self.running[name]
+                self._ending[name] = process
+                with contextlib.suppress(ProcessLookupError, RuntimeError):  # it has ended
+                    os.kill(process.pid, signal.SIGTERM)
+        for name, process in list(self._ending.items()):
+            if not process.is_alive():
+                del self._ending[name]
 
     def _objects(self) -> list[Json]:
         chosen = "--selector=app.kubernetes.io/component=agent"

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from quorate_cluster.names import Names
+from quorate_cluster.road import QUIET, Road
+from quorate_cluster.waiting import wait_until
 from quorate_documented.commands import commands_of
 from quorate_documented.reader import NOT_RUN, a_reader, document, follow_kubernetes_md
 
@@ -37,6 +39,7 @@ def test_the_commands_of_operations_md_show_what_it_says(tmp_path: Path, names: 
             assert section, heading
             for command in commands_of(section):
                 reader.type(command)
+        wait_until(lambda: _is_quiet(reader.road), "a quiet zone", 60, reader.road.logs)
         with reader.road.client("library") as client:
             for number in range(KEYS):
                 client.set(f"key-{number}", number)
@@ -47,6 +50,12 @@ def test_the_commands_of_operations_md_show_what_it_says(tmp_path: Path, names: 
         with reader.road.client("library") as client:
             found = [client.get(f"key-{number}") for number in range(KEYS)]
         assert found == [b"%d" % number for number in range(KEYS)], "lost by what the page says"
+
+
+def _is_quiet(road: Road) -> bool:
+    cluster = road.conditions("storagecluster", "main")
+    is_led = {"Ready": "True", "AgentsUpdated": "True"}.items() <= cluster.items()
+    return is_led and QUIET.items() <= road.conditions(name="library").items()
 
 
 def test_each_reason_is_about_a_command_that_is_there() -> None:
