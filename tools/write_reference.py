@@ -123,7 +123,7 @@ def _about(field: Json) -> str:
 
 
 def _text(schema: Json) -> str:
-    return " ".join(schema["description"].split())
+    return " ".join(schema.get("description", "").split())
 
 
 def main() -> int:

@@ -84,6 +84,7 @@ class StoredVoterSet(Part):
     """Voters of which a quorum must agree by themselves."""
 
     voters: Annotated[list[StoredVoter], Field(max_length=VOTERS_MAX)]
+    """The voters of this set."""
 
 
 class StoredRow(Part):
