@@ -102,3 +102,17 @@ class Released:
             return self.road.status("storagecluster", "shop"), self.missing(), self.road.logs()
 
         wait_until(ask, what, timeout_s, facts)
+
+
+def assert_taken(plane: ControlPlane, rendered: str) -> None:
+    """Every object, and every field of it, is known to the API server.  Nothing is stored but the
+    account of the pod of `helm test`: that pod is made when a release is there."""
+    declared = objects(rendered)
+    pod = find(declared, "Pod")
+    here = f"--namespace={pod['metadata']['namespace']}"
+    plane.kubectl("create", "serviceaccount", pod["spec"]["serviceAccountName"], here)
+    strict = ("--dry-run=server", "--validate=strict", "--output=name", "--filename=-")
+
+    taken = plane.kubectl("apply", *strict, stdin=rendered).stdout.split()
+
+    assert len(taken) == len(declared)

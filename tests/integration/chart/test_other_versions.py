@@ -13,7 +13,8 @@ from quorate_control_plane.control_plane import ControlPlane
 from quorate_control_plane.fixtures import CRDS
 from quorate_documented.reader import a_reader, follow_kubernetes_md
 from quorate_helm.build import helm_path
-from quorate_helm.chart import objects, render
+from quorate_helm.chart import render
+from quorate_helm.released import assert_taken
 
 pytestmark = [
     pytest.mark.integration,
@@ -44,9 +45,8 @@ def test_every_field_of_the_chart_is_known_to(version: str) -> None:
     binaries = find_binaries(version)
     assert binaries is not None
     with ControlPlane(binaries, crds=CRDS) as plane:
-        strict = ("--dry-run=server", "--validate=strict", "--output=name", "--filename=-")
         for values in sorted(VALUES.glob("*.yaml")):
+            namespace = f"values-{values.stem}"
+            plane.kubectl("create", "namespace", namespace)
             options = ("--values", str(values), f"--kube-version={version}")
-            rendered = render(helm_path("helm3"), *options, namespace="default")
-            taken = plane.kubectl("apply", *strict, stdin=rendered).stdout.split()
-            assert len(taken) == len(objects(rendered)), values.name
+            assert_taken(plane, render(helm_path("helm3"), *options, namespace=namespace))

@@ -17,7 +17,8 @@ from quorate_cluster.waiting import wait_until
 from quorate_control_plane.binaries import find_binaries
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_helm.build import VERSIONS, helm_path
-from quorate_helm.chart import CHART, objects, render, run_helm
+from quorate_helm.chart import CHART, render, run_helm
+from quorate_helm.released import assert_taken
 
 pytestmark = [
     pytest.mark.integration,
@@ -159,22 +160,9 @@ def _assert_rights(release: Release) -> None:
 
 @pytest.mark.parametrize("values", sorted(path.stem for path in VALUES.glob("*.yaml")))
 def test_the_api_server_takes_what_the_chart_declares(
-    control_plane: ControlPlane, values: str
+    control_plane: ControlPlane, namespace: str, values: str
 ) -> None:
     """Every field of every object is known to it, with the kinds among them."""
-    rendered = render(
-        helm_path("helm3"), "--values", str(VALUES / f"{values}.yaml"), namespace="default"
-    )
-    strict = [
-        "apply",
-        "--dry-run=server",
-        "--validate=strict",
-        "--output",
-        "name",
-        "--filename",
-        "-",
-    ]
+    options = ("--values", str(VALUES / f"{values}.yaml"))
 
-    taken = control_plane.kubectl(*strict, stdin=rendered).stdout.split()
-
-    assert len(taken) == len(objects(rendered))
+    assert_taken(control_plane, render(helm_path("helm3"), *options, namespace=namespace))
