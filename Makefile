@@ -60,9 +60,11 @@ check: setup ## style, types, architecture, generated files
 	$(VENV)/bin/lint-imports
 	$(PY) -m quorate_operator.kube.write_crds --check crds
 	$(PY) tools/write_chart.py --check
+	$(PY) tools/write_reference.py --check
 
-crds: setup ## write crds/ from the models
+crds: setup ## write crds/ and docs/crds.md from the models
 	$(PY) -m quorate_operator.kube.write_crds crds
+	$(PY) tools/write_reference.py
 
 chart: setup ## write the kinds and the README of charts/quorate
 	$(PY) tools/write_chart.py
@@ -70,8 +72,8 @@ chart: setup ## write the kinds and the README of charts/quorate
 helm: setup ## find or build helm 3 and helm 4 for the tests of the chart (minutes)
 	PYTHONPATH=core:tests $(PY) -m quorate_helm
 
-control-plane: setup ## find or build etcd, kube-apiserver, kube-controller-manager and kubectl for the tests
-	PYTHONPATH=tests $(PY) -m quorate_control_plane
+control-plane: setup ## find or build etcd, kube-apiserver, kube-controller-manager and kubectl for the tests; VERSION=v1.34.4
+	PYTHONPATH=tests $(PY) -m quorate_control_plane $(VERSION)
 
 history-judge: setup ## find or build the program that judges clients' histories (within a minute)
 	PYTHONPATH=core:tests $(PY) -m quorate_porcupine

@@ -16,6 +16,7 @@ import machine
 import measures
 import memory
 import report
+import sizing
 from acknowledged import acknowledged
 from beside_cluster import beside_redis_cluster
 from rolling_restart import rolling_restart
@@ -32,6 +33,9 @@ MEASURES: dict[str, Callable[[Size], report.Section]] = {
     "memory": memory.one_process,
     "small-keys": memory.small_keys,
     "idle-connections": memory.idle_connections,
+    "sizing-in-memory": sizing.keys_in_memory,
+    "sizing-on-disk": sizing.keys_on_disk,
+    "sizing-zones": sizing.zones,
 }
 
 

@@ -21,7 +21,7 @@ import pytest
 from quorate_clients.installed import is_installed
 from quorate_clients.libraries import LIBRARIES
 from quorate_cluster.names import may_have_names, may_have_networks
-from quorate_control_plane.binaries import BINARIES, find_binaries
+from quorate_control_plane.binaries import BINARIES, OTHER_VERSIONS, find_binaries
 from quorate_helm.build import has_helm
 from quorate_images.storage import can_have_images
 from quorate_nodes.programs import WAY_OUT as WAY_OUT_NODES
@@ -94,6 +94,14 @@ PARTS = {
 PARTS |= {
     library.part: Part(partial(is_installed, library), "make client-libraries", everywhere=False)
     for library in LIBRARIES
+}
+PARTS |= {
+    f"kubernetes-{version}": Part(
+        lambda version=version: find_binaries(version) is not None,  # type: ignore[misc]
+        f"make control-plane VERSION={version}, which builds it",
+        everywhere=False,
+    )
+    for version in OTHER_VERSIONS
 }
 IMPLIED = {
     "integration": ("control-plane", "openssl"),

@@ -29,11 +29,22 @@ class ErrorReply(NamedTuple):
 
 
 class PlainClient:
-    """Gives commands to one zone, one after the other, and prints what is replied."""
+    """Gives commands to one zone, one after the other, and prints what is replied.
 
-    def __init__(self, host: str, port: int, output: BinaryIO, is_terminal: bool) -> None:
+    `reply_s`: how long a reply is waited for.  None: for a person, whom Ctrl-C ends the waiting, as
+    some commands wait on purpose."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        output: BinaryIO,
+        is_terminal: bool,
+        reply_s: float | None = None,
+    ) -> None:
         self.host = host
         self.port = port
+        self._reply_s = reply_s
         self._output = output
         self._is_terminal = is_terminal
         self._connection: socket.socket | None = None
@@ -45,7 +56,7 @@ class PlainClient:
 
         Problem where no reply came: whether the command was executed is unknown then.
         """
-        reply = self._ask(command)
+        reply = self.ask(command)
         if command[0].upper() in (b"EXEC", b"DISCARD"):
             self._in_transaction = False
         if isinstance(reply, ErrorReply):
@@ -65,7 +76,11 @@ class PlainClient:
             self._connection.close()
         self._connection = self._replies = None
 
-    def _ask(self, command: list[bytes]) -> object:
+    def ask(self, command: list[bytes]) -> object:
+        """Execute one command and return its reply, which may be an ErrorReply.
+
+        Problem where no reply came: whether the command was executed is unknown then.
+        """
         for _ in range(REDIRECTS_MAX):
             reply = self._reply_of_one_agent(command)
             moved = _MOVED.fullmatch(reply.text) if isinstance(reply, ErrorReply) else None
@@ -88,7 +103,7 @@ class PlainClient:
                 raise Problem(f"{self.host}:{self.port} cannot be reached: {words(error)}") from (
                     error
                 )
-            self._connection.settimeout(None)  # Ctrl-C ends it: some commands wait on purpose
+            self._connection.settimeout(self._reply_s)
             self._replies = self._connection.makefile("rb")
         try:
             self._connection.sendall(_request(command))

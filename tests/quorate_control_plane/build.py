@@ -23,24 +23,26 @@ _STAGING_COUNT_MIN = 25
 Say = Callable[[str], None]
 
 
-def build_binaries(say: Say) -> Path:
+def build_binaries(say: Say, version: str = KUBERNETES_VERSION) -> Path:
     """Build what `BINARIES` names into the cache and answer its folder; `say` hears of each step.
 
     A second build at the same time waits for the first and takes what it made.
     """
-    return keep(built_folder(), lambda folder: _Build(BINARIES, folder, say).run())
+    return keep(built_folder(version), lambda folder: _Build(BINARIES, folder, say, version).run())
 
 
 def build_kubernetes(names: Sequence[str], folder: Path, say: Say) -> Path:
     """Build these programs of Kubernetes into `folder` in the cache, if they are not there."""
-    return keep(folder, lambda partial: _Build(names, partial, say).run())
+    return keep(folder, lambda partial: _Build(names, partial, say, KUBERNETES_VERSION).run())
 
 
 class _Build:
-    """One build of `names` into the folder `output`; what else it writes stands beside that."""
+    """One build of `names` of Kubernetes `version` into the folder `output`; what else it writes
+    stands beside that."""
 
-    def __init__(self, names: Sequence[str], output: Path, say: Say) -> None:
+    def __init__(self, names: Sequence[str], output: Path, say: Say, version: str) -> None:
         self._names = names
+        self._version = version
         self._work = output.parent
         self._output = output
         self._say = say
@@ -54,14 +56,14 @@ class _Build:
         if _ETCD in self._names:
             self._build_etcd()
         module = self._module("kubernetes")
-        self._step(f"the modules of Kubernetes {KUBERNETES_VERSION}")
+        self._step(f"the modules of Kubernetes {self._version}")
         self._require_kubernetes(module)
         for name in self._names:
             if name != _ETCD:
-                self._step(f"{name} {KUBERNETES_VERSION}")
+                self._step(f"{name} {self._version}")
                 package = f"{_KUBERNETES_MODULE}/cmd/{name}"
-                flags = ("-trimpath", "-ldflags", _version_flags(), "-o", str(self._output / name))
-                self._run(module, "build", *flags, package)
+                flags = ["-trimpath", "-ldflags", _version_flags(self._version)]
+                self._run(module, "build", *flags, "-o", str(self._output / name), package)
         self._step("done")
 
     def _build_etcd(self) -> None:
@@ -76,7 +78,7 @@ class _Build:
         Inside its own repository Kubernetes takes them from folders under the version v0.0.0, which
         exists nowhere; v1.MINOR.PATCH of Kubernetes goes with v0.MINOR.PATCH of each.
         """
-        wanted = f"{_KUBERNETES_MODULE}@{KUBERNETES_VERSION}"
+        wanted = f"{_KUBERNETES_MODULE}@{self._version}"
         downloaded = json.loads(self._run(module, "mod", "download", "-json", wanted))
         described = json.loads(self._run(module, "mod", "edit", "-json", downloaded["GoMod"]))
         staging = sorted(
@@ -86,7 +88,7 @@ class _Build:
         )
         if len(staging) < _STAGING_COUNT_MIN:
             raise BuildError(f"{wanted} names only {len(staging)} staging modules: {staging}")
-        version = KUBERNETES_VERSION.replace("v1.", "v0.", 1)
+        version = self._version.replace("v1.", "v0.", 1)
         replacements = [f"-replace={name}={name}@{version}" for name in staging]
         self._run(module, "mod", "edit", *replacements)
         self._run(module, "get", wanted)
@@ -109,11 +111,11 @@ class _Build:
         self._say(f"[{time.monotonic() - self._began:5.0f} s] {what}")
 
 
-def _version_flags() -> str:
+def _version_flags(version: str) -> str:
     """Linker flags that make the programs know their version; clients refuse a server without."""
-    minor = KUBERNETES_VERSION.split(".")[1]
+    minor = version.split(".")[1]
     facts = {
-        "gitVersion": KUBERNETES_VERSION,
+        "gitVersion": version,
         "gitMajor": "1",
         "gitMinor": minor,
         "gitTreeState": "clean",

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from quorate_control_plane.audit import POLICY, AuditLog
 from quorate_control_plane.certificates import Authority, KeyPair
 from quorate_control_plane.components import Component
 from quorate_control_plane.kept_folder import KeptFolder
@@ -82,6 +83,11 @@ class ControlPlane:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+    @property
+    def audit_log(self) -> AuditLog:
+        """The requests of all users of the group `AUDITED`."""
+        return AuditLog(self.folder / "audit.log")
 
     @property
     def etcd(self) -> Component:
@@ -204,6 +210,8 @@ class ControlPlane:
         names = _NAMES + (f",IP:{nodes.address},IP:{nodes.api_service}" if nodes else "")
         serving = self._authority.issue("apiserver", "/CN=kube-apiserver", names)
         accounts = self._authority.issue("accounts", "/CN=accounts", "DNS:accounts")
+        policy = self.folder / "audit-policy.json"
+        policy.write_text(POLICY)
         return {
             "etcd-servers": etcd_url,
             "bind-address": self._address,
@@ -214,6 +222,9 @@ class ControlPlane:
             "client-ca-file": self._authority.pair.certificate,
             "authorization-mode": "Node,RBAC",
             "enable-admission-plugins": "NodeRestriction",
+            "audit-policy-file": policy,
+            "audit-log-path": self.folder / "audit.log",
+            "audit-log-mode": "blocking",  # whoever has an answer finds its line
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": accounts.certificate,
             "service-account-signing-key-file": accounts.key,

@@ -16,6 +16,7 @@ from quorate_images.storage import buildah, has_image, images_folder
 SUITE = "trixie"  # Debian 13, whose Python is 3.13
 _PACKAGES = ("python3", "python3-venv", "ca-certificates")
 _BUILD_PACKAGES = r"python3.*-venv|python3-.*-whl"
+_TARGET = "$(REPO_URI)\t$(ORIGIN)\t$(LABEL)\t$(COMPONENT)"
 _PATH = "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 Say = Callable[[str], None]
@@ -41,14 +42,29 @@ def make_bases(say: Say) -> tuple[str, str]:
 
 
 def _archive() -> str:
-    """Return the package archive that this machine is set up with."""
-    listed = run_checked(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"], Path("/")
+    """Return Debian's own archive, or the mirror of it, that this machine is set up with."""
+    command = ["apt-get", "indextargets", "--format", _TARGET, "Created-By: Packages"]
+    return choose_archive(run_checked(command, Path("/")))
+
+
+def choose_archive(listed: str) -> str:
+    """Return the first archive of Debian in what apt lists, one in a line as `_TARGET` has it.
+
+    Others (of security updates, of a vendor) lack most packages.  Who made an archive is not known
+    before apt has fetched its lists: then its address must end as that of a mirror does.
+    """
+    targets = [line.split("\t") for line in listed.splitlines()]
+    for uri, origin, label, component in targets:
+        if (origin, label, component) == ("Debian", "Debian", "main"):
+            return uri
+    for uri, origin, _, component in targets:
+        if not origin and component == "main" and uri.rstrip("/").endswith("/debian"):
+            return uri
+    known = ", ".join(sorted({uri for uri, *_ in targets})) or "none"
+    raise BuildError(
+        f"apt knows no archive of Debian itself (it knows: {known}): add one to"
+        " /etc/apt/sources.list, with component main, and run apt-get update"
     )
-    found = listed.split()
-    if not found:
-        raise BuildError("apt knows no package archive: add one to /etc/apt/sources.list")
-    return found[0]
 
 
 def _clean(root: Path) -> None:

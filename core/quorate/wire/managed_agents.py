@@ -45,11 +45,15 @@ class PodAdditions(Part):
     """Additions to the pods of agents.  Fields that the operator itself writes win."""
 
     labels: Labels = Field(default_factory=dict)
+    """Labels of the pods, besides the operator's."""
     annotations: Labels = Field(default_factory=dict)
+    """Annotations of the pods."""
     env: list[FreeForm] = Field(default_factory=list, max_length=100)
     """Environment variables of the container, as in a pod."""
     image_pull_secrets: list[FreeForm] = Field(default_factory=list, max_length=20)
+    """Secrets by which nodes may pull the image, as in a pod."""
     priority_class_name: Annotated[Text, Field(max_length=253)] | None = None
+    """PriorityClass of the pods."""
 
 
 class ListenerType(enum.StrEnum):

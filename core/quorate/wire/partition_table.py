@@ -45,26 +45,37 @@ class StoredVoter(Part):
     """A member of a partition's quorum."""
 
     node: Name
+    """The agent's name."""
     store_id: Name
+    """Its store: another one is another voter."""
 
 
 class StoredHolder(Part):
     """One process incarnation of one store."""
 
     node: Name
+    """The agent's name."""
     store_id: Name
+    """Its store."""
     incarnation: Natural
+    """Which start of the agent over this store."""
 
 
 class StoredMigration(Part):
     """The migration under way."""
 
     migration_id: Name
+    """Names the migration."""
     kind: MigrationKind
+    """What is done to the copies."""
     source: Name | None = None
+    """The agent whose copy moves."""
     destination: StoredHolder | None = None
+    """The process that gets the copy."""
     replicas: Annotated[list[Name], Field(max_length=INDEXES_MAX)]
+    """The owners after the migration, as in the row."""
     voters: Annotated[list[StoredVoter], Field(max_length=VOTERS_MAX)]
+    """The voters after the migration."""
 
     rules: ClassVar[tuple[Rule, ...]] = OWNERS_RULES
 
@@ -73,19 +84,26 @@ class StoredVoterSet(Part):
     """Voters of which a quorum must agree by themselves."""
 
     voters: Annotated[list[StoredVoter], Field(max_length=VOTERS_MAX)]
+    """The voters of this set."""
 
 
 class StoredRow(Part):
     """One partition: who owns it, who votes."""
 
     partition: Annotated[Integer, Field(ge=0, le=16383)]
+    """Its number, from 0."""
     version: Natural
+    """Counts the changes of the row."""
     term: Natural
+    """The version under which the primary was activated."""
     primary: StoredHolder | None = None
+    """Who may serve the partition; absent: nobody."""
     replicas: Annotated[list[Name], Field(max_length=INDEXES_MAX)]
     """Online owners by replica index, 0 the primary; "" where there is none."""
     voters: Annotated[list[StoredVoter], Field(max_length=VOTERS_MAX)]
+    """Who counts for a majority, online or not."""
     active_migration: StoredMigration | None = None
+    """The migration under way; absent: none."""
     voter_sets: Annotated[list[StoredVoterSet], Field(max_length=2)] | None = None
     """Of a row that was rebuilt under a migration, until its first activation: the voters before
     the migration and those after it.  A quorum of each must agree.  A store that is gone for good
@@ -130,13 +148,21 @@ class AcceptedZone(Part):
     """The zone as the master accepted it: what its agents work with."""
 
     partitions: Natural
+    """As in the Zone."""
     replicas: Natural
+    """As in the Zone."""
     storage: StorageKind
+    """As in the Zone."""
     sync_writes: SyncWrites
+    """As in the Zone."""
     max_memory_bytes: Natural = 0
+    """`maxMemory` of the Zone in bytes; 0: no limit."""
     ports: dict[str, Integer] = Field(default_factory=dict)
+    """Client port of the zone per agent."""
     deleting: bool = False
+    """The data is being deleted."""
     planner: Planner = Planner.MINIMAL
+    """As in the Zone."""
     placed: bool = False
     """Every partition has had a row: one that is missing was lost, and is never placed afresh."""
     port: Annotated[Integer, Field(ge=0, le=65535)] = 0
@@ -151,7 +177,9 @@ class ZoneRef(Part):
     """The zone, and which one of that name."""
 
     name: Name
+    """The Zone's name."""
     uid: Name
+    """The id of its data: `status.zoneId` of the Zone."""
 
 
 class PartitionTableSpec(Part):

@@ -106,20 +106,27 @@ class Condition(Part):
     """One observation in the standard form of the Kubernetes API."""
 
     type: Text
+    """What is observed, such as Available; docs/operator.md lists them."""
     status: Annotated[Text, Field(pattern="^(True|False|Unknown)$")]
+    """Whether it is so."""
     reason: Text
+    """Why, in one word."""
     message: Text
+    """Why, in a sentence that says what to do where something is to be done."""
     last_transition_time: Annotated[Text, Field(json_schema_extra={"format": "date-time"})]
+    """Since when the status is what it is."""
     observed_generation: Integer | None = None
+    """The `metadata.generation` of the spec that the observation is of."""
 
 
 Conditions = Annotated[
     list[Condition],
     Field(
+        description="What is observed: one condition of each type.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["type"],
-        }
+        },
     ),
 ]
 """One of each type: whoever applies one leaves the others alone."""

@@ -136,35 +136,48 @@ class ClusterMember(Part):
     """One agent as the master sees it."""
 
     name: Text
+    """The agent's own name."""
     store_id: Text
+    """Names its data: new when the data is lost."""
     address: Text
+    """host:port that other agents dial."""
     external_host: Text = ""
     """The host that clients of the external listener are told.  Empty: they cannot reach it."""
     state: Text
+    """Online, Offline or Draining."""
     primaries: Integer = 0
+    """Partitions whose primary it is, in all zones."""
     owners: Integer = 0
+    """Copies that it owns, primaries included."""
 
 
 class ClusterMaster(Part):
     """Who may write ownership."""
 
     identity: Text = ""
+    """Its host, process and a random word."""
     term: Integer = 0
+    """The number of its mastership."""
 
 
 class PodProblem(Part):
     """A pod of an agent that does not run, and why."""
 
     name: Text
+    """The pod."""
     reason: Text
+    """Why it does not run, in one word, such as ImagePullBackOff."""
     message: Text
+    """The same in the words of Kubernetes."""
 
 
 class StorageClusterStatus(Part):
     """What the operator observes."""
 
     observed_generation: Integer = 0
+    """The `metadata.generation` of the spec that this status is of."""
     members: list[ClusterMember] = Field(default_factory=list)
+    """The agents that are registered."""
     online: Text = ""
     """Agents online of agents named, for example 3/3."""
     addresses: list[Text] = Field(default_factory=list)

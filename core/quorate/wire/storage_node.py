@@ -16,7 +16,9 @@ class PortRange(Part):
     """Ports from the first to the last."""
 
     first: Annotated[Integer, Field(ge=1, le=65535)]
+    """The lowest port."""
     last: Annotated[Integer, Field(ge=1, le=65535)]
+    """The highest port, itself included."""
 
 
 class StorageNodeSpec(Part):
@@ -30,10 +32,15 @@ class StorageNodeSpec(Part):
     incarnation: Annotated[Integer, Field(ge=0)]
     """Counts the starts of the agent over its store."""
     host: Text
+    """Where other agents dial it."""
     peer_port: Port
+    """The port for that."""
     client_host: Text
+    """The host that clients are told."""
     failure_domain: Text = ""
+    """Copies of a partition are spread over these; empty: the agent is one by itself."""
     weight: Annotated[Integer, Field(ge=1)] = 1
+    """Its share of the copies, in comparison with other agents."""
     left_since_ms: Integer | None = None
     """Wall clock milliseconds; absent while the agent is online."""
     process: Text = ""

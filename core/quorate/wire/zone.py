@@ -70,6 +70,7 @@ class ObjectName(Part):
     """The name of another object in the same namespace."""
 
     name: Annotated[Text, Field(min_length=1, max_length=253)]
+    """`metadata.name` of that object."""
 
 
 _HIGH = ConsistencyMode.HIGH_AVAILABILITY
@@ -193,28 +194,38 @@ class ZonePartitions(Part):
     """How many partitions are in which state."""
 
     total: Integer = 0
+    """All partitions of the zone."""
     available: Integer = 0
+    """Served, with all copies."""
     degraded: Integer = 0
+    """Served, with copies missing."""
     unavailable: Integer = 0
+    """Not served."""
 
 
 class ZoneMigrations(Part):
     """What is being moved."""
 
     running: Integer = 0
+    """Migrations under way."""
     queued: Integer = 0
+    """Migrations that wait for those."""
     bytes_left: Integer = 0
+    """Bytes still to be copied by those under way."""
 
 
 class ZoneStatus(Part):
     """What the operator observes.  Ownership itself is in the PartitionTables, never here."""
 
     observed_generation: Integer = 0
+    """The `metadata.generation` of the spec that this status is of."""
     zone_id: Text = ""
     """Names the data at the agents and in the PartitionTables: the uid of this object, or of the
     earlier one whose data it has."""
     phase: Text = ""
+    """The state of the zone in one word, such as Available, Rebalancing or Degraded."""
     data_nodes: list[Text] = Field(default_factory=list)
+    """The agents that may hold the zone's data."""
     ports: dict[str, Integer] = Field(default_factory=dict)
     """Client port of the zone per agent."""
     port: Integer = 0

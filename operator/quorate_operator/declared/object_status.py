@@ -167,7 +167,7 @@ def cluster_status(
         ready,
         *_paused(pause),
         _blocked(blocked),
-        *_owned(managed),
+        *_owned(cluster, managed),
         *_outside(managed),
         *_drained(cluster, drains),
     ]
@@ -197,11 +197,16 @@ def cluster_status(
     )
 
 
-def _owned(managed: ManagedView | None) -> list[_Fact]:
-    """Whether the Kubernetes objects of managed agents are as they are to be."""
+def _owned(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
+    """Whether the Kubernetes objects of managed agents are as they are to be.
+
+    Who waits for the condition takes the first one that is told of the new spec, so what is known
+    of an earlier one does not count."""
     if managed is None:
         return []
     name = names.CONDITION_AGENTS_UPDATED
+    if managed.spec != cluster.spec:
+        return [(name, None, "NotLookedAt", "the changed spec is not yet looked at")]
     if managed.refused:
         return [(name, False, "Refused", f"the API server refuses an object: {managed.refused}")]
     if managed.waits_for:

@@ -24,7 +24,8 @@ PATHS = {
     "Pod": "/api/v1/namespaces/{}/pods",
 }
 """Collections of the kinds that a managed cluster has."""
-PRUNED = ("StatefulSet", "PodDisruptionBudget", "Service", "ServiceAccount")
+PRUNED = ("StatefulSet", "Service")
+"""Kinds of which there may be objects that are wanted no longer while there are agents."""
 
 
 class Applier:
@@ -35,6 +36,8 @@ class Applier:
         self._namespace = namespace
         self._applied: dict[str, tuple[Json, str]] = {}
         """path -> what was applied, and the revision that it became."""
+        self.changed: list[str] = []
+        """StatefulSets that the last `apply` has made or changed."""
 
     async def present(self, selector: str) -> dict[str, dict[str, Json]]:
         """kind -> name -> object, of all kinds, by label."""
@@ -49,6 +52,7 @@ class Applier:
     ) -> list[ApiRefused]:
         """Make each of `wanted` so.  One that is refused does not hold up the others."""
         refused: list[ApiRefused] = []
+        self.changed = []
         for manifest in wanted:
             kind, name = manifest["kind"], manifest["metadata"]["name"]
             path = f"{PATHS[kind].format(self._namespace)}/{name}"
@@ -65,6 +69,8 @@ class Applier:
                 continue
             if made["metadata"]["resourceVersion"] != revision:
                 _log.info("applied %s %s in namespace %s", kind, name, self._namespace)
+                if kind == "StatefulSet":
+                    self.changed.append(name)
             self._applied[path] = manifest, made["metadata"]["resourceVersion"]
         return refused
 

@@ -11,11 +11,11 @@ at the whole state, so an event that was missed costs a moment.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from quorate.wire.resource import DeletionPolicy
-from quorate.wire.storage_cluster import PodProblem, StorageCluster
+from quorate.wire.storage_cluster import PodProblem, StorageCluster, StorageClusterSpec
 from quorate_operator import names
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost
 from quorate_operator.kube.watch import watch_revisions
@@ -48,15 +48,17 @@ Json = dict[str, Any]
 
 
 class ManagedView(NamedTuple):
-    """The state of a managed cluster's objects.  `refused`: the API's sentence about an object that
-    could not be made; `waits_for`: what the replacement of pods waits for; `unreachable`: why
-    clients outside cannot reach an agent, by agent; None without an external listener."""
+    """The state of a managed cluster's objects, as of the declared `spec`.  `refused`: the API's
+    sentence about an object that could not be made; `waits_for`: what the replacement of pods waits
+    for; `unreachable`: why clients outside cannot reach an agent, by agent; None without an
+    external listener."""
 
     agents: Agents
     addresses: list[str]
     pods: list[PodProblem]
     refused: str
     waits_for: str
+    spec: StorageClusterSpec
     unreachable: dict[str, str] | None = None
 
 
@@ -246,7 +248,7 @@ class OwnedObjects:
             if pod is not None and self._is_current(name, seen):
                 _log.info("cluster %s: replacing the pod of %s", name, restart.agent)
                 await seen.applier.delete("Pod", pod)
-        self._tell(name, seen, agents, pods, there, refused, restart, unreachable)
+        self._tell(name, cluster, seen, agents, pods, there, refused, restart, unreachable)
 
     def _is_current(self, name: str, seen: _Seen) -> bool:
         """Whether the cluster is still led as it was when its state was read."""
@@ -255,6 +257,7 @@ class OwnedObjects:
     def _tell(
         self,
         name: str,
+        cluster: StorageCluster,
         seen: _Seen,
         agents: Agents,
         pods: Mapping[str, Json | None],
@@ -279,12 +282,22 @@ class OwnedObjects:
                 if each is not None
             ],
             str(refused[0]) if refused else "",
-            restart.waits_for,
+            _waits_for(name, restart, seen.applier.changed),
+            cluster.spec,
             unreachable,
         )
         if view != seen.view:
             seen.view = view
             self._on_change(name)
+
+
+def _waits_for(cluster: str, restart: Restart, changed: Sequence[str]) -> str:
+    """What the change of the agents waits for; empty once there is nothing to change any more."""
+    if restart.agent:
+        return f"pod {pod_name(cluster, restart.agent)} is being replaced"
+    if changed and not restart.waits_for:
+        return f"StatefulSet {changed[0]} is not yet looked at"
+    return restart.waits_for
 
 
 def selector_text(cluster: str) -> str:

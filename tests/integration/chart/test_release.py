@@ -5,6 +5,7 @@ This control plane has no kinds of the project before: the chart declares them. 
 
 import json
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from quorate_cluster.waiting import wait_until
 from quorate_control_plane.binaries import find_binaries
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_helm.build import VERSIONS, helm_path
-from quorate_helm.chart import CHART, objects, render, run_helm
+from quorate_helm.chart import CHART, render, run_helm
+from quorate_helm.released import assert_taken
 
 pytestmark = [
     pytest.mark.integration,
@@ -103,6 +105,7 @@ def test_a_release_from_install_to_uninstall_and_again(
 
     assert f"rollout status deployment/{OPERATOR}" in said
     bare.kubectl("wait", "--for=condition=Established", "crd", *KINDS, "--timeout=30s")
+    _assert_the_notes_can_be_followed(release, said)
     release.kubectl("apply", "--filename", "-", stdin=json.dumps(CLUSTER))
     _assert_the_operators_pod_is_admitted(release)
     _assert_rights(release)
@@ -120,6 +123,16 @@ def test_a_release_from_install_to_uninstall_and_again(
     release.helm("install", RELEASE, str(CHART))
     assert f"deployment.apps/{OPERATOR}" in release.declared()
     release.helm("uninstall", RELEASE)
+
+
+def _assert_the_notes_can_be_followed(release: Release, said: str) -> None:
+    """The manifests in the notes are taken as they stand there."""
+    (lines,) = re.findall(r"<<END\n(.*?)\n  END\n", said, re.DOTALL)
+    strict = ("apply", "--dry-run=server", "--validate=strict", "--output=name", "--filename=-")
+
+    taken = release.kubectl(*strict, stdin=textwrap.dedent(lines))
+
+    assert taken.split() == ["storagecluster.quorate.io/main", "zone.quorate.io/library"]
 
 
 def _assert_the_operators_pod_is_admitted(release: Release) -> None:
@@ -172,22 +185,9 @@ def _assert_renewals_have_their_priority(release: Release, plane: ControlPlane) 
 
 @pytest.mark.parametrize("values", sorted(path.stem for path in VALUES.glob("*.yaml")))
 def test_the_api_server_takes_what_the_chart_declares(
-    control_plane: ControlPlane, values: str
+    control_plane: ControlPlane, namespace: str, values: str
 ) -> None:
     """Every field of every object is known to it, with the kinds among them."""
-    rendered = render(
-        helm_path("helm3"), "--values", str(VALUES / f"{values}.yaml"), namespace="default"
-    )
-    strict = [
-        "apply",
-        "--dry-run=server",
-        "--validate=strict",
-        "--output",
-        "name",
-        "--filename",
-        "-",
-    ]
+    options = ("--values", str(VALUES / f"{values}.yaml"))
 
-    taken = control_plane.kubectl(*strict, stdin=rendered).stdout.split()
-
-    assert len(taken) == len(objects(rendered))
+    assert_taken(control_plane, render(helm_path("helm3"), *options, namespace=namespace))

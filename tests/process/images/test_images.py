@@ -5,6 +5,7 @@ capabilities, no new privileges.
 """
 
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from quorate_link.secret import make_secret
 pytestmark = [pytest.mark.process, pytest.mark.needs("images"), pytest.mark.timeout(600)]
 
 HOST = "127.0.0.1"
+ROOT = Path(__file__).parents[3]
 AGENT_BYTES_MAX = 200_000_000
 BUILD_TOOLS = ("pip", "pip3", "gcc", "cc", "make", "go", "git", "hatchling", "wheel", "uv")
 ZONE = {"clusterRef": {"name": "main"}, "partitions": 8, "replicas": 3}
@@ -180,3 +182,24 @@ def test_the_environment_of_this_machine_stays_outside(images: dict[str, Image])
         for name in ("etc/pip.conf", "etc/apt/sources.list", "etc/resolv.conf", "etc/hostname"):
             path = image.root / name
             assert not path.exists() or path.read_bytes() == b"", path
+
+
+def test_the_operators_image_has_the_program_of_helm_test(
+    images: dict[str, Image],
+) -> None:
+    """It starts as the chart's test pod starts it, and misses the account that a pod has."""
+    template = ROOT / "charts" / "quorate" / "templates" / "tests" / "zones.yaml"
+    (words,) = re.findall(r"command: \[(.*)\]", template.read_text())
+    kept = KeptFolder("quorate-containers-")
+    try:
+        check = Container(
+            "zones", kept.path, images["operator"], [], user=100_000, volumes={},
+            entrypoint=words.split(", "),
+        )  # fmt: skip
+        check.start()
+        wait_until(lambda: not check.is_alive(), "its end", 60, check.log_tail)
+        said = check.log_tail()
+    finally:
+        kept.close()
+    assert check.exit_status == 1
+    assert "/var/run/secrets/kubernetes.io/serviceaccount/namespace" in said

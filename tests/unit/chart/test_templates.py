@@ -67,6 +67,27 @@ def test_the_kinds_are_those_of_the_project_and_are_kept(helm: Path) -> None:
     assert by_name == {each["metadata"]["name"]: each for each in wanted}
 
 
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("scope.allNamespaces=false", "of namespace storage."),
+        ("scope.allNamespaces=true", "of all namespaces."),
+        ("scope.namespaces={shop,blog}", "of: shop, blog."),
+        ("rbac.clusters={archive}", "metadata: {name: archive}"),
+        ("scope.namespaces={shop,blog}", "kubectl --namespace shop apply"),
+        ("crds.create=false", "kubectl apply --filename crds/"),
+    ],
+)
+def test_the_notes_are_about_this_release(setting: str, said: str) -> None:
+    """As helm 4 shows them: helm 3 does not without an API server."""
+    options = ("--namespace", "storage", "--dry-run=client", "--set", setting)
+
+    done = run_helm(helm_path("helm4"), "install", "quorate", str(CHART), *options)
+
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout.partition("NOTES:")[2]
+
+
 def test_network_policies_mean_managed_agents_unless_told_otherwise() -> None:
     agents = yaml.safe_load((CHART / "values.yaml").read_text())["networkPolicy"]["agents"]
 

@@ -15,7 +15,8 @@ from quorate_operator.owned.owned_objects import ManagedView
 from quorate_owned.facts import managed_cluster
 
 STAYING = ("agent-1", "agent-2")
-VIEW = ManagedView(Agents(STAYING, (), True), ["one:7100", "two:7100"], [], "", "")
+SPEC = managed_cluster().spec
+VIEW = ManagedView(Agents(STAYING, (), True), ["one:7100", "two:7100"], [], "", "", SPEC)
 
 
 def told(view: ManagedView) -> StorageClusterStatus:
@@ -49,6 +50,13 @@ def test_a_pod_that_fails_says_more_than_an_address_without_an_answer() -> None:
         "0 of 2 agents are online; pod main-agent-1-0: ImagePullBackOff: not found, and 1 more",
     )
     assert status.pods == [pod, pod]
+
+
+def test_what_is_known_of_an_earlier_spec_says_nothing_of_a_change() -> None:
+    """`kubectl wait` takes the first condition that is told of the new generation."""
+    earlier = VIEW._replace(spec=managed_cluster(replicas=7).spec)
+
+    assert condition(told(earlier), "AgentsUpdated")[:2] == ("Unknown", "NotLookedAt")
 
 
 def test_what_a_change_waits_for_is_told() -> None:

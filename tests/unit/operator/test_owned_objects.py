@@ -247,7 +247,17 @@ async def test_a_changed_template_replaces_pods_one_by_one(managed: Managed) -> 
     order = [each.name for each in managed.world.master.disruption().agents]
     managed.kubelet.restarted.clear()
     managed.declare(image=NEW_IMAGE)
-    await managed.until(lambda: len(managed.kubelet.restarted) == 3, "all replaced")
+    told_early: list[list[str]] = []
+
+    def is_replaced() -> bool:
+        view = managed.see()
+        restarted = list(managed.kubelet.restarted)
+        if view is not None and view.spec == managed.cluster.spec and not view.waits_for:
+            told_early.extend([restarted] if len(restarted) < 3 else [])
+        return len(restarted) == 3
+
+    await managed.until(is_replaced, "all replaced")
+    assert told_early == [], "told to be done before the last pod was replaced"
     await managed.until(lambda: managed.budget()["maxUnavailable"] == 1, "all is well again")
 
     assert managed.kubelet.restarted[0] == order[0]

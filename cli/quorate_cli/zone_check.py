@@ -1,0 +1,140 @@
+"""`helm test`: writes a key into every zone that the operator serves, and reads it again.
+
+Runs as a pod with the account of the operator, in its image: so it needs nothing but the standard
+library and the small client.
+"""
+
+import argparse
+import json
+import secrets
+import ssl
+import sys
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+
+from quorate.facts.addresses import bare_host
+from quorate_cli.plain_client import ErrorReply, PlainClient
+from quorate_cli.problem import Problem
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+SERVER = "https://kubernetes.default.svc"
+TIMEOUT_S = 10.0
+KEPT_S = 60
+"""The key goes by itself where this program ends before it has deleted it."""
+
+Json = dict[str, Any]
+
+
+class Account:
+    """The API server, as the account of this pod may ask it."""
+
+    def __init__(self, folder: Path, server: str) -> None:
+        self._server = server.rstrip("/")
+        self.namespace = (folder / "namespace").read_text().strip()
+        self._token = (folder / "token").read_text().strip()
+        context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        self._web = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        )
+
+    def zones(self, namespace: str) -> list[Json]:
+        """The Zones of one namespace; of all where it is empty.  Problem."""
+        place = f"namespaces/{namespace}/" if namespace else ""
+        address = f"{self._server}/apis/quorate.io/v1alpha1/{place}zones"
+        headers = {"Authorization": f"Bearer {self._token}"}
+        try:
+            request = urllib.request.Request(address, headers=headers)
+            with self._web.open(request, timeout=TIMEOUT_S) as answer:
+                return list(json.load(answer)["items"])
+        except HTTPError as error:
+            said = error.read().decode(errors="replace")[:500]
+            raise Problem(f"GET {address}: {error.code}: {said}") from error
+        except (URLError, OSError, ValueError) as error:
+            raise Problem(f"GET {address}: no answer of an API server: {error}") from error
+
+
+def check_zone(zone: Json) -> None:
+    """Write a key into the zone, read it and delete it.  Problem: what went wrong."""
+    endpoints = (zone.get("status") or {}).get("endpoints") or []
+    if not endpoints:
+        where = f"--namespace {zone['metadata']['namespace']} zone {zone['metadata']['name']}"
+        raise Problem(f"status.endpoints is empty: `kubectl describe {where}` says why")
+    key = f"quorate:helm-test:{secrets.token_hex(8)}".encode()
+    value = secrets.token_hex(8).encode()
+    client = _first_client(endpoints)
+    try:
+        for command, wanted in (
+            ([b"SET", key, value, b"EX", b"%d" % KEPT_S], b"OK"),
+            ([b"GET", key], value),
+            ([b"DEL", key], 1),
+        ):
+            reply = client.ask(command)
+            if reply != wanted:
+                said = (
+                    reply.text.decode(errors="replace") if isinstance(reply, ErrorReply) else reply
+                )
+                name = command[0].decode()
+                raise Problem(f"{client.host}:{client.port}: {name} was answered {said!r}")
+    finally:
+        client.close()
+
+
+def _first_client(endpoints: Sequence[str]) -> PlainClient:
+    """A client of the first agent that answers.  Problem: why the last one does not."""
+    problem = Problem("no endpoint")
+    for endpoint in endpoints:
+        host, _, port = endpoint.rpartition(":")
+        client = PlainClient(bare_host(host), int(port), sys.stdout.buffer, False, TIMEOUT_S)
+        try:
+            client.ask([b"PING"])
+        except Problem as error:
+            client.close()
+            problem = error
+        else:
+            return client
+    raise problem
+
+
+def check_all(zones: Sequence[Json]) -> Iterator[tuple[str, str]]:
+    """NAMESPACE/NAME of each zone, and the problem with it; empty where there is none."""
+    for zone in zones:
+        metadata = zone["metadata"]
+        if metadata.get("deletionTimestamp"):
+            continue
+        try:
+            check_zone(zone)
+            problem = ""
+        except Problem as error:
+            problem = str(error)
+        yield f"{metadata['namespace']}/{metadata['name']}", problem
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Exit code 1 when a zone did not take the key, or could not be asked for."""
+    parser = argparse.ArgumentParser(prog="zone_check", description="Write and read in every zone.")
+    parser.add_argument("--namespace", action="append", help="where zones are; may be repeated")
+    parser.add_argument("--all-namespaces", action="store_true")
+    parser.add_argument("--account", type=Path, default=ACCOUNT, help="folder of token and ca.crt")
+    parser.add_argument("--server", default=SERVER, help="the API server")
+    given = parser.parse_args(words)
+    try:
+        account = Account(given.account, given.server)
+        places = [""] if given.all_namespaces else given.namespace or [account.namespace]
+        zones = [zone for place in places for zone in account.zones(place)]
+    except (Problem, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    is_well = True
+    for name, problem in check_all(zones):
+        is_well &= not problem
+        print(f"zone {name}: {problem or 'a key was written, read and deleted'}", flush=True)
+    if not zones:
+        print("no Zone is declared: nothing was written")
+    return 0 if is_well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

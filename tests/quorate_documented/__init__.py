@@ -1,0 +1,1 @@
+"""Documents whose commands are run, in the order in which a reader types them."""

@@ -1,0 +1,1 @@
+"""What NetworkPolicies allow, as the API reference defines it; no network plugin is needed."""

@@ -1,0 +1,204 @@
+"""Pods of managed agents as processes of this machine: what a kubelet does, without containers.
+
+Each pod has a loopback address of its own, on which its agent listens at the ports of the manifest.
+Flags are those of the pod template; only the folders are others, one for each claim.  A name leads
+to the pod's address for processes that are started with the prefix of `Names`.
+"""
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+import signal
+import threading
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from quorate_cluster.names import Names
+from quorate_cluster.processes import asked, environment, python
+from quorate_cluster.road import Road
+from quorate_control_plane.components import Component
+from quorate_operator.owned.agent_names import service_name
+from quorate_operator.owned.agent_pod import ADMIN_PORT, DATA, SECRET
+from quorate_owned.facts import waiting
+
+MISSING_IMAGE = "none"
+"""The tag of an image that no registry has."""
+_POLL_S = 0.3
+
+Json = dict[str, Any]
+
+
+class PodProcesses:
+    """Runs the pods of the managed clusters of one namespace, from `start` to `close`."""
+
+    def __init__(self, road: Road, names: Names) -> None:
+        self._road = road
+        self._names = names
+        self._network = zlib.crc32(road.namespace.encode())
+        self.running: dict[str, tuple[str, Component]] = {}
+        """pod -> its uid and process."""
+        self._ending: dict[str, Component] = {}
+        self._told: dict[str, tuple[str, bool]] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._keep, daemon=True)
+        self.problem: BaseException | None = None
+        """What ended the thread before its time."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread; the processes end with the folder of the road."""
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        if self.problem is not None:
+            raise RuntimeError("pods were not kept") from self.problem
+
+    def forget(self) -> None:
+        """Collect exit statuses, once the folder of the road has ended the processes."""
+        for process in [*self._ending.values(), *(each for _, each in self.running.values())]:
+            process.forget()
+
+    def address(self, pod: str) -> str:
+        """The pod's IP: 127.A.B.N, where A and B are of the namespace and N of the agent."""
+        number = int(pod.removesuffix("-0").rpartition("-")[2])
+        return f"127.{1 + self._network % 250}.{1 + self._network // 250 % 250}.{number}"
+
+    def _keep(self) -> None:
+        try:
+            while not self._over.wait(_POLL_S):
+                self._step()
+        except BaseException as error:  # told when the test closes
+            self.problem = error
+
+    def _step(self) -> None:
+        objects = self._objects()
+        pods = {each["metadata"]["name"]: each for each in objects if each["kind"] == "Pod"}
+        claims = {
+            each["metadata"]["name"]: each["metadata"]["uid"]
+            for each in objects
+            if each["kind"] == "PersistentVolumeClaim"
+            and not each["metadata"].get("deletionTimestamp")
+        }
+        self._end_others({name: each["metadata"]["uid"] for name, each in pods.items()})
+        for name, pod in pods.items():
+            if _image(pod).endswith(f":{MISSING_IMAGE}"):
+                self._refuse(name, pod)
+            elif name not in {*self.running, *self._ending} and (volume := claims.get(_claim(pod))):
+                self._run(name, pod, volume)
+        self._names.set({self._name(pod): self.address(name) for name, pod in pods.items()})
+        for name, (uid, _) in self.running.items():
+            self._tell(name, uid)
+
+    def _end_others(self, uids: Mapping[str, str]) -> None:
+        """End processes of pods that are gone, as a kubelet does: SIGTERM, and a while to obey."""
+        for name, (uid, process) in list(self.running.items()):
+            if uids.get(name) != uid:
+                del self.running[name]
+                self._ending[name] = process
+                with contextlib.suppress(ProcessLookupError, RuntimeError):  # it has ended
+                    os.kill(process.pid, signal.SIGTERM)
+        for name, process in list(self._ending.items()):
+            if not process.is_alive():
+                del self._ending[name]
+
+    def _objects(self) -> list[Json]:
+        chosen = "--selector=app.kubernetes.io/component=agent"
+        found = self._road.kubectl("get", "pods,persistentvolumeclaims", chosen, "--output=json")
+        return list(json.loads(found)["items"])
+
+    def _name(self, pod: Json) -> str:
+        cluster = pod["metadata"]["labels"]["quorate.io/cluster"]
+        service = service_name(cluster)
+        return f"{pod['metadata']['name']}.{service}.{self._road.namespace}.svc"
+
+    def _run(self, name: str, pod: Json, volume: str) -> None:
+        (container,) = pod["spec"]["containers"]
+        folder = self._road.kept.path / f"{name}-{volume}"
+        folder.mkdir(exist_ok=True)
+        (secret,) = (each for each in pod["spec"]["volumes"] if "secret" in each)
+        replaced = {
+            "$(POD_IP)": self.address(name),
+            "$(FAILURE_DOMAIN)": "",
+            f"={DATA}/": f"={folder}/",
+            f"={SECRET}": f"={self._mount(folder / 'secret', secret['secret']['secretName'])}",
+        }
+        words = [str(word) for word in container["args"]]
+        for old, new in replaced.items():
+            words = [word.replace(old, new) for word in words]
+        command = [*self._names.prefix, *python("quorate_agent", *words)]
+        process = Component(name, self._road.kept.path, command, environment())
+        process.start()
+        self.running[name] = pod["metadata"]["uid"], process
+
+    def _mount(self, folder: Path, secret: str) -> Path:
+        found = self._road.get("secret", secret)
+        assert found is not None, f"a pod mounts the Secret {secret}, which is not there"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for name, value in found["data"].items():
+            (folder / name).write_bytes(base64.b64decode(value))
+            (folder / name).chmod(0o400)
+        return folder
+
+    def _tell(self, name: str, uid: str) -> None:
+        """Write the pod's status where its readiness is another than was told."""
+        is_ready = False
+        with contextlib.suppress(OSError):
+            is_ready = asked(self.address(name), ADMIN_PORT, "/readyz")[0] == 200
+        if self._told.get(name) != (uid, is_ready) and self._write(
+            name, pod_status(is_ready=is_ready)
+        ):
+            self._told[name] = uid, is_ready
+
+    def _refuse(self, name: str, pod: Json) -> None:
+        told = pod["metadata"]["uid"], False
+        message = f'Back-off pulling image "{_image(pod)}"'
+        status = waiting("ImagePullBackOff", message, ready=False, image="", imageID="")
+        if self._told.get(name) != told and self._write(name, status):
+            self._told[name] = told
+
+    def _write(self, name: str, status: Json) -> bool:
+        """Write the pod's status; False when the pod is gone."""
+        patch = json.dumps({"status": status})
+        told = self._road.kubectl(
+            "patch", "pod", name, "--subresource=status", "--type=merge", f"--patch={patch}",
+            "--output=name", check=False,  # the pod may be gone by now
+        )  # fmt: skip
+        return bool(told)
+
+
+def _claim(pod: Json) -> str:
+    (claim,) = (
+        each["persistentVolumeClaim"]["claimName"]
+        for each in pod["spec"]["volumes"]
+        if "persistentVolumeClaim" in each
+    )
+    return str(claim)
+
+
+def _image(pod: Json) -> str:
+    (container,) = pod["spec"]["containers"]
+    return str(container["image"])
+
+
+def pod_status(*, is_ready: bool) -> Json:
+    """The status of a pod whose container runs."""
+    container = {
+        "name": "agent",
+        "image": "i",
+        "imageID": "",
+        "ready": is_ready,
+        "restartCount": 0,
+        "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+    }
+    return {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True" if is_ready else "False"}],
+        "containerStatuses": [container],
+    }

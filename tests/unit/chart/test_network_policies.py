@@ -1,0 +1,129 @@
+"""Who may connect to whom by the chart's NetworkPolicies: the table of docs/kubernetes.md.
+
+No network plugin runs: the rendered policies are evaluated as the API reference defines them.
+"""
+
+import pytest
+
+from quorate_helm.build import VERSIONS, helm_path
+from quorate_helm.chart import find, objects, render
+from quorate_network_policies.evaluator import End, Policies
+from quorate_operator.owned.agent_names import PEER_PORT
+from quorate_operator.owned.agent_pod import ADMIN_PORT
+from quorate_operator.owned.children import labels
+
+pytestmark = pytest.mark.needs("helm")
+
+VALUES = """
+networkPolicy:
+  create: true
+  apiServerPorts: [6443]
+  clients:
+    - podSelector: {matchLabels: {app: shop}}
+  prometheus:
+    - namespaceSelector: {matchLabels: {team: monitoring}}
+  agents:
+    cidrs: [10.1.0.0/16]
+"""
+API_PORT = 6443
+HEALTH_PORT = 8080
+CLIENT_PORT = 7200
+NAMESPACES = {"storage": {}, "monitoring": {"team": "monitoring"}, "elsewhere": {}}
+API_SERVER = End("the API server", "10.96.0.1")
+OUTSIDE = End("outside", "192.0.2.7")
+AGENT_OUTSIDE = End("an agent of a cidr", "10.1.7.7")
+ONE, TWO = (
+    End(f"agent-{number}", f"10.0.0.{number}", "storage", labels("main", f"agent-{number}"))
+    for number in (1, 2)
+)
+SHOP = End("a client", "10.0.0.11", "storage", {"app": "shop"})
+OTHER = End("another pod", "10.0.0.12", "storage", {"app": "blog"})
+NAMESAKE = End("a client's labels elsewhere", "10.0.0.13", "elsewhere", {"app": "shop"})
+FALSE_AGENT = End("an agent's labels elsewhere", "10.0.0.14", "elsewhere", labels("main"))
+PROMETHEUS = End("prometheus", "10.0.0.15", "monitoring", {"app": "prometheus"})
+
+
+@pytest.fixture(params=VERSIONS, scope="module")
+def rendered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    values = tmp_path_factory.mktemp("values") / "values.yaml"
+    values.write_text(VALUES)
+    return render(helm_path(request.param), "--values", str(values))
+
+
+class Rendered:
+    """The policies, and the chart's own pods as ends."""
+
+    def __init__(self, rendered: str) -> None:
+        declared = objects(rendered)
+        policies = [each for each in declared if each["kind"] == "NetworkPolicy"]
+        self.policies = Policies(policies, NAMESPACES)
+        template = find(declared, "Deployment")["spec"]["template"]
+        self.operator = End("operator", "10.0.0.9", "storage", template["metadata"]["labels"])
+        test = find(declared, "Pod")["metadata"]["labels"]
+        self.test = End("the pod of helm test", "10.0.0.8", "storage", test)
+
+    def judged(self, cases: list[tuple[End, End, int]], wanted: bool) -> list[str]:
+        """Those that are not as wanted."""
+        return [
+            f"{source.name} -> {destination.name} port {port}"
+            for source, destination, port in cases
+            if self.policies.allow(source, destination, port) is not wanted
+        ]
+
+
+def test_what_belongs_to_the_system_is_allowed(rendered: str) -> None:
+    its = Rendered(rendered)
+    allowed = [
+        (its.operator, ONE, PEER_PORT),
+        (its.operator, AGENT_OUTSIDE, PEER_PORT),
+        (its.operator, API_SERVER, API_PORT),
+        (ONE, TWO, PEER_PORT),
+        (ONE, AGENT_OUTSIDE, PEER_PORT),
+        (AGENT_OUTSIDE, ONE, PEER_PORT),
+        (SHOP, ONE, CLIENT_PORT),
+        (its.test, ONE, CLIENT_PORT),
+        (its.test, API_SERVER, API_PORT),
+        (PROMETHEUS, ONE, ADMIN_PORT),
+        (PROMETHEUS, its.operator, HEALTH_PORT),
+        (OTHER, OUTSIDE, 443),  # no policy of the chart is about it
+    ]
+
+    assert its.judged(allowed, True) == []
+    resolver = End("dns", "10.0.0.53", "elsewhere")
+    for source in (its.operator, ONE):
+        assert its.policies.allow(source, resolver, 53, "UDP")
+
+
+def test_everything_else_is_denied(rendered: str) -> None:
+    its = Rendered(rendered)
+    denied = [
+        (its.operator, ONE, CLIENT_PORT),
+        (its.operator, ONE, ADMIN_PORT),
+        (its.operator, OUTSIDE, 443),
+        (its.operator, OTHER, PEER_PORT),
+        (its.test, ONE, PEER_PORT),
+        (ONE, API_SERVER, API_PORT),
+        (ONE, its.operator, HEALTH_PORT),
+        (ONE, OUTSIDE, 443),
+        (ONE, OTHER, 80),
+        (SHOP, ONE, PEER_PORT),
+        (SHOP, ONE, ADMIN_PORT),
+        (SHOP, its.operator, HEALTH_PORT),
+        (OTHER, ONE, CLIENT_PORT),
+        (NAMESAKE, ONE, CLIENT_PORT),
+        (FALSE_AGENT, ONE, PEER_PORT),
+        (PROMETHEUS, ONE, PEER_PORT),
+        (PROMETHEUS, ONE, CLIENT_PORT),
+        (OUTSIDE, ONE, PEER_PORT),
+        (OUTSIDE, ONE, CLIENT_PORT),
+        (OUTSIDE, its.operator, HEALTH_PORT),
+    ]
+
+    assert its.judged(denied, False) == []
+
+
+def test_where_no_clients_are_named_every_pod_of_the_namespace_is_a_client() -> None:
+    its = Rendered(render(helm_path("helm3"), "--set", "networkPolicy.create=true"))
+
+    assert its.judged([(SHOP, ONE, CLIENT_PORT), (OTHER, ONE, CLIENT_PORT)], True) == []
+    assert its.judged([(NAMESAKE, ONE, CLIENT_PORT), (PROMETHEUS, ONE, ADMIN_PORT)], False) == []
