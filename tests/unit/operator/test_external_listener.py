@@ -172,7 +172,9 @@ def test_what_cannot_be_is_refused(spec: Json, sentence: str) -> None:
 
 
 def told(unreachable: dict[str, str] | None) -> StorageClusterStatus:
-    view = ManagedView(TWO, ["one:7100", "two:7100"], [], "", "", unreachable)
+    view = ManagedView(
+        TWO, ["one:7100", "two:7100"], [], "", "", managed_cluster().spec, unreachable
+    )
     node = NodeStatus(
         "agent-1", "s", 1, True, "Online", "one:7100", "", 0, 0, external_host="192.0.2.1"
     )

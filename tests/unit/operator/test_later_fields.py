@@ -113,10 +113,10 @@ async def test_a_head_keeps_them(world: World) -> None:
 
 async def test_a_registration_keeps_them_for_the_same_start_of_the_agent(world: World) -> None:
     await world.metastore.write(NODE, RECORD, None)
-    world.api.kept["spec"]["externalHost"] = "example.org"
+    world.api.kept["spec"]["rackName"] = "example.org"
 
     spec = await world.written(NODE, msgspec.structs.replace(RECORD, draining=True))
-    assert spec["externalHost"] == "example.org"
+    assert spec["rackName"] == "example.org"
 
     spec = await world.written(NODE, msgspec.structs.replace(RECORD, incarnation=5))
-    assert "externalHost" not in spec
+    assert "rackName" not in spec

@@ -244,13 +244,13 @@ async def test_what_is_led_no_more_is_stopped_and_has_no_status(world: World) ->
 async def test_declared_drains_are_asked_for_told_and_taken_back(world: World) -> None:
     """Three agents and two copies: one of them can be done without."""
     led = await leading(world)
-    led.declare_zone(zone(replicas=2), ZONE.uid)
+    led.declare_zone(zone(replicas=2), ZONE.uid, "")
     addresses = [agent.address for agent in world.agents.values()]
 
     def declare(*drained: str) -> StorageClusterStatus:
         made = cluster(*addresses)
         spec = made.spec.model_copy(update={"drain_agents": [*drained]})
-        led.declare(made.model_copy(update={"spec": spec}))
+        led.declare(made.model_copy(update={"spec": spec}), "")
         return led.status(led.cluster, "me")
 
     def draining() -> list[str]:
@@ -270,7 +270,7 @@ async def test_declared_drains_are_asked_for_told_and_taken_back(world: World) -
     told = led.status(led.cluster, "me")
     later = cluster(*addresses).model_copy(update={"status": told})
     after = LedCluster(later, led.runner)
-    after.declare(later)
+    after.declare(later, "")
     after.look()
     await until(lambda: draining() == [], "the drain taken back")
     assert after.status(later, "me").drained == []
@@ -278,11 +278,11 @@ async def test_declared_drains_are_asked_for_told_and_taken_back(world: World) -
 
 async def test_a_drain_that_was_not_declared_is_left_alone(world: World) -> None:
     led = await leading(world)
-    led.declare_zone(zone(replicas=2), ZONE.uid)
+    led.declare_zone(zone(replicas=2), ZONE.uid, "")
     assert led.runner.ask_drain(NAMES[0], True) == ""
     await until(lambda: led.runner.status().nodes[0].state == "Draining", "the drain")
 
-    led.declare(led.cluster)
+    led.declare(led.cluster, "")
     led.look()
 
     record = led.runner.registration(NAMES[0])
