@@ -57,7 +57,8 @@ class Definitions:
                 return ["tuple", *map(self._words, items)]
             case inspect.DictType(key_type=key, value_type=value):
                 return ["dict", self._words(key), self._words(value)]
-        return type(of).__name__.removesuffix("Type").lower()
+            case _:
+                return type(of).__name__.removesuffix("Type").lower()
 
     def _field(self, field: inspect.Field) -> list[Any]:
         words = [field.name, self._words(field.type)]
@@ -65,7 +66,7 @@ class Definitions:
             return words
         default = field.default
         if default is msgspec.NODEFAULT:
-            default = field.default_factory()  # type: ignore[operator]
+            default = field.default_factory()
         return [*words, msgspec.to_builtins(default)]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import reduce
 from operator import or_
 from pathlib import Path
+from types import GenericAlias
 from typing import Any
 
 import msgspec
@@ -68,12 +69,13 @@ class Recorded:
             case "union":
                 return _any_of(map(self._type, inner))
             case "tuple of":
-                return tuple[self._type(inner[0]), ...]
+                return GenericAlias(tuple, (self._type(inner[0]), ...))
             case "tuple":
-                return tuple[*map(self._type, inner)]
+                return GenericAlias(tuple, tuple(map(self._type, inner)))
             case "dict":
-                return dict[self._type(inner[0]), self._type(inner[1])]
-        raise ValueError(f"no type is called {kind!r}")
+                return GenericAlias(dict, tuple(map(self._type, inner)))
+            case _:
+                raise ValueError(f"no type is called {kind!r}")
 
 
 def _any_of(types: Iterable[Any]) -> Any:

@@ -46,7 +46,8 @@ def _value(of: Any, numbers: Iterator[int], *, full: bool) -> Any:
             return {_value(key, numbers, full=full): _value(value, numbers, full=full)}
         case inspect.StructType():
             return _struct(of, numbers, full=full)
-    raise TypeError(f"no sample of {of}")
+        case _:
+            raise TypeError(f"no sample of {of}")
 
 
 def same(then: Any, now: Any) -> bool:

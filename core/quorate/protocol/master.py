@@ -176,14 +176,7 @@ class Master:
         """Make exactly these agents the last choice as primaries; their copies stay.
 
         It is not written: the caller says it again to the next master."""
-        changed = [
-            agent for name, agent in self.agents.items() if agent.cordoned != (name in nodes)
-        ]
-        for agent in changed:
-            agent.cordoned = not agent.cordoned
-        if changed:
-            for zone in self.zones.values():
-                zone.topology_changed()
+        if self._nodes.keep_primaries_off(nodes):
             self.decide(now)
 
     def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:

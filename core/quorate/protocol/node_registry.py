@@ -11,7 +11,7 @@ membership.py.  Source: docs/protocol.md, section 7.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -191,6 +191,18 @@ class NodeRegistry:
                 self._register(node, agent, back)
 
     # --- who is to hold nothing ------------------------------------------------------------------
+
+    def keep_primaries_off(self, nodes: Collection[str]) -> bool:
+        """Make exactly these agents the last choice as primaries; whether that is new."""
+        changed = [
+            agent for name, agent in self._agents.items() if agent.cordoned != (name in nodes)
+        ]
+        for agent in changed:
+            agent.cordoned = not agent.cordoned
+        if changed:
+            for zone in self._master.zones.values():
+                zone.topology_changed()
+        return bool(changed)
 
     def drain(self, node: str, draining: bool) -> str:
         """Move everything off `node` (or stop to); a sentence why not, or empty.

@@ -34,14 +34,7 @@ from quorate.planning.disruption import Disruption
 from quorate.planning.preview import Preview
 from quorate.protocol.events import ROUTINE, Event, Reason, ToldEvent
 from quorate.protocol.master import Master
-from quorate.protocol.messages import (
-    FORMAT_VERSION,
-    Greet,
-    Hello,
-    Message,
-    RefusalCode,
-    Refused,
-)
+from quorate.protocol.messages import FORMAT_VERSION, Greet, Hello, Message, RefusalCode, Refused
 from quorate.protocol.metastore import DamagedRow, Key, Metastore, Seen, Unavailable, Value
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus, ZoneStatus
