@@ -102,14 +102,24 @@ class Elector:
         """Let the next one begin at once.  Only after everything that writes was stopped."""
         if not self.holds() or self._election.seen is None:
             return
-        election = self._election
-        spec = {**self._lease.get("spec", {}), "holderIdentity": "", "leaseDurationSeconds": 1}
-        body = self._body(self._election.seen.revision, spec)
+        election, revision = self._election, self._election.seen.revision
         self._election = Election(election.identity, election.settings, lost_reason="released")
         try:
-            await self._api.replace(self._path, body, self._timeout_s())
+            try:
+                await self._give_up(revision)
+            except ApiRefused as refused:
+                if refused.status != 409:
+                    raise
+                # Perhaps by a renewal of ours that was given up on its way, and was written.
+                self._lease = await self._api.get(self._path, self._timeout_s())
+                if self._lease.get("spec", {}).get("holderIdentity") == election.identity:
+                    await self._give_up(self._lease["metadata"]["resourceVersion"])
         except (ApiRefused, ApiUnclear) as error:
             _log.info("lease %s not released, it will run out: %s", self._path, error)
+
+    async def _give_up(self, revision: str) -> None:
+        spec = {**self._lease.get("spec", {}), "holderIdentity": "", "leaseDurationSeconds": 1}
+        await self._api.replace(self._path, self._body(revision, spec), self._timeout_s())
 
     async def _look(self) -> None:
         try:

@@ -190,3 +190,18 @@ async def test_an_attempt_leaves_time_for_another_one_before_the_deadline(
     assert len(attempts) >= 3
     assert min(attempts) >= SETTINGS.request_timeout_ms / 1000
     assert max(attempts) <= (SETTINGS.renew_deadline_ms - SETTINGS.retry_ms) / 2 / 1000
+
+
+@pytest.mark.parametrize(("holder", "left"), [("a", ""), ("b", "b")])
+async def test_a_lease_is_released_also_behind_a_renewal_that_was_given_up_on_its_way(
+    monkeypatch: pytest.MonkeyPatch, holder: str, left: str
+) -> None:
+    """It was written, and changed the revision; a lease that is another's by now stays so."""
+    elector, _, api = await hold_for(monkeypatch, takes_ms=5, seconds=20)
+    renewed = {**api.lease, "spec": {**api.lease["spec"], "holderIdentity": holder}}
+    await api.replace("", renewed, timeout_s=1)
+
+    await elector.release()
+
+    assert api.lease["spec"]["holderIdentity"] == left
+    assert not elector.holds()
