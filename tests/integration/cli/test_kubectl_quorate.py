@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -61,15 +60,6 @@ class Plugin:
 
     def agent(self, name: str) -> Json:
         return next(dict(each) for each in self.state()["nodes"] if each["name"] == name)
-
-
-@pytest.fixture
-def road(control_plane: ControlPlane, namespace: str) -> Iterator[Road]:
-    road = Road(control_plane, namespace)
-    try:
-        yield road
-    finally:
-        road.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +16,6 @@ from quorate_operator.names import FINALIZER
 MANUAL = Path(__file__).parents[3] / "docs" / "operator.md"
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(240)]
-
-
-@pytest.fixture
-def road(control_plane: ControlPlane, namespace: str) -> Iterator[Road]:
-    road = Road(control_plane, namespace)
-    try:
-        yield road
-    finally:
-        road.close()
 
 
 def begin(road: Road, policy: str) -> None:

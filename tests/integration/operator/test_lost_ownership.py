@@ -2,7 +2,6 @@
 server with real agents: no key is lost, and what is wrong is said and mended."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,18 +18,15 @@ GAP = 1 << 20
 
 
 @pytest.fixture
-def road(control_plane: ControlPlane, namespace: str) -> Iterator[Road]:
-    road = Road(control_plane, namespace)
-    try:
-        road.start_agents()
-        road.start_operator()
-        road.declare(partitions=128)
-        road.wait_zone(**WHOLE)
-        wait_until(lambda: bool(road.status("zone", "sessions").get("placedUid")), "placed")
-        road.write_keys("first")
-        yield road
-    finally:
-        road.close()
+def road(road: Road) -> Road:
+    """Led, with keys."""
+    road.start_agents()
+    road.start_operator()
+    road.declare(partitions=128)
+    road.wait_zone(**WHOLE)
+    wait_until(lambda: bool(road.status("zone", "sessions").get("placedUid")), "placed")
+    road.write_keys("first")
+    return road
 
 
 def _shards(road: Road) -> list[Json]:

@@ -6,7 +6,6 @@ other's business.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,15 +19,6 @@ OTHERS = ("one", "two", "three", "four", "five", "six")
 NOBODY = "127.0.0.1:9"
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(240)]
-
-
-@pytest.fixture
-def road(control_plane: ControlPlane, namespace: str) -> Iterator[Road]:
-    road = Road(control_plane, namespace)
-    try:
-        yield road
-    finally:
-        road.close()
 
 
 def watches(control_plane: ControlPlane) -> Counter[str]:

@@ -1,7 +1,6 @@
 """A cluster whose agents know a later mastership is led again, in one above it."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,15 +12,6 @@ from quorate_operator.names import MASTER_TERM_OF_BEFORE
 KNOWN = 40
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(240)]
-
-
-@pytest.fixture
-def road(control_plane: ControlPlane, namespace: str) -> Iterator[Road]:
-    road = Road(control_plane, namespace)
-    try:
-        yield road
-    finally:
-        road.close()
 
 
 def counted(road: Road) -> int:

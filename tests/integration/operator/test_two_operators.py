@@ -10,7 +10,6 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,15 +62,6 @@ class Load:
             except Exception as error:
                 self.failed.append(f"{key}: {error!r}")
             self.done += 2
-
-
-@pytest.fixture
-def road(control_plane: ControlPlane, namespace: str) -> Iterator[Road]:
-    road = Road(control_plane, namespace)
-    try:
-        yield road
-    finally:
-        road.close()
 
 
 def two_operators(road: Road, **options: Any) -> tuple[Component, Component]:

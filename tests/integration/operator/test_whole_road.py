@@ -5,7 +5,6 @@ Operators and agents are real processes; only pods are missing.
 
 import json
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,15 +15,6 @@ from quorate_control_plane.control_plane import ControlPlane
 from quorate_operator.names import LEASE
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(300)]
-
-
-@pytest.fixture
-def road(control_plane: ControlPlane, namespace: str) -> Iterator[Road]:
-    road = Road(control_plane, namespace)
-    try:
-        yield road
-    finally:
-        road.close()
 
 
 def test_from_kubectl_to_replicated_data_a_lost_agent_and_nothing_left(road: Road) -> None:
