@@ -268,7 +268,7 @@ class Processes:
         if isinstance(process, MasterAtWork):
             with changed(migration_commit, "is_known", _is_known):
                 _feed_master(process, given)
-            outputs = encoded(process.end_turn())
+                outputs = encoded(process.end_turn())  # what is heard is decided now
             return Step(self.number(process), outputs, ())
         process = _feed_agent(process, given)
         sends, answered = process.end_turn()
