@@ -5,12 +5,16 @@ with the labels that the API server has of the pods; what a plugin makes of them
 Connections that are to be denied, and that nobody made here, are in tests/unit/chart.
 """
 
+import subprocess
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
 
+from quorate.facts.keyspace import key_partition
+from quorate_cli.kubectl.exec_client import CLIENT
 from quorate_cluster.names import Names
+from quorate_cluster.processes import environment, python
 from quorate_cluster.road import QUIET
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_helm.released import Released
@@ -85,12 +89,14 @@ def test_every_connection_that_a_run_makes_is_allowed(
 
     with SeenConnections(pids) as watched:
         _live(released)
+        ports = _enter_a_pod(released, of_agents, watched)
 
     ends = Evaluated(released)
     api_port = int(control_plane.server.rpartition(":")[2])
     made = [_named(each, of_agents, ends, api_port) for each in watched.seen]
     kinds = {(source.name == ends.operator.name, port) for source, _, port in made}
     assert {(True, PEER_PORT), (True, API_PORT), (False, PEER_PORT)} <= kinds, kinds
+    assert {(False, port) for port in ports} <= kinds, kinds
     denied = {
         f"{source.name} -> {destination.name} port {port}"
         for source, destination, port in made
@@ -123,6 +129,38 @@ def _live(released: Released) -> None:
     _wait_quiet(released)
     assert [int(client.get(f"key-{number}") or -1) for number in range(100)] == [*range(100)]
     client.close()
+
+
+def _enter_a_pod(
+    released: Released, of_agents: dict[int, str], watched: SeenConnections
+) -> set[int]:
+    """Give commands as `kubectl quorate cli` does; the ports of the zone.
+
+    The process plays one that was started in the pod of the first agent.  Its connection is seen
+    while it waits for the next line."""
+    status = released.road.status("zone", "carts")
+    keys = {key_partition(f"key-{number}".encode(), 16): number for number in range(100)}
+    name, first = "shop-agent-1-0", released.pods.address("shop-agent-1-0")
+    address = f"{first}:{status['ports']['agent-1']}"
+    command = python(CLIENT[-1], address)
+    entered = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()
+    )
+    of_agents[entered.pid] = first
+    reached: set[str] = set()
+    assert entered.stdin is not None
+    assert entered.stdout is not None
+    with entered.stdin, entered.stdout:
+        for number in keys.values():
+            entered.stdin.write(b"GET key-%d\n" % number)
+            entered.stdin.flush()
+            assert int(entered.stdout.readline()) == number
+            looks = watched.looks
+            released.wait(f"a look at {name}", lambda looks=looks: watched.looks > looks + 1)
+            reached |= {each.address for each in watched.seen.copy() if each.pid == entered.pid}
+    entered.wait()
+    assert len(reached) == 3, "it was sent on to every agent"
+    return set(status["ports"].values())
 
 
 def _wait_quiet(released: Released) -> None:

@@ -28,6 +28,7 @@ networkPolicy:
 API_PORT = 6443
 HEALTH_PORT = 8080
 CLIENT_PORT = 7200
+EXTERNAL_PORT = 8200
 NAMESPACES = {"storage": {}, "monitoring": {"team": "monitoring"}, "elsewhere": {}}
 API_SERVER = End("the API server", "10.96.0.1")
 OUTSIDE = End("outside", "192.0.2.7")
@@ -81,6 +82,7 @@ def test_what_belongs_to_the_system_is_allowed(rendered: str) -> None:
         (ONE, AGENT_OUTSIDE, PEER_PORT),
         (AGENT_OUTSIDE, ONE, PEER_PORT),
         (SHOP, ONE, CLIENT_PORT),
+        (ONE, TWO, CLIENT_PORT),  # `kubectl quorate cli`, in the pod of an agent
         (its.test, ONE, CLIENT_PORT),
         (its.test, API_SERVER, API_PORT),
         (PROMETHEUS, ONE, ADMIN_PORT),
@@ -106,6 +108,12 @@ def test_everything_else_is_denied(rendered: str) -> None:
         (ONE, its.operator, HEALTH_PORT),
         (ONE, OUTSIDE, 443),
         (ONE, OTHER, 80),
+        (ONE, OTHER, CLIENT_PORT),
+        (ONE, TWO, ADMIN_PORT),
+        (ONE, TWO, EXTERNAL_PORT),
+        (ONE, AGENT_OUTSIDE, CLIENT_PORT),
+        (AGENT_OUTSIDE, ONE, CLIENT_PORT),
+        (FALSE_AGENT, ONE, CLIENT_PORT),
         (SHOP, ONE, PEER_PORT),
         (SHOP, ONE, ADMIN_PORT),
         (SHOP, its.operator, HEALTH_PORT),
