@@ -28,6 +28,7 @@ NOT_RUN = {
     "helm test": "starts a pod; test_zone_check.py runs its program with the account of that pod",
     "quorate-agent --name": "has an address that the reader chooses; `process` tests start agents",
     "kubectl drain": "needs nodes with a kubelet",
+    "kubectl quorate replace": "needs a node that is gone; `e2e` tests take one away and run it",
 }
 """Begin of a command -> why it does not run here."""
 

@@ -5,7 +5,9 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import urllib.request
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,7 +42,12 @@ class Installed:
         self.nodes = nodes
         self._folder = nodes.work_folder("manual")
         self._clients: list[RedisCluster] = []
-        for name, program in (("helm", helm), ("kubectl", nodes.programs["kubectl"])):
+        programs = {
+            "helm": helm,
+            "kubectl": nodes.programs["kubectl"],
+            "kubectl-quorate": Path(sys.executable).with_name("kubectl-quorate"),
+        }
+        for name, program in programs.items():
             (self._folder / name).symlink_to(program)
         for target, image in images.items():
             nodes.load_image(image.name, f"{REGISTRY}/quorate-{target}:{VERSION}")
@@ -54,23 +61,34 @@ class Installed:
         """Run the commands below this heading, but for those of an image registry; what they said.
 
         The images were loaded into the nodes before, under the names of the manual."""
-        commands = commands_of(MANUAL.read_text(), heading).replace("REGISTRY", REGISTRY)
-        environment = {
-            "PATH": f"{self._folder}:/usr/bin:/bin",
-            "KUBECONFIG": str(self.nodes.plane.kubeconfig),
-            "HOME": str(self._folder),
-        }
+        return self.type(commands_of(MANUAL.read_text(), heading).replace("REGISTRY", REGISTRY))
+
+    def type(self, commands: str, stdin: str = "", code: int = 0) -> str:
+        """Run commands of a shell that has helm, kubectl and its plugin; what they said.
+
+        They end with this exit code."""
         done = subprocess.run(
-            ["bash", "-e", "-u", "-x", "-c", commands],
+            ["bash", "-e", "-u", "-c", commands],
             cwd=ROOT,
-            env=environment,
+            env=self.environment,
+            input=stdin,
             capture_output=True,
             text=True,
             timeout=240,
         )
         said = f"{done.stdout}\n{done.stderr}"
-        assert done.returncode == 0, f"{said}\n{self.facts()}"
+        assert done.returncode == code, f"{commands}\n{said}\n{done.returncode}\n{self.facts()}"
         return said
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """That of the shell."""
+        return {
+            "PATH": f"{self._folder}:/usr/bin:/bin",
+            "KUBECONFIG": str(self.nodes.plane.kubeconfig),
+            "HOME": str(self._folder),
+            "COLUMNS": "160",
+        }
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -123,16 +141,18 @@ class Installed:
             each["primaries"] for each in self.get("storagecluster", CLUSTER)["status"]["members"]
         ]
 
-    def full_copies(self) -> int:
-        """How many copies agents have fetched whole since their pods started."""
-        total = 0
+    def full_copies(self) -> Counter[str]:
+        """How many copies the process of each pod has fetched whole, by the pod's uid.
+
+        Subtract those of before: what is left was fetched since."""
+        found: Counter[str] = Counter()
         for pod in self.pods():
             url = f"http://{pod['status']['podIP']}:8080/metrics"
             with _WEB.open(url, timeout=5) as answer:
                 lines = answer.read().decode().splitlines()
             counted = [line for line in lines if line.startswith("quorate_full_copies_total{")]
-            total += sum(int(float(line.split()[-1])) for line in counted)
-        return total
+            found[pod["metadata"]["uid"]] = sum(int(float(line.split()[-1])) for line in counted)
+        return found
 
     def tracebacks(self) -> list[str]:
         """Pods whose process, or the one before, has met a defect."""
@@ -141,6 +161,11 @@ class Installed:
         return [
             " ".join(of) for of in told if "Traceback" in self.kubectl("logs", *of, check=False)
         ]
+
+    def leader(self) -> str:
+        """The name of the operator's pod that leads; empty while none does."""
+        lease = self.get("lease", "quorate-operator")
+        return str(lease["spec"].get("holderIdentity") or "").partition("/")[0]
 
     def wait_whole(self, timeout_s: float = 90) -> None:
         """Until three agents are ready, hold everything again, and no change is under way."""

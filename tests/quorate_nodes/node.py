@@ -112,6 +112,10 @@ class Node:
         """Take the images of a docker-archive into containerd."""
         self.run("ctr", "--namespace", "k8s.io", "images", "import", "-", stdin=archive)
 
+    def tag_image(self, name: str, another: str) -> None:
+        """Give an image that is there another name."""
+        self.run("ctr", "--namespace", "k8s.io", "images", "tag", "--force", name, another)
+
     def has_runtime(self) -> bool:
         """Whether containerd answers."""
         try:
