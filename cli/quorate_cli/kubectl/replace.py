@@ -52,9 +52,11 @@ def find_freed(api: KubeApi, cluster: StorageCluster, agent: str) -> Freed:
     )
     if freed.pod is not None and _is_ready(freed.pod):
         raise Problem(
-            f"agent {agent}: its pod {name}-0 is ready, so its node runs, and the operator does not"
-            f" reach it: look at `kubectl logs {name}-0` and the network; to start it anew over its"
-            " data delete the pod"
+            f"agent {agent}: its pod {name}-0 is ready, so Kubernetes takes its node for running:"
+            " a node that lost its power is taken for running for a while: wait until `kubectl get"
+            " nodes` says NotReady; otherwise the operator does not reach the agent: look at"
+            f" `kubectl logs {name}-0` and the network; to start it anew over its data delete the"
+            " pod"
         )
     if freed.pod is None and freed.claim is None:
         raise Problem(

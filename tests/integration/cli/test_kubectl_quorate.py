@@ -1,6 +1,6 @@
 """`kubectl quorate` on a real API server, beside a real operator and real agents.
 
-`cli` runs `kubectl exec`, for which a kubelet is needed; its command line is tested with the units.
+`cli` runs `kubectl exec`, for which a kubelet is needed: tests/e2e has it.
 """
 
 import json
