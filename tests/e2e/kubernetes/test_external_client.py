@@ -27,8 +27,8 @@ def test_who_enters_by_a_node_is_told_of_nodes_and_who_is_inside_of_pods(
         measured("an external listener is added", f"{time.monotonic() - began:.1f} s")
         assert {host for host, _ in _outside(first_day)} <= on
         started = [ClusterNode(host, port) for host, port in _outside(first_day)[:1]]
-        outside = RedisCluster(startup_nodes=started, socket_timeout=8)
-        inside = first_day.client(ZONE)
+        outside: Any = RedisCluster(startup_nodes=started, socket_timeout=8)
+        inside: Any = first_day.client(ZONE)
         try:
             for key in key_in_each(first_day.zone(ZONE)["spec"]["partitions"]):
                 assert outside.set(f"outside-{key}", key)
