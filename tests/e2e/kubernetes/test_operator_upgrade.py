@@ -28,7 +28,7 @@ def test_an_upgrade_and_an_end_of_the_operator_restart_no_agent(
         annotated = f"--set image.tag={ANOTHER} --set operator.podAnnotations.example=other"
         first_day.type(f"{UPGRADE} {annotated}\n{ROLLED_OUT}")
         _wait_led(first_day)
-        assert _uids(first_day, OPERATORS).isdisjoint(former)
+        first_day.wait(lambda: _uids(first_day, OPERATORS).isdisjoint(former), "other operators")
         images = [pod["spec"]["containers"][0]["image"] for pod in first_day.pods(OPERATORS)]
         assert images == [f"{REGISTRY}/quorate-operator:{ANOTHER}"] * 2
         assert _uids(first_day) == before
