@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,7 @@ def test_each_folder_is_run_by_one_lane(tmp_path: Path) -> None:
         assert told[told.index("--minutes") + 1] == "7"
     named = [*lanes["first"], *lanes["computing"]]
     elsewhere = sorted(each for each in named if each.startswith("tests/"))
+    assert "tests" in lanes["second"]
     ignored = [each.removeprefix("--ignore=") for each in lanes["second"] if "--ignore=" in each]
     assert sorted(ignored) == elsewhere
     for folder in elsewhere:
@@ -78,12 +80,38 @@ def test_lanes_of_processes_share_a_lock_and_no_port(tmp_path: Path) -> None:
     locks, ports = [], []
     for lane in ("first", "second"):
         told = _told(tmp_path, lane)
-        locks.append(told[told.index("--lane-lock") + 1])
+        [lock] = [each for each in told if each.startswith("--lane-lock=")]
+        locks.append(lock.removeprefix("--lane-lock="))
         first, last = told[told.index("--lane-ports") + 1].split("-")
         ports.append(range(int(first), int(last) + 1))
     assert locks[0] == locks[1]
     assert not {*ports[0]} & {*ports[1]}
     assert not Path(locks[0]).parent.exists()
+
+
+def test_pytest_knows_every_option_also_when_the_files_named_are_there(tmp_path: Path) -> None:
+    # As in a second run, whose lanes begin at different times.
+    kept = tmp_path / "quorate" / "left-over"
+    kept.mkdir(parents=True)
+    for lane in ("first", "second", "computing"):
+        (kept / lane).touch()
+    pytest_itself = tmp_path / "pytest"
+    pytest_itself.write_text(
+        f"""#!/usr/bin/env bash
+for each; do case $each in */lock) touch "${{each#*=}}" ;; esac; done
+exec {sys.executable} -m pytest --markers "$@" >/dev/null
+"""
+    )
+    pytest_itself.chmod(0o755)
+    done = subprocess.run(
+        ["bash", "tools/run-tests", str(pytest_itself), "--minutes", "7"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+    )
+
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("failed", ["first", "second", "computing"])
