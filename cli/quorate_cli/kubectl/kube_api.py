@@ -4,6 +4,7 @@ The package `kubernetes` reads kubeconfigs and proves who asks; objects stay the
 """
 
 import http.client
+import ssl
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -68,6 +69,7 @@ class KubeApi:
             self.context = str(chosen["name"])
             self.namespace = str(chosen["context"].get("namespace") or "default")
             _files.load_kube_config(file, self.context, configuration, persist_config=False)
+            trust = _trust(configuration)
         except ConfigException as error:
             raise Problem(_no_config(file, bool(kubeconfig), error)) from error
         except (OSError, yaml.YAMLError, TypeError, KeyError) as error:
@@ -78,6 +80,8 @@ class KubeApi:
         configuration.retries = False
         self.server = str(configuration.host)
         self._client = ApiClient(configuration)
+        pools = self._client.rest_client.pool_manager.connection_pool_kw
+        pools.update(cert_file=None, key_file=None, ca_certs=None, ssl_context=trust)
         self.now = datetime.now(UTC)
         """The API server's clock, as of the last answer."""
 
@@ -172,6 +176,24 @@ class KubeApi:
         return Unreached(
             f"API server {self.server} (context {self.context}) cannot be reached: {words[:300]}"
         )
+
+
+def _trust(configuration: Any) -> ssl.SSLContext:
+    """Return whom to trust and who the user is, read now, and remove the files they were read from.
+
+    The package writes certificates and keys that stand in a kubeconfig to temporary files, and
+    removes them when Python ends: never, where the process goes on as another program or is killed.
+    """
+    try:
+        trust = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+        if configuration.cert_file:
+            trust.load_cert_chain(configuration.cert_file, configuration.key_file)
+        if not configuration.verify_ssl:
+            trust.check_hostname = False
+            trust.verify_mode = ssl.CERT_NONE
+        return trust
+    finally:
+        _files._cleanup_temp_files()
 
 
 def objects_path(plural: str, namespace: str = "", name: str = "") -> str:

@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from quorate_cli.kubectl.app import app
+from quorate_cli.kubectl.kube_api import KubeApi
 from quorate_cli.problem import Problem
 from quorate_cluster.pod_names import operator_that_knows
 from quorate_cluster.processes import environment
@@ -66,6 +68,16 @@ class Plugin:
 def plugin(control_plane: ControlPlane, road: Road, monkeypatch: pytest.MonkeyPatch) -> Plugin:
     monkeypatch.setenv("COLUMNS", "160")
     return Plugin(control_plane, road)
+
+
+def test_no_key_of_the_user_is_left_in_a_file(
+    control_plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for _ in range(2):  # the package remembers files it has written
+        api = KubeApi(str(control_plane.kubeconfig))
+        assert not [*tmp_path.iterdir()]
+        assert api.get("/version")["major"] == "1"
 
 
 def test_views_drain_and_report(
