@@ -19,6 +19,8 @@ from machine_parts import note_lacking
 _began = pytest.StashKey[float]()
 _waiting = pytest.StashKey[dict[str, None]]()
 """Ids of the deep tests that have not begun, in their order."""
+_others_took = pytest.StashKey[float]()
+"""Seconds until the first deep test's turn came."""
 
 
 def most_are_deep(cases: Iterable[object], of: int) -> Iterator[object]:
@@ -69,7 +71,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     minutes: float = item.config.getoption("minutes")
     if not _is_deep(item):
         return
-    if minutes and time.monotonic() - item.config.stash[_began] >= minutes * 60:
+    took = time.monotonic() - item.config.stash[_began]
+    item.config.stash.setdefault(_others_took, took)
+    if minutes and took >= minutes * 60:
         note_lacking(
             item.config, f"time (make test has no limit; this run's was {minutes:g} minutes)"
         )
@@ -82,6 +86,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if file is not None and not session.config.option.collectonly:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(f"{each}\n" for each in session.config.stash[_waiting]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    took = config.stash.get(_others_took, None)
+    if took is not None:
+        terminalreporter.section("deep tests", sep="-")
+        terminalreporter.line(f"the others took {took / 60:.1f} minutes")
 
 
 def _left_over(config: pytest.Config) -> set[str]:

@@ -1,6 +1,7 @@
 """Deep tests come last, and do not begin when a run's time is over; the run says so."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,7 @@ def test_with_time_enough_all_run_the_deep_ones_last(
         "test_three.py::test_deeper PASSED",
     ]
     assert "did not run" not in "".join(lines)
+    assert re.search("the others took [0-9]+[.][0-9] minutes", "\n".join(lines))
 
 
 def test_each_commit_begins_with_another_of_the_deep_ones(tmp_path: Path) -> None:
