@@ -42,6 +42,10 @@ _COUNTS = {b"*%d" % count: count for count in range(1, 128)}
 _LENGTHS = {b"$%d" % length: length for length in range(1024)}
 
 
+def _admits_all(_more: int) -> bytes:
+    return b""
+
+
 class CommandParser:
     """The reading side of one client connection.  `feed` never raises.
 
@@ -70,7 +74,7 @@ class CommandParser:
         "took_large",
     )
 
-    def __init__(self, admit: Callable[[int], bytes] = lambda _: b"") -> None:
+    def __init__(self, admit: Callable[[int], bytes] = _admits_all) -> None:
         self.error: bytes | None = None
         self.took_large = False
         self._admit = admit
@@ -97,8 +101,9 @@ class CommandParser:
         return len(self._rest) + (0 if self._refusal else self._bytes)
 
     def close(self) -> None:
-        """Let go of all; nothing is fed any more."""
+        """Let go of all, also of who admits; nothing is fed any more."""
         self._stop(b"")
+        self._admit = _admits_all
 
     def feed(self, data: bytes) -> list[list[bytes]]:
         """The commands that `data` completes: each a list of words, the first the name as sent."""

@@ -1,12 +1,14 @@
 """The collector works while the agent has little else to do, and has nothing to find."""
 
 import gc
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from quorate_agent import garbage
+from quorate_agent import endpoint, garbage
 from quorate_agent.garbage import PAUSE_S, YOUNG_MIN, Garbage
+from quorate_agent.tracking import LOOK_MS
 from quorate_lone_agent.agent import Agent
 
 
@@ -130,14 +132,24 @@ def _one_session(agent: Agent, last: bytes) -> None:
 
 
 @pytest.mark.parametrize("last", [b"", b"*2\r\n$3\r\nGET", b"*1\r\n$x"], ids=["end", "cut", "bad"])
-def test_sessions_leave_nothing_that_only_a_collection_finds(last: bytes) -> None:
+def test_sessions_leave_nothing_that_only_a_collection_finds(
+    last: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent = Agent()
     _one_session(agent, last)
     gc.collect()
     gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         for _ in range(20):
             _one_session(agent, last)
-        assert gc.collect() < 20  # else each had left something
+        later_ms = endpoint.boot_ms() + LOOK_MS
+        monkeypatch.setattr(endpoint, "boot_ms", lambda: later_ms)
+        agent.turn()  # by then nobody remembers who was there
+        gc.collect()
+        found = Counter(type(each).__qualname__ for each in gc.garbage)
     finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
         gc.enable()
+    assert found.total() < 20, found  # else each had left something
