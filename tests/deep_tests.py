@@ -7,6 +7,7 @@ which files and how many: so a machine that others make slow ends in time.  Each
 another one, and with `--left-over FILE` those come first for which the run before had no time.
 """
 
+import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -19,8 +20,8 @@ from machine_parts import note_lacking
 _began = pytest.StashKey[float]()
 _waiting = pytest.StashKey[dict[str, None]]()
 """Ids of the deep tests that have not begun, in their order."""
-_others_took = pytest.StashKey[float]()
-"""Seconds until the first deep test's turn came."""
+_others_took = pytest.StashKey[tuple[float, float]]()
+"""Seconds until the first deep test's turn came; of CPU, also of processes that have ended."""
 
 
 def most_are_deep(cases: Iterable[object], of: int) -> Iterator[object]:
@@ -72,7 +73,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if not _is_deep(item):
         return
     took = time.monotonic() - item.config.stash[_began]
-    item.config.stash.setdefault(_others_took, took)
+    item.config.stash.setdefault(_others_took, (took, sum(os.times()[:4])))
     if minutes and took >= minutes * 60:
         note_lacking(
             item.config, f"time (make test has no limit; this run's was {minutes:g} minutes)"
@@ -92,10 +93,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    took = config.stash.get(_others_took, None)
-    if took is not None:
+    took, cpu = config.stash.get(_others_took, (0, 0))
+    if took:
         terminalreporter.section("deep tests", sep="-")
-        terminalreporter.line(f"the others took {took / 60:.1f} minutes")
+        terminalreporter.line(
+            f"the others took {took / 60:.1f} minutes, and {cpu / 60:.1f} minutes of CPU"
+        )
 
 
 def _left_over(config: pytest.Config) -> set[str]:

@@ -63,7 +63,9 @@ def test_with_time_enough_all_run_the_deep_ones_last(
         "test_three.py::test_deeper PASSED",
     ]
     assert "did not run" not in "".join(lines)
-    assert re.search("the others took [0-9]+[.][0-9] minutes", "\n".join(lines))
+    assert re.search(
+        "the others took [0-9.]+ minutes, and [0-9.]+ minutes of CPU", "\n".join(lines)
+    )
 
 
 def test_each_commit_begins_with_another_of_the_deep_ones(tmp_path: Path) -> None:
