@@ -52,6 +52,7 @@ def first_day_s(installed: Installed) -> tuple[float, float]:
 @pytest.fixture
 def first_day(installed: Installed, first_day_s: tuple[float, float]) -> Iterator[Installed]:
     """Quorate as it is after the first day, whole; no process may meet a defect meanwhile."""
+    installed.nodes.power_all_on()
     installed.wait_whole()
     yield installed
     assert installed.tracebacks() == []

@@ -148,6 +148,14 @@ class NodeCluster:
         self._load(pause)
         self.wait_nodes_ready()
 
+    def power_all_on(self) -> None:
+        """A test that failed may have left a node off."""
+        off = [node for node in self.nodes if not node.is_on]
+        for node in off:
+            node.power_on()
+        if off:
+            self.wait_nodes_ready()
+
     def wait_nodes_ready(self) -> None:
         """Until every node is."""
         wait_until(
