@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("quorate.link")
 
+PASSED_WINDOWS = 4
+"""When ordinary messages have filled the window so often, a piece of bulk goes before the next: a
+peer that always has ordinary ones to read gets bulk as well."""
+
 
 class Link(asyncio.Protocol):
     """One connection.  `data` belongs to the owner; everything public may be read at any time."""
@@ -56,6 +60,7 @@ class Link(asyncio.Protocol):
         self._buffer_bytes = 0  # of both
         self._dirty = False  # the endpoint will flush it
         self._bulk: deque[Iterator[bytes]] = deque()
+        self._passed = 0  # bytes of ordinary messages that have overtaken the next piece of bulk
         self._hello_timer: asyncio.TimerHandle | None = None
         self._refused: Refused | None = None
         self._closing = False
@@ -121,10 +126,14 @@ class Link(asyncio.Protocol):
         return True
 
     def send_bulk(self, message: Message) -> bool:
-        """Send when nothing ordinary waits, paced.  May be overtaken by `send`."""
-        if not self.up or self._is_unknown(type(message)):
+        """Send when nothing ordinary waits, or much of it has passed.  May be overtaken by `send`;
+        bulk keeps its order."""
+        return self.send_bulk_frame(type(message), encode_to_send(message))
+
+    def send_bulk_frame(self, kind: type, frame: bytes | LongFrame) -> bool:
+        """`send_bulk` of a message of type `kind` encoded before."""
+        if not self.up or self._is_unknown(kind):
             return False
-        frame = encode_to_send(message)
         if isinstance(frame, LongFrame):
             self._bulk.append(frame.pieces(bulk=True))
         else:
@@ -165,6 +174,8 @@ class Link(asyncio.Protocol):
             self._write_pieces(transport, urgent)
         window = self._endpoint.settings.window_bytes
         buffer = self._buffer
+        if buffer and self._bulk and self._passed >= PASSED_WINDOWS * window:
+            self._write_bulk(transport)
         while buffer and (room := window - transport.get_write_buffer_size()) > 0:
             if self._buffer_bytes <= room and not self._long_count:
                 frames = cast(list[bytes], list(buffer))
@@ -172,14 +183,22 @@ class Link(asyncio.Protocol):
             else:
                 frames = self._take_frames(room)
             if frames:
+                if self._bulk:
+                    self._passed += sum(map(len, frames))
                 self._write_pieces(transport, frames)
         while self._bulk and transport.get_write_buffer_size() < window:
+            self._write_bulk(transport)
+
+    def _write_bulk(self, transport: asyncio.Transport) -> None:
+        """Write the next piece of bulk, if there is one."""
+        self._passed = 0
+        while self._bulk:
             frame = next(self._bulk[0], None)
-            if frame is None:
-                self._bulk.popleft()
-                continue
-            self.bulk_bytes -= len(frame)
-            self._write(transport, frame, 1)
+            if frame is not None:
+                self.bulk_bytes -= len(frame)
+                self._write(transport, frame, 1)
+                return
+            self._bulk.popleft()
 
     def _take_frames(self, room: int) -> list[bytes]:
         """Frames and pieces from the front of the buffer, until they take so many bytes."""

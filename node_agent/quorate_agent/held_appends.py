@@ -3,8 +3,9 @@
 The turn of their partitions goes on meanwhile, and updates of these partitions that come join it.
 If long values did so, each would make it longer, perhaps without end.  So an `Append` with long
 updates is held until no partition of the zone waits, and behind it what the same agent says of the
-same partitions: their updates follow each other.  Everything else passes.  What came on a link that
-is lost is sent again, so it is forgotten.
+same partitions: their updates follow each other.  Everything else passes.  Of several that are held
+one long one is taken per turn, for to take it apart keeps the loop for a tenth of a second.  What
+came on a link that is lost is sent again, so it is forgotten.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ class HeldAppends:
         """Zones of which partitions wait for long values."""
         self._held: dict[str, list[tuple[str, Append]]] = {}
 
+    def __bool__(self) -> bool:
+        """Whether an Append may have to wait, or waits."""
+        return bool(self.going_on or self._held)
+
     def hold(self, node: str, message: Append) -> Append | None:
         """Hold the parts of the message that must wait; return the rest, None if there is none."""
         zone = message.zone
-        if zone not in self.going_on:
+        if zone not in self.going_on and zone not in self._held:
             return message
         held = self._held.setdefault(zone, [])
-        if _size(message) > LONG_BYTES:
+        if _is_long(message):
             held.append((node, message))
             return None
         behind = {
@@ -43,16 +48,25 @@ class HeldAppends:
         return Append(zone, passes) if passes else None
 
     def turn_ended(self, going_on: Iterable[str]) -> list[tuple[str, Append]]:
-        """In all other zones no partition waits: what was held for them."""
+        """In all other zones no partition waits: what they take now, up to a long one in each."""
         self.going_on = frozenset(going_on)
-        ended = [zone for zone in self._held if zone not in self.going_on]
-        return [each for zone in ended for each in self._held.pop(zone)]
+        taken: list[tuple[str, Append]] = []
+        for zone in [zone for zone in self._held if zone not in self.going_on]:
+            held = self._held[zone]
+            count = next((at for at, each in enumerate(held, 1) if _is_long(each[1])), len(held))
+            taken += held[:count]
+            del held[:count]
+            if not held:
+                del self._held[zone]
+        return taken
 
     def peer_down(self, node: str) -> None:
         """The link to `node` is lost."""
-        for zone, held in self._held.items():
-            self._held[zone] = [each for each in held if each[0] != node]
+        for zone, held in list(self._held.items()):
+            held[:] = [each for each in held if each[0] != node]
+            if not held:
+                del self._held[zone]
 
 
-def _size(message: Append) -> int:
-    return sum(len(update) for batch in message.batches for update in batch.updates)
+def _is_long(message: Append) -> bool:
+    return sum(len(update) for batch in message.batches for update in batch.updates) > LONG_BYTES

@@ -32,11 +32,11 @@ ON_ITS_WAY_BYTES = 4 * 1024 * 1024
 
 
 def is_clear(
-    going_on: frozenset[str], links: Iterable[Link], members: Mapping[str, NodeRecord]
+    is_held: bool, links: Iterable[Link], members: Mapping[str, NodeRecord]
 ) -> bool:
-    """Whether no zone's turn goes on, and hardly anything large is on its way to or from agents
-    that take part."""
-    return not going_on and all(
+    """Whether hardly anything large is on its way to or from agents that take part; `is_held`:
+    long values are being written, or long updates of others wait for that."""
+    return not is_held and all(
         link.pending_bytes + link.incoming_bytes < ON_ITS_WAY_BYTES
         for link in links
         if link.peer_hello is not None

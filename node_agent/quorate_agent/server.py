@@ -59,6 +59,7 @@ from quorate_agent.held_appends import HeldAppends
 from quorate_agent.large_commands import LargeCommands, is_clear
 from quorate_agent.memory_limit import memory_limit
 from quorate_agent.metrics import AgentMetrics
+from quorate_agent.overtaking import Overtaking
 from quorate_agent.peers import Peers
 from quorate_agent.probes import Probes
 from quorate_agent.settings import AgentSettings
@@ -144,8 +145,9 @@ class Agent(BaseHandler):
         self._protocol = protocol
         self._memory = budget(settings.client_memory_share, *memory_limit())
         self._held = HeldAppends()
+        self._overtaking = Overtaking()
         self._large = LargeCommands(
-            lambda: is_clear(self._held.going_on, self.links.links, self.core.members)
+            lambda: is_clear(bool(self._held), self.links.links, self.core.members)
         )
         self.core: AgentCore
 
@@ -339,6 +341,7 @@ class Agent(BaseHandler):
             for runtime in self._runtimes.values():
                 runtime.endpoint.forwards.peer_down(link.peer_hello.node)
             self._held.peer_down(link.peer_hello.node)
+            self._overtaking.link_down(link)
         self._table_changed()
 
     def on_gone(self, link: Link) -> None:
@@ -398,7 +401,7 @@ class Agent(BaseHandler):
     def _receive(self, node: str, message: Message) -> None:
         if not isinstance(message, _OF_CLIENTS):
             held = self._held
-            if held.going_on and isinstance(message, Append):
+            if held and isinstance(message, Append):
                 passes = held.hold(node, message)
                 if passes is None:
                     return
@@ -468,7 +471,7 @@ class Agent(BaseHandler):
         for uid, runtime in self._runtimes.items():
             if uid not in settled and not runtime.endpoint.is_idle:
                 runtime.endpoint.settle()
-        if flushed.going_on or self._held.going_on:
+        if flushed.going_on or self._held:
             for node, message in self._held.turn_ended(flushed.going_on):
                 self.core.receive(node, message, now())
                 self._turn()
@@ -505,7 +508,10 @@ class Agent(BaseHandler):
                 continue
             if message is not last:
                 frame, last = encode_to_send(message), message
-            link.send_frame(type(message), frame)
+            if (link.bulk_bytes or isinstance(frame, LongFrame)) and isinstance(message, Append):
+                self._overtaking.send(link, message, frame)
+            else:
+                link.send_frame(type(message), frame)
 
     async def _keep_ticking(self) -> None:
         measured = late_s = 0.0

@@ -38,10 +38,28 @@ def test_long_ones_wait_with_what_their_agent_says_of_the_same_partition_behind_
 
     assert held.turn_ended(["z"]) == []
     assert not _passes(held, "c", long)
-    assert held.turn_ended(["another zone"]) == [("b", long), ("b", small), ("c", long)]
+    assert held.turn_ended(["another zone"]) == [("b", long)]
+    assert held.turn_ended(["z"]) == []  # it is being written
+    assert held.turn_ended([]) == [("b", small), ("c", long)]
+    assert not held
 
     assert _passes(held, "b", small)
     assert held.turn_ended([]) == []
+
+
+def test_behind_one_that_was_taken_the_order_is_kept() -> None:
+    held = HeldAppends()
+    held.turn_ended(["z"])
+    long = _append(1, LONG_BYTES + 1)
+    small = [_append(2), _append(3)]
+    for message in (long, _append(1, LONG_BYTES + 1, partition=1), small[0]):
+        assert not _passes(held, "b", message)
+
+    assert held.turn_ended([]) == [("b", long)]
+    assert not _passes(held, "b", small[1])  # before the next turn ends
+
+    assert len(held.turn_ended([])) == 1
+    assert held.turn_ended([]) == [("b", small[0]), ("b", small[1])]
 
 
 def test_of_one_message_only_the_partitions_that_wait_are_held() -> None:
@@ -54,7 +72,8 @@ def test_of_one_message_only_the_partitions_that_wait_are_held() -> None:
     passes = held.hold("b", Append("z", batches))
 
     assert passes == Append("z", (batches[0], batches[2]))
-    assert held.turn_ended([]) == [("b", long), ("b", Append("z", (batches[1],)))]
+    assert held.turn_ended([]) == [("b", long)]
+    assert held.turn_ended([]) == [("b", Append("z", (batches[1],)))]
 
 
 def test_what_came_on_a_link_that_is_lost_is_forgotten() -> None:

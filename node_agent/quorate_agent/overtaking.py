@@ -1,0 +1,51 @@
+"""What this agent says of other partitions overtakes a long update that is on its way.
+
+A link takes a second and more for 64 MiB.  Messages that waited behind it would keep from their
+clients the answers of all partitions that the two agents share.  So an `Append` with a long update
+goes with the link's bulk, which all else overtakes between its pieces; behind it there, in their
+order, goes what later Appends say of the same partition.
+"""
+
+from __future__ import annotations
+
+from quorate.protocol.messages import Append
+from quorate.protocol.replicas import APPEND_BYTES_MAX
+from quorate.wire.frames import encode_to_send
+from quorate.wire.long_frames import LongFrame
+from quorate_link import Link
+
+
+class Overtaking:
+    """Sends Appends to other agents so that short ones pass long ones of other partitions."""
+
+    def __init__(self) -> None:
+        self._behind: dict[Link, set[tuple[str, int]]] = {}
+        """(zone, partition) of the long updates that wait on a link, perhaps of some that have
+        left since."""
+
+    def send(self, link: Link, message: Append, frame: bytes | LongFrame) -> None:
+        """Send the message, `frame` being its encoded form."""
+        if not link.bulk_bytes:
+            self._behind.pop(link, None)
+        if len(frame) > APPEND_BYTES_MAX and isinstance(frame, LongFrame):
+            if link.send_bulk_frame(Append, frame):
+                partitions = [(message.zone, batch.partition) for batch in message.batches]
+                self._behind.setdefault(link, set()).update(partitions)
+            return
+        behind = self._behind.get(link)
+        if behind is None:
+            link.send_frame(Append, frame)
+            return
+        zone = message.zone
+        late = tuple([batch for batch in message.batches if (zone, batch.partition) in behind])
+        if not late:
+            link.send_frame(Append, frame)
+            return
+        link.send_bulk(Append(zone, late))
+        if len(late) < len(message.batches):
+            others = [batch for batch in message.batches if (zone, batch.partition) not in behind]
+            link.send_frame(Append, encode_to_send(Append(zone, tuple(others))))
+
+    def link_down(self, link: Link) -> None:
+        """Forget the link: what waited on it is lost."""
+        self._behind.pop(link, None)
