@@ -320,13 +320,14 @@ class Primary:
         self.turn.append(self.copy.write(operations))
         return self.copy.lwm
 
-    def batch(self, updates: list[bytes]) -> Batch:
-        """These updates and where the role stands, as it goes to every copy."""
+    def batch(self, updates: list[bytes], behind: int = 0) -> Batch:
+        """These updates and where the role stands, as it goes to every copy; `behind`: so many
+        updates follow in later messages."""
         copy = self.copy
         return Batch(
             copy.partition,
             self.term,
-            copy.lwm,
+            copy.lwm - behind,
             copy.majority,
             copy.settled,
             tuple(updates),

@@ -450,8 +450,10 @@ class Replicas:
                 groups.setdefault(peers, []).append(role.batch(updates))
                 size += of_role
                 continue
-            for update in updates:  # two of them may be more than a frame takes
-                self._send_groups({peers: [role.batch([update])]})
+            # Two of them may be more than a frame takes.  Each tells of itself and none of those
+            # behind it: a copy that waits for one that it was told of asks for it again.
+            for behind, update in zip(range(len(updates) - 1, -1, -1), updates, strict=True):
+                self._send_groups({peers: [role.batch([update], behind)]})
         self.dirty = {}
         self._send_groups(groups)
 

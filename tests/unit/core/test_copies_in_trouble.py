@@ -456,3 +456,6 @@ def test_updates_that_no_frame_would_take_together_travel_alone(
     sent = [[batch.updates for batch in message.batches] for message in appends]
     assert [len(updates) for batches in sent for updates in batches] == [1, 1, 1]
     assert [len(batches) for batches in sent] == [1, 1, 1]
+    last = role.copy.lwm
+    told = [batch.hwm for message in appends for batch in message.batches]
+    assert told == [last - 2, last - 1, last]  # none tells of what is sent behind it
