@@ -3,13 +3,16 @@
 import sys
 
 from quorate_agent.early_end import end_at_once_when_told
+from quorate_agent.huge_pages import use_huge_pages
 
 if not __debug__:
     sys.exit("quorate-agent: -O removes checks that keep data safe; start Python without -O")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run until told to stop."""
+    """Run until told to stop.  `arguments`: in place of this process's own."""
+    if arguments is None:
+        use_huge_pages()
     end_at_once_when_told()
     from quorate_agent import process  # takes a second or more
 

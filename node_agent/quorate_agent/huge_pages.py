@@ -1,0 +1,26 @@
+"""Long values lie in huge pages of memory, where the system has them (transparent huge pages).
+
+A value of 64 MiB is copied some five times on its way, each time into new memory.  To take that in
+pages of 4 KiB costs three times as much CPU as the copy: 62 ms for all of it, 16 ms with huge pages.
+The C library (glibc 2.35 and later) asks for huge pages when a variable of the environment says so,
+which it reads as the process starts; other libraries ignore it.
+"""
+
+import os
+import sys
+
+_VARIABLE = "GLIBC_TUNABLES"
+_TUNABLE = "glibc.malloc.hugetlb"
+_FOR_LARGE_BLOCKS = "1"
+"""By madvise, where /sys/kernel/mm/transparent_hugepage/enabled is `madvise` or `always`."""
+
+
+def use_huge_pages() -> None:
+    """Start this process anew, under its number, unless its environment speaks of huge pages
+    already.  To be called first: what was done before is lost."""
+    tunables = os.environ.get(_VARIABLE, "")
+    if f"{_TUNABLE}=" in tunables:
+        return
+    own = f"{_TUNABLE}={_FOR_LARGE_BLOCKS}"
+    os.environ[_VARIABLE] = f"{tunables}:{own}" if tunables else own
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
