@@ -1,7 +1,7 @@
 """Long values lie in huge pages of memory, where the system has them (transparent huge pages).
 
 A value of 64 MiB is copied some five times on its way, each time into new memory.  To take that in
-pages of 4 KiB costs three times as much CPU as the copy: 62 ms for all of it, 16 ms with huge pages.
+pages of 4 KiB costs three times as much CPU as the copy: 62 ms for both, 16 ms with huge pages.
 The C library (glibc 2.35 and later) asks for huge pages when a variable of the environment says so,
 which it reads as the process starts; other libraries ignore it.
 """

@@ -31,9 +31,7 @@ ON_ITS_WAY_BYTES = 4 * 1024 * 1024
 """Beside more than this on one link another large value would only lengthen everybody's turns."""
 
 
-def is_clear(
-    is_held: bool, links: Iterable[Link], members: Mapping[str, NodeRecord]
-) -> bool:
+def is_clear(is_held: bool, links: Iterable[Link], members: Mapping[str, NodeRecord]) -> bool:
     """Whether hardly anything large is on its way to or from agents that take part; `is_held`:
     long values are being written, or long updates of others wait for that."""
     return not is_held and all(
