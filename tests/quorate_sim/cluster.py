@@ -255,11 +255,11 @@ class Cluster:
 
     def tick_us(self) -> int:
         """Until an agent's next tick."""
-        return self.swarm.tick_ms * MS + self.world.random.randrange(MS)
+        return self.swarm.tick_ms * MS + self.world.below(MS)
 
     def turn_us(self) -> int:
         """How long an agent gathers work before it ends the turn."""
-        return self.world.random.choice((0, 0, 100, 1000))
+        return (0, 0, 100, 1000)[self.world.below(4)]
 
     def sync_us(self, agent: AgentProcess) -> int:
         """How long one sync takes."""

@@ -79,7 +79,8 @@ class Transactions:
 
     def go_on(self) -> None:
         """Parts that wait for locks have their turn, behind commands that do."""
-        self.parts.go_on()
+        if self.parts.waiting.has_unlocked:
+            self.parts.go_on()
         self._perform()
 
     def tick(self, now: Now) -> None:
