@@ -242,7 +242,8 @@ class Cluster:
         if not living:
             return None
         partition = self.partition_of(op)
-        believers = [a for a in living if self.role_of(a, op.zone, partition) is not None]
+        zones = [(agent, agent.core.zones.get(op.zone)) for agent in living]
+        believers = [a for a, zone in zones if zone is not None and zone.primaries[partition]]
         return self.world.random.choice(believers or living)
 
     def tell(self, who: str, to: str, message: Message) -> None:

@@ -76,7 +76,7 @@ class Link:
             arrival = max(arrival, self._last_us[sender.name] + 1)
             self._last_us[sender.name] = arrival
         network.world.at(arrival, partial(self._arrive, sender, receiver, message))
-        if message is not None and network.world.chance(network.duplicates):
+        if message is not None and network.duplicates and network.world.chance(network.duplicates):
             again = arrival + network.delay() * network.world.random.choice((1, 10, 100))
             network.world.at(again, partial(self._arrive, sender, receiver, message))
 
@@ -142,7 +142,7 @@ class Network:
         """How long one message is on its way, in microseconds."""
         low, high = self.delay_us
         delay = low + self.world.below(high - low)
-        if self.world.chance(self.slow):
+        if self.slow and self.world.chance(self.slow):
             delay += self.world.random.randrange(50, 3000) * MS
         return delay
 

@@ -81,7 +81,8 @@ class Transactions:
         """Parts that wait for locks have their turn, behind commands that do."""
         if self.parts.waiting.has_unlocked:
             self.parts.go_on()
-        self._perform()
+        if self._own:
+            self._perform()
 
     def tick(self, now: Now) -> None:
         """What is due by time."""
