@@ -50,7 +50,8 @@ class Clock:
         """What this machine believes the time to be."""
         if time_us != self._asked_us:  # asked several times in each moment
             passed = int(time_us * self._rate) // MS
-            self._answer = Now(self._wall_base_ms + passed, self._boot_base_ms + passed)
+            base = (self._wall_base_ms + passed, self._boot_base_ms + passed)
+            self._answer = tuple.__new__(Now, base)  # in half the time of a call with names
             self._asked_us = time_us
         return self._answer
 
@@ -242,6 +243,8 @@ class AgentProcess:
                 link.send(self, message)
 
     def _dial_members(self) -> None:
+        if not self.core.members.keys() - self.links.keys() - {self.name}:
+            return
         for name, record in self.core.members.items():
             if name not in self.links and name not in self._dialing and name != self.name:
                 self._dial(name, record.host)

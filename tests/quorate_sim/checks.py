@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from quorate_sim.cluster import Cluster
 
 
+_ADOPTING, _SERVING = Stage.ADOPTING, Stage.SERVING
+
 Where = tuple[str, int]
 """Zone and partition."""
 
@@ -198,16 +200,19 @@ class Checks:
                         f"knows {zone.copy_of(partition).version}"
                     )
             for role in zone.roles.values():
-                if role.stage >= Stage.ADOPTING and id(role) not in self._activated:
+                stage = role.stage
+                if stage < _ADOPTING:
+                    continue
+                if id(role) not in self._activated:
                     self._activated[id(role)] = role
                     self.cluster.coverage.activating(agent, role)
                     self._check_activation(agent, uid, role)
-                if role.stage > Stage.ADOPTING and id(role) in self._fenced_off:
+                if stage > _ADOPTING and id(role) in self._fenced_off:
                     raise InvariantError(
                         f"I-5: {agent.label} partition {role.copy.partition}: a quorum adopted "
                         f"term {role.term}, which lacks what was answered in a later one"
                     )
-                if role.stage is Stage.SERVING:
+                if stage is _SERVING:
                     self._check_alone(agent, uid, role)
 
     def heard_master(
@@ -228,17 +233,17 @@ class Checks:
 
     def sent(self, agent: AgentProcess, message: Message) -> None:
         """What an agent claims must be so for ever: a promise, a row that names it."""
-        zone = agent.core.zones.get(message.zone) if isinstance(message, RowsStored) else None
-        if isinstance(message, RowsStored) and zone is not None:
+        if isinstance(message, FenceAck):
+            claimed = self._promises[message.zone, message.store]
+            claimed[message.partition] = max(message.term, claimed.get(message.partition, 0))
+        elif isinstance(message, RowsStored) and message.zone in agent.core.zones:
+            zone = agent.core.zones[message.zone]
             stored = self._rows_stored[message.zone, zone.me.store]
             for partition, version in message.versions:
                 stored.pop(partition, None)
                 # Not the row that it knows by now: of that one it has said nothing yet.
                 if zone.names_me(self._written[message.zone, partition][version]):
                     stored[partition] = version
-        if isinstance(message, FenceAck):
-            claimed = self._promises[message.zone, message.store]
-            claimed[message.partition] = max(message.term, claimed.get(message.partition, 0))
 
     def refilled(self, agent: AgentProcess, asked: Refill) -> None:
         """I-6: a copy whose refill is done has the rows of every copy that is where it is."""
@@ -366,6 +371,8 @@ class Checks:
                 is_held = held is not None and counter in held
             if not is_held:
                 lack.append(voter.node)
+        if not lack:
+            return
         living = self._living(uid, voters, self._newest)
         dead = [voter.node for voter in voters if voter not in living]
         hold = [voter.node for voter in voters if voter.node not in lack]

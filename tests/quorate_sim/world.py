@@ -36,7 +36,8 @@ class World:
 
     def after(self, delay_us: int, action: Callable[[], None]) -> None:
         """Do `action` after a delay."""
-        self.at(self.time_us + delay_us, action)
+        self._order += 1
+        heappush(self._queue, (self.time_us + max(delay_us, 0), self._order, action))
 
     def run_until(self, time_us: int, is_done: Callable[[], bool] | None = None) -> bool:
         """Go on until a time, or until `is_done`, asked about every 50 simulated ms."""

@@ -486,9 +486,7 @@ class Copy(UpdateCounter):
             )
         state = self._present_state()
         if self.state is not state:
-            raise InvariantError(
-                f"partition {self.partition}: {self.state}, by its facts {state}"
-            )
+            raise InvariantError(f"partition {self.partition}: {self.state}, by its facts {state}")
         if self.log_from > self.lwm:
             raise InvariantError(
                 f"partition {self.partition}: log from {self.log_from} above LWM {self.lwm}"
