@@ -8,7 +8,6 @@ from quorate.facts.zone import ZoneRecord
 from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull, ZoneRefused
 from quorate.protocol.totals import row_digest
 
-
 K = TypeVar("K")
 V = TypeVar("V")
 
