@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,8 +27,13 @@ if TYPE_CHECKING:
     from quorate_sim.cluster import Cluster
 
 
+_ADOPTING, _SERVING = Stage.ADOPTING, Stage.SERVING
+
 Where = tuple[str, int]
 """Zone and partition."""
+
+Store = tuple[str, str]
+"""Zone and the name of a store of its copies."""
 
 
 class Decided(NamedTuple):
@@ -46,13 +52,13 @@ class Checks:
         self.acknowledged: dict[Where, dict[int, int]] = {}
         self._served: dict[Where, tuple[int, str]] = {}
         self._serving: dict[tuple[Where, int], object] = {}
-        self._promises: dict[tuple[str, str, int], int] = {}
+        self._promises: dict[Store, dict[int, int]] = defaultdict(dict)
         self._present: dict[tuple[str, str, str, int], bool] = {}
         self._obeyed: dict[str, tuple[int, str]] = {}
         self._prepared: dict[tuple[str, int, int], PartitionRow] = {}
         self._oldest_tombstone: dict[tuple[str, str, str, int, int], int] = {}
         self._newest: dict[str, NodeRecord] = {}
-        self._rows_stored: dict[tuple[str, str, int], int] = {}
+        self._rows_stored: dict[Store, dict[int, int]] = defaultdict(dict)
         self._written: dict[Where, dict[int, PartitionRow]] = {}
         self._activated: dict[int, Primary] = {}
         self._answered_in: dict[Where, dict[int, int]] = {}
@@ -124,7 +130,7 @@ class Checks:
     ) -> list[PartitionRow]:
         """Rows of which one will be the newest that agents tell of: the newest one that any of
         these stores is known to have, and those after it, which somebody may have heard of."""
-        known = max(self._rows_stored.get((uid, each.store, partition), 0) for each in stores)
+        known = max(self._rows_stored[uid, each.store].get(partition, 0) for each in stores)
         written = self._written.get((uid, partition), {})
         return [row for version, row in written.items() if known and version >= known]
 
@@ -159,8 +165,10 @@ class Checks:
         if oldest:
             self._oldest_tombstone[key] = oldest
         interval = self.cluster.zones[uid].sync_writes is SyncWrites.INTERVAL
-        row = self.cluster.committed_row(uid, copy.partition) if before else None
-        if before == oldest or row is None or interval or not copy.adopted:
+        if not before or before == oldest or interval or not copy.adopted:
+            return
+        row = self.cluster.committed_row(uid, copy.partition)
+        if row is None:
             return
         for node in row.voter_nodes:
             other = self.cluster.agent_at(node)
@@ -177,31 +185,34 @@ class Checks:
         """I-2 and I-4 in one process; promises stay; activations keep what was answered."""
         agent.core.check()
         for uid, zone in agent.core.zones.items():
-            for partition, copy in zone.copies.items():
-                claimed = self._promises.get((uid, zone.me.store, partition), 0)
-                if copy.promise_term < claimed:
+            store, copies = (uid, zone.me.store), zone.copies
+            for partition, claimed in self._promises[store].items():
+                copy = copies.get(partition)
+                if copy is not None and copy.promise_term < claimed:
                     raise InvariantError(
                         f"I-4: {agent.label} partition {partition}: promised {claimed}, then "
                         f"{copy.promise_term}"
                     )
-            for partition in range(zone.zone.partitions):
-                stored = self._rows_stored.get((uid, zone.me.store, partition), 0)
-                if stored and zone.copy_of(partition).version < stored:
+            for partition, stored in self._rows_stored[store].items():
+                if zone.copy_of(partition).version < stored:
                     raise InvariantError(
                         f"I-4: {agent.label} partition {partition}: had stored row {stored} and "
                         f"knows {zone.copy_of(partition).version}"
                     )
             for role in zone.roles.values():
-                if role.stage >= Stage.ADOPTING and id(role) not in self._activated:
+                stage = role.stage
+                if stage < _ADOPTING:
+                    continue
+                if id(role) not in self._activated:
                     self._activated[id(role)] = role
                     self.cluster.coverage.activating(agent, role)
                     self._check_activation(agent, uid, role)
-                if role.stage > Stage.ADOPTING and id(role) in self._fenced_off:
+                if stage > _ADOPTING and id(role) in self._fenced_off:
                     raise InvariantError(
                         f"I-5: {agent.label} partition {role.copy.partition}: a quorum adopted "
                         f"term {role.term}, which lacks what was answered in a later one"
                     )
-                if role.stage is Stage.SERVING:
+                if stage is _SERVING:
                     self._check_alone(agent, uid, role)
 
     def heard_master(
@@ -222,17 +233,17 @@ class Checks:
 
     def sent(self, agent: AgentProcess, message: Message) -> None:
         """What an agent claims must be so for ever: a promise, a row that names it."""
-        zone = agent.core.zones.get(message.zone) if isinstance(message, RowsStored) else None
-        if isinstance(message, RowsStored) and zone is not None:
+        if isinstance(message, FenceAck):
+            claimed = self._promises[message.zone, message.store]
+            claimed[message.partition] = max(message.term, claimed.get(message.partition, 0))
+        elif isinstance(message, RowsStored) and message.zone in agent.core.zones:
+            zone = agent.core.zones[message.zone]
+            stored = self._rows_stored[message.zone, zone.me.store]
             for partition, version in message.versions:
-                where = (message.zone, zone.me.store, partition)
-                self._rows_stored.pop(where, None)
+                stored.pop(partition, None)
                 # Not the row that it knows by now: of that one it has said nothing yet.
                 if zone.names_me(self._written[message.zone, partition][version]):
-                    self._rows_stored[where] = version
-        if isinstance(message, FenceAck):
-            key = (message.zone, message.store, message.partition)
-            self._promises[key] = max(message.term, self._promises.get(key, 0))
+                    stored[partition] = version
 
     def refilled(self, agent: AgentProcess, asked: Refill) -> None:
         """I-6: a copy whose refill is done has the rows of every copy that is where it is."""
@@ -281,7 +292,7 @@ class Checks:
             voter.node
             for voter in living
             if voter.store not in later
-            and self._promises.get((uid, voter.store, partition), 0) <= role.term
+            and self._promises[uid, voter.store].get(partition, 0) <= role.term
         ]
         return not is_quorum(role.row, could, [v.node for v in voters if v not in living])
 
@@ -360,6 +371,8 @@ class Checks:
                 is_held = held is not None and counter in held
             if not is_held:
                 lack.append(voter.node)
+        if not lack:
+            return
         living = self._living(uid, voters, self._newest)
         dead = [voter.node for voter in voters if voter not in living]
         hold = [voter.node for voter in voters if voter.node not in lack]

@@ -187,7 +187,7 @@ class Clients:
             if op.outcome == "open" and op.attempt == attempt:
                 self._end(op, "unknown", None)
 
-        self.world.after(self.world.random.randrange(50, 2000), arrive)
+        self.world.after(50 + self.world.below(1950), arrive)
         self.world.after(PATIENCE_MS * MS, impatient)
 
     def _again(self, op: Op, until_us: int) -> None:
@@ -219,7 +219,7 @@ class Clients:
             if op.outcome == "open":
                 self._end(op, outcome, result)
 
-        self.world.after(self.world.random.randrange(50, 2000), hear)
+        self.world.after(50 + self.world.below(1950), hear)
 
     def _end(self, op: Op, outcome: str, result: bytes | None) -> None:
         op.outcome = outcome

@@ -242,7 +242,8 @@ class Cluster:
         if not living:
             return None
         partition = self.partition_of(op)
-        believers = [a for a in living if self.role_of(a, op.zone, partition) is not None]
+        zones = [(agent, agent.core.zones.get(op.zone)) for agent in living]
+        believers = [a for a, zone in zones if zone is not None and zone.primaries[partition]]
         return self.world.random.choice(believers or living)
 
     def tell(self, who: str, to: str, message: Message) -> None:
@@ -255,11 +256,11 @@ class Cluster:
 
     def tick_us(self) -> int:
         """Until an agent's next tick."""
-        return self.swarm.tick_ms * MS + self.world.random.randrange(MS)
+        return self.swarm.tick_ms * MS + self.world.below(MS)
 
     def turn_us(self) -> int:
         """How long an agent gathers work before it ends the turn."""
-        return self.world.random.choice((0, 0, 100, 1000))
+        return (0, 0, 100, 1000)[self.world.below(4)]
 
     def sync_us(self, agent: AgentProcess) -> int:
         """How long one sync takes."""

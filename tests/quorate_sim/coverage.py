@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from quorate_sim.agent_process import AgentProcess
     from quorate_sim.cluster import Cluster
 
+_WATCHED = {Sync, CaughtUp, Frozen, Prepared, RowsStored, FenceAck, ActivationBlocked}
+"""Messages that bring a migration to a moment, or that are counted."""
+
 Hit = tuple[str, str, str, str]
 """Kind and moment of a migration, the role of who was struck, the fault."""
 
@@ -143,6 +146,8 @@ class Coverage:
 
     def said(self, node: str, to: str, message: Message) -> None:
         """An agent sends a message."""
+        if type(message) not in _WATCHED and self.on_transaction is None:
+            return
         match message:
             case Sync():
                 self._said_sync(to, message)

@@ -1,20 +1,54 @@
 """A disk that loses at a crash what was not synced: the core's Storage over dictionaries."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull, ZoneRefused
 from quorate.protocol.totals import row_digest
 
+K = TypeVar("K")
+V = TypeVar("V")
 
-class _Change(NamedTuple):
-    """One change of the batch: of a partition, or of a record with this name."""
 
-    of: int | bytes
-    redo: Callable[["Image"], None]
-    undo: Callable[[], object]
+def _put(table: dict[K, V], key: K, value: V | None) -> None:
+    """Write one value, or remove it."""
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
+
+
+class _RowChange(NamedTuple):
+    """A row of a space is written, or is gone: None."""
+
+    of: int
+    space: tuple[int, int]
+    key: bytes
+    row: Row | None
+    old: Row | None
+
+
+class _LogChange(NamedTuple):
+    """An update of a partition's log is written, or is gone: None."""
+
+    of: int
+    name: tuple[int, int]
+    update: bytes | None
+    old: bytes | None
+
+
+class _RecordChange(NamedTuple):
+    """The record of this name is written, or is gone: None."""
+
+    of: bytes
+    data: bytes | None
+    old: bytes | None
+
+
+_Change = _RowChange | _LogChange | _RecordChange
+"""One change of the batch: of a partition, or of a record with this name; `old` is undone to."""
 
 
 class Image:
@@ -32,6 +66,15 @@ class Image:
         other.logs = {partition: dict(log) for partition, log in self.logs.items()}
         other.records = dict(self.records)
         return other
+
+    def take(self, change: _Change) -> None:
+        """Write what a change writes."""
+        if isinstance(change, _RowChange):
+            _put(self.spaces.setdefault(change.space, {}), change.key, change.row)
+        elif isinstance(change, _LogChange):
+            _put(self.logs.setdefault(change.of, {}), change.name, change.update)
+        else:
+            _put(self.records, change.of, change.data)
 
 
 class SimSpace:
@@ -102,24 +145,15 @@ class SimStorage:
             partition: sorted(log) for partition, log in self.live.logs.items()
         }
         self._batch: list[_Change] = []
-        self._unsynced: list[list[Callable[[Image], None]]] = []
+        self._unsynced: list[list[_Change]] = []
         self._synced = 0
 
     # --- writes ----------------------------------------------------------------------------------
 
     def do_row(self, name: tuple[int, int], key: bytes, row: Row | None) -> None:
         rows = self.live.spaces.setdefault(name, {})
-        old = rows.get(key)
-
-        def put(image: Image, row: Row | None = row) -> None:
-            rows = image.spaces.setdefault(name, {})
-            if row is None:
-                rows.pop(key, None)
-            else:
-                rows[key] = row
-
-        put(self.live)
-        self._batch.append(_Change(name[0], put, lambda: put(self.live, old)))
+        self._batch.append(_RowChange(name[0], name, key, row, rows.get(key)))
+        _put(rows, key, row)
 
     def space(self, partition: int, generation: int) -> SimSpace:
         """The rows of one copy."""
@@ -136,31 +170,19 @@ class SimStorage:
             self.do_row((partition, generation), key, None)
 
     def _do_log(self, partition: int, name: tuple[int, int], update: bytes | None) -> None:
-        log = self.live.logs.setdefault(partition, {})
-        old = log.get(name)
+        old = self.live.logs.setdefault(partition, {}).get(name)
+        self._batch.append(_LogChange(partition, name, update, old))
+        self._put_log(partition, name, update)
 
-        def put(update: bytes | None) -> None:
-            order = self._sorted_logs.setdefault(partition, [])
-            at = bisect_left(order, name)
-            present = at < len(order) and order[at] == name
-            if update is None:
-                log.pop(name, None)
-                if present:
-                    del order[at]
-            else:
-                log[name] = update
-                if not present:
-                    order.insert(at, name)
-
-        def redo(image: Image) -> None:
-            kept = image.logs.setdefault(partition, {})
-            if update is None:
-                kept.pop(name, None)
-            else:
-                kept[name] = update
-
-        put(update)
-        self._batch.append(_Change(partition, redo, lambda: put(old)))
+    def _put_log(self, partition: int, name: tuple[int, int], update: bytes | None) -> None:
+        log, order = self.live.logs[partition], self._sorted_logs.setdefault(partition, [])
+        if update is None:
+            if log.pop(name, None) is not None:
+                del order[bisect_left(order, name)]
+            return
+        if name not in log:
+            insort(order, name)
+        log[name] = update
 
     def log_put(self, partition: int, counter: int, term: int, update: bytes) -> None:
         """Keep one encoded update."""
@@ -218,16 +240,8 @@ class SimStorage:
         self._do_record(name, None)
 
     def _do_record(self, name: bytes, data: bytes | None) -> None:
-        old = self.live.records.get(name)
-
-        def put(image: Image, data: bytes | None = data) -> None:
-            if data is None:
-                image.records.pop(name, None)
-            else:
-                image.records[name] = data
-
-        put(self.live)
-        self._batch.append(_Change(name, put, lambda: put(self.live, old)))
+        self._batch.append(_RecordChange(name, data, self.live.records.get(name)))
+        _put(self.live.records, name, data)
 
     def record_get(self, name: bytes) -> bytes | None:
         """One named record."""
@@ -243,7 +257,7 @@ class SimStorage:
     @property
     def gathered(self) -> list[int]:
         """The partitions that the batch writes rows or updates of."""
-        return sorted({of for of, _, _ in self._batch if isinstance(of, int)})
+        return sorted({each.of for each in self._batch if isinstance(each.of, int)})
 
     def write_ahead(self) -> Collection[int]:
         """Nothing here is long; a test whose turns shall go on replaces this."""
@@ -254,15 +268,25 @@ class SimStorage:
     ) -> None:
         """Write the batch, or refuse it whole, but for what waits."""
         stays = {*waiting, *waiting_records}
-        batch = [change for change in self._batch if change.of not in stays]
-        self._batch = [change for change in self._batch if change.of in stays]
+        batch, self._batch = self._batch, []
+        if stays:
+            self._batch = [change for change in batch if change.of in stays]
+            batch = [change for change in batch if change.of not in stays]
         if self.refuse:
             self.refuse = False
             for change in reversed(batch):
-                change.undo()
+                self._undo(change)
             raise StorageFull("the simulated disk is full")
         if batch:
-            self._unsynced.append([change.redo for change in batch])
+            self._unsynced.append(batch)
+
+    def _undo(self, change: _Change) -> None:
+        if isinstance(change, _LogChange):
+            self._put_log(change.of, change.name, change.old)
+        elif isinstance(change, _RowChange):
+            _put(self.live.spaces[change.space], change.key, change.old)
+        else:
+            _put(self.live.records, change.of, change.old)
 
     @property
     def written(self) -> int:
@@ -278,8 +302,8 @@ class SimStorage:
         """Make the first `batches` ever committed durable."""
         while self._synced < batches:
             self._synced += 1
-            for step in self._unsynced.pop(0):
-                step(self.durable)
+            for change in self._unsynced.pop(0):
+                self.durable.take(change)
 
     def sync(self) -> None:
         """Make everything committed durable."""

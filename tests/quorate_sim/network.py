@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from quorate.protocol.messages import Heartbeat, HeartbeatAck, Hello, Message
@@ -56,8 +57,10 @@ class Link:
             return
         receiver = self.target if sender is self.source else self.source
         judge = self.network.judge
-        copies = 1 if judge is None or message is None else judge(self, sender, receiver, message)
-        for _ in range(copies):
+        if judge is None or message is None:
+            self.send_stalled(sender, receiver, message)
+            return
+        for _ in range(judge(self, sender, receiver, message)):
             self.send_stalled(sender, receiver, message)
 
     def _fly(self, sender: Process, receiver: Process, message: Message | None) -> None:
@@ -72,10 +75,10 @@ class Link:
         else:
             arrival = max(arrival, self._last_us[sender.name] + 1)
             self._last_us[sender.name] = arrival
-        network.world.at(arrival, lambda: self._arrive(sender, receiver, message))
-        if message is not None and network.world.chance(network.duplicates):
+        network.world.at(arrival, partial(self._arrive, sender, receiver, message))
+        if message is not None and network.duplicates and network.world.chance(network.duplicates):
             again = arrival + network.delay() * network.world.random.choice((1, 10, 100))
-            network.world.at(again, lambda: self._arrive(sender, receiver, message))
+            network.world.at(again, partial(self._arrive, sender, receiver, message))
 
     def _arrive(self, sender: Process, receiver: Process, message: Message | None) -> None:
         if not self.up or not receiver.alive:
@@ -83,7 +86,7 @@ class Link:
         if self.network.is_cut(sender.name, receiver.name):
             self._stalled.append((sender, receiver, message))
             return
-        receiver.run(lambda: self._hand_over(receiver, message))
+        receiver.run(partial(self._hand_over, receiver, message))
 
     def _hand_over(self, receiver: Process, message: Message | None) -> None:
         if not self.up:
@@ -138,8 +141,8 @@ class Network:
     def delay(self) -> int:
         """How long one message is on its way, in microseconds."""
         low, high = self.delay_us
-        delay = self.world.random.randrange(low, high)
-        if self.world.chance(self.slow):
+        delay = low + self.world.below(high - low)
+        if self.slow and self.world.chance(self.slow):
             delay += self.world.random.randrange(50, 3000) * MS
         return delay
 

@@ -7,7 +7,8 @@ simulator gave its agents, not from what the master has heard: so neither can hi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from quorate.facts.partition_row import PartitionRow
@@ -71,16 +72,21 @@ def _share_problems(
 ) -> list[str]:
     """A node has not its share by weight, rounded up or down."""
     owned = Counter(name for row in rows for name in row.owners)
-    shares = fair_shares(
-        record.partitions,
-        record.replicas,
-        {n: (_domain(cluster, n), cluster.placement(n).weight) for n in usable},
-    )
+    nodes = [(n, _domain(cluster, n), cluster.placement(n).weight) for n in usable]
+    shares = _shares(record.partitions, record.replicas, tuple(nodes))
     return [
         f"weights: {name} has {owned[name]} copies of {record.uid}, its share is {share:.2f}"
         for name, share in shares.items()
         if abs(owned[name] - share) >= 1 - _ROUNDING
     ]
+
+
+@lru_cache
+def _shares(
+    partitions: int, replicas: int, nodes: tuple[tuple[str, str, int], ...]
+) -> Mapping[str, float]:
+    """`fair_shares` of nodes with their domains and weights: asked for again until all is quiet."""
+    return fair_shares(partitions, replicas, {name: (d, weight) for name, d, weight in nodes})
 
 
 def fair_shares(

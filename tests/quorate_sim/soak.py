@@ -7,6 +7,7 @@ each is told with the command that replays it.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -59,7 +60,8 @@ def soak(first: int, seeds: int, minutes: float, workers: int) -> bool:
     started = time.monotonic()
     until = started + minutes * 60 if minutes else None
     counts, done, failed = Counts(), 0, 0
-    with get_context("fork").Pool(workers) as pool:
+    # What is there by now stays: the garbage of seeds is found without looking through it.
+    with get_context("fork").Pool(workers, gc.freeze) as pool:
         # A block is handed out only when a worker is free: with a time limit nothing is left over.
         waiting = []
         blocks = _blocks(first, seeds, until)

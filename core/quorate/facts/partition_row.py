@@ -63,12 +63,12 @@ class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
     @property
     def owners(self) -> tuple[str, ...]:
         """Names of the online owners, hottest first."""
-        return tuple(node for node in self.replicas if node is not None)
+        return tuple([node for node in self.replicas if node is not None])
 
     @property
     def voter_nodes(self) -> tuple[str, ...]:
         """Names of the quorum's members, offline ones included."""
-        return tuple(voter.node for voter in self.voters)
+        return tuple([voter.node for voter in self.voters])
 
     @property
     def voter_sets(self) -> tuple[tuple[Voter, ...], ...]:
@@ -121,13 +121,14 @@ def committed_row(row: PartitionRow) -> PartitionRow:
 
 def check_row(row: PartitionRow) -> None:
     """Raise InvariantError unless the row is well-formed: no owner twice, term <= version."""
-    owners = row.owners
-    if len(set(owners)) != len(owners):
+    owners = [node for node in row.replicas if node is not None]
+    owner_set, voter_set = set(owners), {voter.node for voter in row.voters}
+    if len(owner_set) != len(owners):
         raise InvariantError(f"partition {row.partition}: an owner appears twice in {row.replicas}")
-    if len(set(row.voter_nodes)) != len(row.voters):
+    if len(voter_set) != len(row.voters):
         raise InvariantError(f"partition {row.partition}: a voter appears twice in {row.voters}")
-    if not set(owners) <= set(row.voter_nodes):
-        raise InvariantError(f"partition {row.partition}: owners {owners} outside {row.voters}")
+    if not owner_set <= voter_set:
+        raise InvariantError(f"partition {row.partition}: owners {row.owners} outside {row.voters}")
     if row.term > row.version:
         raise InvariantError(f"partition {row.partition}: term {row.term} above {row.version}")
     if len(row.voters) > REPLICAS_MAX + 1:

@@ -484,10 +484,9 @@ class Copy(UpdateCounter):
             raise InvariantError(
                 f"partition {self.partition}: durable LWM {self.durable_lwm} above LWM {self.lwm}"
             )
-        if self.state is not self._present_state():
-            raise InvariantError(
-                f"partition {self.partition}: {self.state}, by its facts {self._present_state()}"
-            )
+        state = self._present_state()
+        if self.state is not state:
+            raise InvariantError(f"partition {self.partition}: {self.state}, by its facts {state}")
         if self.log_from > self.lwm:
             raise InvariantError(
                 f"partition {self.partition}: log from {self.log_from} above LWM {self.lwm}"
@@ -496,6 +495,7 @@ class Copy(UpdateCounter):
             raise InvariantError(
                 f"partition {self.partition}: adopted {self.last_term} above {self.promise_term}"
             )
-        for term, ranges in self.above.items():
-            if ranges.is_empty():
-                raise InvariantError(f"partition {self.partition}: nothing held of term {term}")
+        if self.above:
+            for term, ranges in self.above.items():
+                if ranges.is_empty():
+                    raise InvariantError(f"partition {self.partition}: nothing held of term {term}")

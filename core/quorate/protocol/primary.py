@@ -400,19 +400,20 @@ class Primary:
 
     def check(self) -> None:
         """Raise InvariantError unless the role is the one its copy promised (I-4)."""
-        copy, where = self.copy, f"partition {self.copy.partition}, term {self.term}"
-        if (copy.promise_term, copy.promise_holder) != (self.term, self.holder):
-            raise InvariantError(
-                f"{where}: the copy promised {copy.promise_term} to {copy.promise_holder}"
-            )
+        copy = self.copy
+        if copy.promise_term != self.term or copy.promise_holder != self.holder:
+            raise self._broken(f"the copy promised {copy.promise_term} to {copy.promise_holder}")
         if self.stage is Stage.SERVING:
             check_primary_counter(copy)
         if self.persisted and not copy.adopted:
-            raise InvariantError(f"{where}: persisted, but the copy is in {copy.last_term}")
+            raise self._broken(f"persisted, but the copy is in {copy.last_term}")
         if self.stage is Stage.SERVING and not self.persisted:
-            raise InvariantError(f"{where}: serves before its lineage entry is durable")
+            raise self._broken("serves before its lineage entry is durable")
         if self.waiters and self.waiters[-1].counter > copy.lwm:
-            raise InvariantError(f"{where}: a waiter waits for {self.waiters[-1].counter}")
+            raise self._broken(f"a waiter waits for {self.waiters[-1].counter}")
+
+    def _broken(self, what: str) -> InvariantError:
+        return InvariantError(f"partition {self.copy.partition}, term {self.term}: {what}")
 
     # --- activation ------------------------------------------------------------------------------
 

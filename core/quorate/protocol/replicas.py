@@ -369,9 +369,17 @@ class Replicas:
     @property
     def has_turn(self) -> bool:
         """Whether a flush would leave anything; far cheaper than to flush an idle zone."""
-        has_written = self.wrote or self.touched or self.dirty or self.adopting
-        has_to_say = self.out.at_once or self.out.after_sync or self.ack_due or self.announcements
-        return bool(has_written or has_to_say or self.refills.has_ended)
+        return bool(
+            self.wrote
+            or self.touched
+            or self.dirty
+            or self.adopting
+            or self.out.at_once
+            or self.out.after_sync
+            or self.ack_due
+            or self.announcements
+            or self.refills.has_ended
+        )
 
     @property
     def wants_turn(self) -> bool:

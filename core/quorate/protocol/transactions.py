@@ -79,8 +79,10 @@ class Transactions:
 
     def go_on(self) -> None:
         """Parts that wait for locks have their turn, behind commands that do."""
-        self.parts.go_on()
-        self._perform()
+        if self.parts.waiting.has_unlocked:
+            self.parts.go_on()
+        if self._own:
+            self._perform()
 
     def tick(self, now: Now) -> None:
         """What is due by time."""
