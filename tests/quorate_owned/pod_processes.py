@@ -59,6 +59,11 @@ class PodProcesses:
         if self.problem is not None:
             raise RuntimeError("pods were not kept") from self.problem
 
+    @property
+    def processes(self) -> int:
+        """How many run, those that are ending included."""
+        return len(self.running) + len(self._ending)
+
     def forget(self) -> None:
         """Collect exit statuses, once the folder of the road has ended the processes."""
         for process in [*self._ending.values(), *(each for _, each in self.running.values())]:
