@@ -145,6 +145,7 @@ class LedCluster:
             runner.unreached(),
             runner.refusal(),
             self._drain_view,
+            dict(runner.dialing.kept),
         )
 
     # --- what is told ----------------------------------------------------------------------------

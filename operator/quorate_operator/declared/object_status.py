@@ -40,6 +40,8 @@ class Seen(NamedTuple):
     refusal: Refusal | None = None
     """Why what is decided cannot be written."""
     drains: DrainView = DrainView()
+    kept: Mapping[str, str] = MappingProxyType({})
+    """Agents that are to leave and cannot be drained, and why."""
 
 
 def zone_status(
@@ -141,7 +143,7 @@ def cluster_status(
     """The status of `cluster`.  `identity`: of the process that leads it; `pause`: why its spec is
     not looked at; `dialed`: the addresses that are then in force; `retained`: zones without an
     object; `managed`: what is known of managed agents."""
-    observed, problem, unreached, blocked, drains = seen
+    observed, problem, unreached, blocked, drains, kept = seen
     generation = cluster.status.observed_generation if pause else cluster.metadata.generation
     online = sum(node.online for node in observed.nodes)
     is_managed = cluster.spec.managed is not None
@@ -167,7 +169,7 @@ def cluster_status(
         ready,
         *_paused(pause),
         _blocked(blocked),
-        *_owned(cluster, managed),
+        *_owned(cluster, managed, kept),
         *_outside(managed),
         *_drained(cluster, drains),
     ]
@@ -197,7 +199,9 @@ def cluster_status(
     )
 
 
-def _owned(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
+def _owned(
+    cluster: StorageCluster, managed: ManagedView | None, kept: Mapping[str, str]
+) -> list[_Fact]:
     """Whether the Kubernetes objects of managed agents are as they are to be.
 
     Who waits for the condition takes the first one that is told of the new spec, so what is known
@@ -211,6 +215,8 @@ def _owned(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
         return [(name, False, "Refused", f"the API server refuses an object: {managed.refused}")]
     if managed.waits_for:
         return [(name, False, "Replacing", managed.waits_for)]
+    if refused := [kept[agent] for agent in managed.agents.leaving if agent in kept]:
+        return [(name, False, "ScaleDownRefused", "; ".join(refused))]
     if managed.agents.leaving:
         leaving = ", ".join(managed.agents.leaving)
         return [(name, False, "ScalingDown", f"{leaving}: copies move to other agents first")]

@@ -216,7 +216,7 @@ class OwnedObjects:
         gone = seen.gone = gone_agents(pods)
         disruption = seen.runner.disruption(gone)
         seen.looked = _facts(seen)
-        agents = choose_agents(managed.replicas, {*sets, *registered}, disruption)
+        agents = choose_agents(managed.replicas, {*sets, *registered}, seen.runner.held())
         in_use = {*registered, *disruption.protected}
         removed = [agent for agent in agents.leaving if agent not in in_use]
         zones = _zone_ports(seen.runner)

@@ -3,21 +3,24 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.planning.disruption import Disruption
+from quorate.planning.choose_leavers import Held, Holding
 from quorate_operator.owned.agent_names import Agents, address, choose_agents
-from quorate_owned.facts import nobody, verdict
 
 
-def about(*agents: tuple[str, int, bool]) -> Disruption:
-    return Disruption(tuple(verdict(n, c, draining=d) for n, c, d in agents), (), 1)
+NOBODY = Held()
+
+
+def about(*agents: tuple[str, int, bool]) -> Held:
+    """Agents with so many bytes, and whether they are drained."""
+    return Held(tuple(Holding(n, draining=d, bytes=b, copies=1) for n, b, d in agents), 1)
 
 
 def test_a_new_cluster_begins_with_the_lowest_numbers() -> None:
-    assert choose_agents(3, (), nobody()) == Agents(("agent-1", "agent-2", "agent-3"), (), True)
+    assert choose_agents(3, (), NOBODY) == Agents(("agent-1", "agent-2", "agent-3"), (), True)
 
 
 def test_more_agents_take_the_numbers_that_are_free() -> None:
-    chosen = choose_agents(4, {"agent-2", "agent-10"}, nobody())
+    chosen = choose_agents(4, {"agent-2", "agent-10"}, NOBODY)
 
     assert chosen.staying == ("agent-1", "agent-2", "agent-3", "agent-10")
 
@@ -31,6 +34,26 @@ def test_those_leave_that_cost_least_and_of_equals_the_last() -> None:
     assert choose_agents(1, known, copies).leaving == ("agent-4", "agent-2", "agent-3")
 
 
+def test_bytes_count_and_not_copies() -> None:
+    few_large = Holding("agent-1", bytes=900, copies=2)
+    held = Held((few_large, Holding("agent-2", bytes=30, copies=40), Holding("agent-3", bytes=31)))
+
+    assert choose_agents(2, {"agent-1", "agent-2", "agent-3"}, held).leaving == ("agent-2",)
+
+
+def test_a_failure_domain_that_a_copy_needs_keeps_an_agent() -> None:
+    held = Held(
+        (
+            Holding("agent-1", failure_domain="north", bytes=40),
+            Holding("agent-2", failure_domain="north", bytes=40),
+            Holding("agent-3", failure_domain="south", bytes=1),
+        ),
+        copies=2,
+    )
+
+    assert choose_agents(2, {"agent-1", "agent-2", "agent-3"}, held).leaving == ("agent-2",)
+
+
 def test_who_is_on_its_way_out_stays_on_it() -> None:
     """As a drain empties it others may become cheaper, or dearer."""
     copies = about(("agent-1", 9, True), ("agent-2", 3, False), ("agent-3", 3, False))
@@ -40,14 +63,14 @@ def test_who_is_on_its_way_out_stays_on_it() -> None:
 
 def test_at_zero_nobody_leaves_and_nobody_runs() -> None:
     known = {"agent-1", "agent-3"}
-    stopped = choose_agents(0, known, nobody())
+    stopped = choose_agents(0, known, NOBODY)
 
     assert stopped == Agents(("agent-1", "agent-3"), (), run=False)
-    assert choose_agents(2, known, nobody()) == Agents(("agent-1", "agent-3"), (), run=True)
+    assert choose_agents(2, known, NOBODY) == Agents(("agent-1", "agent-3"), (), run=True)
 
 
 def test_names_of_others_are_not_touched() -> None:
-    chosen = choose_agents(1, {"elsewhere", "agent-0", "agent-01", "agent-x", "agent-2"}, nobody())
+    chosen = choose_agents(1, {"elsewhere", "agent-0", "agent-01", "agent-x", "agent-2"}, NOBODY)
 
     assert chosen == Agents(("agent-2",), (), True)
 

@@ -1,5 +1,6 @@
 """What a StorageCluster says of managed agents."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,8 @@ SPEC = managed_cluster().spec
 VIEW = ManagedView(Agents(STAYING, (), True), ["one:7100", "two:7100"], [], "", "", SPEC)
 
 
-def told(view: ManagedView) -> StorageClusterStatus:
-    seen = Seen(ClusterStatus(1, (), ()), unreached={"one:7100": "no answer"})
+def told(view: ManagedView, kept: Mapping[str, str] | None = None) -> StorageClusterStatus:
+    seen = Seen(ClusterStatus(1, (), ()), unreached={"one:7100": "no answer"}, kept=kept or {})
     now = "2026-01-01T00:00:00Z"
     return cluster_status(managed_cluster(), seen, "me", now, dialed=view.addresses, managed=view)
 
@@ -68,6 +69,18 @@ def test_what_a_change_waits_for_is_told() -> None:
         status, word, message = condition(told(view), "AgentsUpdated")
         assert (status, word) == ("False", reason)
         assert part in message
+
+
+def test_an_agent_that_a_zone_needs_is_not_told_as_on_its_way() -> None:
+    view = VIEW._replace(agents=Agents(STAYING, ("agent-3",), True))
+    why = "node agent-3: zone cart needs 3 agents and 2 would remain; add an agent first"
+
+    assert condition(told(view, {"agent-3": why}), "AgentsUpdated") == (
+        "False",
+        "ScaleDownRefused",
+        why,
+    )
+    assert condition(told(view, {"agent-9": why}), "AgentsUpdated")[1] == "ScalingDown"
 
 
 async def test_an_operator_without_kubernetes_refuses_managed_agents(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from quorate.facts.partition_row import majority
 from quorate.facts.zone import ZoneRecord
+from quorate.planning.choose_leavers import Held
 from quorate.planning.disruption import Disruption
+from quorate.protocol.cluster_disruption import cluster_held
 from quorate.protocol.messages import ZoneReady
 from quorate.protocol.status import ClusterStatus
 from quorate_lone_master.world import LoneMaster
@@ -49,6 +51,9 @@ class LoneRunner:
 
     def keep_primaries_off(self, nodes: Collection[str]) -> None:
         self._world.master.keep_primaries_off(nodes, self._world.now)
+
+    def held(self) -> Held:
+        return cluster_held(self._world.master.agents, self._world.master.zones.values())
 
     def disruption(self, gone: Any = (), restarted: Any = ()) -> Disruption:
         self.before.append(sorted(restarted))
