@@ -117,8 +117,7 @@ class Installed:
 
         It is closed with this, at the latest."""
         service = ("service", f"{zone}-clients")
-        # The operator makes it about a second after the zone is Available, nodes know it one later.
-        self.wait(lambda: self.kubectl("get", *service, "--ignore-not-found"), " ".join(service))
+        # It is there as soon as the zone is Available; nodes know it a second later.
         address = self.get(*service)["spec"]["clusterIP"]
         self.wait(lambda: _answers(address), f"an answer at {address}")
         settings: dict[str, Any] = {"socket_timeout": 8, "socket_connect_timeout": 2}

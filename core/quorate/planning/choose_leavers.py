@@ -69,7 +69,6 @@ def choose_leavers(agents: Collection[Holding], count: int, copies: int) -> tupl
     """`count` of these agents, in the order of the choice.  `copies`: the most that a zone asks
     for.  Of equals the last one of `agents` goes first."""
     left = {agent.name: agent for agent in agents}
-    order = {name: -at for at, name in enumerate(left)}
     held = {agent.name: float(agent.bytes) for agent in agents}
     chosen: list[str] = []
     for _ in range(min(count, len(left))):
@@ -77,27 +76,36 @@ def choose_leavers(agents: Collection[Holding], count: int, copies: int) -> tupl
         for agent in left.values():
             if agent.is_there:
                 there.setdefault(agent.place, []).append(agent.name)
-        agents_there = sum(map(len, there.values()))
-        is_short = agents_there <= copies
-        is_narrow = len(there) <= copies
-
-        def cost(agent: Holding) -> tuple[bool, bool, bool, float, int, int, int]:
-            return (
-                agent.is_there and is_short,
-                agent.is_there and is_narrow and len(there[agent.place]) == 1,
-                agent.takes_part and not agent.draining,
-                held[agent.name],
-                agent.copies,
-                agent.primaries,
-                order[agent.name],
-            )
-
-        gone = min(left.values(), key=cost)
+        gone = _cheapest(left.values(), there, held, copies)
         del left[gone.name]
         chosen.append(gone.name)
         takers = [name for name in there.get(gone.place, ()) if name != gone.name]
-        if not is_narrow or not takers:
+        if len(there) > copies or not takers:
             takers = [name for each in there.values() for name in each if name != gone.name]
         for name in takers:
             held[name] += held[gone.name] / len(takers)
     return tuple(chosen)
+
+
+def _cheapest(
+    agents: Collection[Holding],
+    there: Mapping[tuple[str, str], Sequence[str]],
+    held: Mapping[str, float],
+    copies: int,
+) -> Holding:
+    """The one that leaves next; `there`: agents that hold copies, by failure domain."""
+    is_short = sum(map(len, there.values())) <= copies
+    is_narrow = len(there) <= copies
+
+    def cost(at: int, agent: Holding) -> tuple[bool, bool, bool, float, int, int, int]:
+        return (
+            agent.is_there and is_short,
+            agent.is_there and is_narrow and len(there[agent.place]) == 1,
+            agent.takes_part and not agent.draining,
+            held[agent.name],
+            agent.copies,
+            agent.primaries,
+            -at,
+        )
+
+    return min(enumerate(agents), key=lambda each: cost(*each))[1]

@@ -1,4 +1,4 @@
-"""The agents of a cluster that may restart or go now, and what each holds, by what its master knows."""
+"""The agents that may restart or go now, and what each holds, by what their master knows."""
 
 from __future__ import annotations
 

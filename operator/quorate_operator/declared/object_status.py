@@ -52,9 +52,11 @@ def zone_status(
     time: str,
     pause: str = "",
     blocked: Refusal | None = None,
+    lacks_name: bool = False,
 ) -> ZoneStatus:
     """The status of `zone`.  `seen`: its cluster; `time`: now, RFC 3339; `pause`: why its spec is
-    not looked at, a sentence; `blocked`: why what is decided of it cannot be written.
+    not looked at, a sentence; `blocked`: why what is decided of it cannot be written;
+    `lacks_name`: the Service at which its clients start is not made yet.
 
     `observedGeneration` is that of the spec that `observed` was made with: it stays as it was while
     the zone is paused or its cluster is not led."""
@@ -87,7 +89,7 @@ def zone_status(
     return ZoneStatus(
         observed_generation=generation,
         zone_id=observed.uid,
-        phase=observed.phase,
+        phase="Pending" if lacks_name and observed.phase == "Available" else observed.phase,
         data_nodes=list(observed.data_nodes),
         ports=dict(sorted(observed.ports.items())),
         port=observed.port,
@@ -107,7 +109,9 @@ def zone_status(
                 max(each.bytes_total - each.bytes_done, 0) for each in observed.migrations
             ),
         ),
-        conditions=conditions(unknown if seen.problem else _zone_facts(zone, acceptance, observed)),
+        conditions=conditions(
+            unknown if seen.problem else _zone_facts(zone, acceptance, observed, lacks_name)
+        ),
         placed_uid=zone.metadata.uid if observed.placed else zone.status.placed_uid,
     )
 
@@ -170,6 +174,7 @@ def cluster_status(
         *_paused(pause),
         _blocked(blocked),
         *_owned(cluster, managed, kept),
+        *_grown(cluster, managed),
         *_outside(managed),
         *_drained(cluster, drains),
     ]
@@ -223,6 +228,18 @@ def _owned(
     return [(name, True, "Updated", "all pods are of the declared template")]
 
 
+def _grown(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
+    """Whether volumes are as large as declared; told from the first growth on."""
+    name = names.CONDITION_VOLUMES_GROWN
+    if managed is None:
+        return []
+    if managed.growth.reason:
+        return [(name, False, managed.growth.reason, managed.growth.message)]
+    if any(each.type == name for each in cluster.status.conditions):
+        return [(name, True, "Grown", "every volume has the declared size")]
+    return []
+
+
 def _outside(managed: ManagedView | None) -> list[_Fact]:
     """Whether clients outside reach every agent, where there is an external listener."""
     if managed is None or managed.unreachable is None:
@@ -267,9 +284,13 @@ def _unknown_facts(acceptance: Acceptance, problem: str) -> list[_Fact]:
     ]
 
 
-def _zone_facts(zone: Zone, acceptance: Acceptance, observed: Observed) -> list[_Fact]:
+def _zone_facts(
+    zone: Zone, acceptance: Acceptance, observed: Observed, lacks_name: bool
+) -> list[_Fact]:
     is_kept = observed.phase != "Deleting"
-    available = is_kept and observed.available + observed.degraded == observed.partitions
+    serves = is_kept and observed.available + observed.degraded == observed.partitions
+    available = serves and not lacks_name
+    service = f"every partition serves; Service {zone.metadata.name}-clients is not made yet"
     replicated = is_kept and observed.available == observed.partitions
     in_force = acceptance.record
     copies = in_force.replicas if in_force is not None else zone.spec.replicas
@@ -287,8 +308,12 @@ def _zone_facts(zone: Zone, acceptance: Acceptance, observed: Observed) -> list[
         (
             names.CONDITION_AVAILABLE,
             available,
-            "AllServing" if available else observed.phase,
-            "every partition has a serving primary" if available else observed.sentence,
+            "AllServing" if available else "ServiceMissing" if serves else observed.phase,
+            "every partition has a serving primary"
+            if available
+            else service
+            if serves
+            else observed.sentence,
         ),
         (
             names.CONDITION_FULLY_REPLICATED,

@@ -53,7 +53,7 @@ def desired_children(
         made.append(claim_of(cluster, agent, managed.storage, claims.get(name)))
         made.append(_stateful_set(cluster, managed, agent, agents.run))
         made += _external_service(cluster, managed, agent, zones)
-    made += [_client_service(cluster, zone) for zone in zones if _same_port(zone)]
+    made += [_client_service(cluster, zone) for zone in zones if has_same_port(zone)]
     made.append(_budget(cluster, disruption))
     return made
 
@@ -163,11 +163,16 @@ def _stateful_set(cluster: StorageCluster, managed: ManagedAgents, agent: str, r
     }
 
 
+def client_service_name(zone: ZonePort) -> str:
+    """Name of the Service at which clients of the zone start."""
+    return f"{zone.zone}-clients"
+
+
 def _client_service(cluster: StorageCluster, zone: ZonePort) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(cluster, f"{zone.zone}-clients"),
+        "metadata": _metadata(cluster, client_service_name(zone)),
         "spec": {
             "ipFamilyPolicy": "PreferDualStack",
             "selector": selector(cluster.metadata.name),
@@ -199,7 +204,7 @@ def _external_service(
     return [{"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}]
 
 
-def _same_port(zone: ZonePort) -> bool:
+def has_same_port(zone: ZonePort) -> bool:
     """Whether one Service can lead to all agents of the zone."""
     return len({*zone.ports.values()}) == 1
 

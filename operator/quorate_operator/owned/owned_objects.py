@@ -28,11 +28,18 @@ from quorate_operator.owned.agent_names import (
     stateful_set_name,
 )
 from quorate_operator.owned.apply import PATHS, Applier, is_owned
-from quorate_operator.owned.children import claim_of, desired_children, selector
+from quorate_operator.owned.children import (
+    claim_of,
+    client_service_name,
+    desired_children,
+    has_same_port,
+    selector,
+)
 from quorate_operator.owned.external_listener import ZonePort, external_addresses
 from quorate_operator.owned.kube_nodes import KubeNodes, cordoned_agents
 from quorate_operator.owned.pod_states import trouble
 from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
+from quorate_operator.owned.volumes import Growth, growth
 from quorate_operator.process.keyed_queue import KeyedQueue
 
 _log = logging.getLogger("quorate.owned")
@@ -60,6 +67,10 @@ class ManagedView(NamedTuple):
     waits_for: str
     spec: StorageClusterSpec
     unreachable: dict[str, str] | None = None
+    named: frozenset[str] = frozenset()
+    """Zones to which a Service leads; or cannot, because their agents listen on different ports."""
+    growth: Growth = Growth()
+    """Why volumes are smaller than declared."""
 
 
 class _Seen:
@@ -248,7 +259,14 @@ class OwnedObjects:
             if pod is not None and self._is_current(name, seen):
                 _log.info("cluster %s: replacing the pod of %s", name, restart.agent)
                 await seen.applier.delete("Pod", pod)
-        self._tell(name, cluster, seen, agents, pods, there, refused, restart, unreachable)
+        named = frozenset(
+            zone.zone
+            for zone in zones
+            if not has_same_port(zone)
+            or client_service_name(zone) in there["Service"]
+            or seen.applier.has("Service", client_service_name(zone))
+        )
+        self._tell(name, cluster, seen, agents, pods, there, refused, restart, unreachable, named)
 
     def _is_current(self, name: str, seen: _Seen) -> bool:
         """Whether the cluster is still led as it was when its state was read."""
@@ -265,6 +283,7 @@ class OwnedObjects:
         refused: list[ApiRefused],
         restart: Restart,
         unreachable: dict[str, str] | None,
+        named: frozenset[str],
     ) -> None:
         claims = there["PersistentVolumeClaim"]
         found = [
@@ -285,6 +304,16 @@ class OwnedObjects:
             _waits_for(name, restart, seen.applier.changed),
             cluster.spec,
             unreachable,
+            named,
+            growth(
+                {
+                    claim: claims[claim]
+                    for claim in (stateful_set_name(name, each) for each in agents.staying)
+                    if claim in claims
+                },
+                cluster.spec.managed.storage.size if cluster.spec.managed is not None else "",
+                seen.applier.ungrown,
+            ),
         )
         if view != seen.view:
             seen.view = view

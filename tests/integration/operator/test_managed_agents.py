@@ -171,3 +171,84 @@ def test_a_policy_that_refuses_an_object_is_told_and_costs_the_lease_nothing(
     road.kubectl("delete", "quota", "few")
     managed.wait(lambda: "main-agent-4" in managed.names("statefulsets"), "made after all", 90)
     assert road.master()[1] == term
+
+
+def test_a_claim_that_its_class_does_not_let_grow_is_told_with_the_way_out(
+    managed: Managed, control_plane: ControlPlane, namespace: str
+) -> None:
+    """There is no provisioner: the test makes the volume, and says later that it has grown."""
+    road = managed.road
+    cluster = {"size": "1Gi", "className": f"fixed-{namespace}"}
+    storage_class: Json = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": cluster["className"]},
+        "provisioner": "example.org/none",
+    }
+    volumes = [_volume(f"{namespace}-{number}", cluster["className"]) for number in (1, 2, 3)]
+    cluster_wide = {"apiVersion": "v1", "kind": "List", "items": [storage_class, *volumes]}
+    control_plane.kubectl("apply", "--filename=-", stdin=json.dumps(cluster_wide))
+    try:
+        road.kubectl("delete", "persistentvolumeclaims", "--all", "--wait=false")
+        road.kubectl("delete", "pods", "--all", "--wait=false", "--grace-period=0", "--force")
+        managed.declare(storage=cluster)
+
+        def claims() -> list[Json]:
+            return road.items("persistentvolumeclaims")
+
+        def sizes() -> list[str]:
+            return [each["spec"]["resources"]["requests"]["storage"] for each in claims()]
+
+        managed.wait(
+            lambda: [e["status"].get("phase") for e in claims()] == ["Bound"] * 3, "bound", 60
+        )
+        assert _grown(road) == ("", "", "")
+
+        managed.declare(storage={**cluster, "size": "2Gi"})
+        managed.wait(lambda: _grown(road)[:2] == ("False", "ExpansionRefused"), "the refusal")
+        assert _grown(road)[2] == (
+            f"claim main-agent-1 stays at 1Gi instead of 2Gi: StorageClass {cluster['className']} "
+            "does not let volumes grow: set allowVolumeExpansion: true in it if its provisioner "
+            "can, or write spec.managed.storage.size: 1Gi and add agents; and 2 more claims"
+        )
+        assert sizes() == ["1Gi"] * 3
+        updated = road.status("storagecluster", "main")["conditions"]
+        assert "Refused" not in [each["reason"] for each in updated], "nothing else is held up"
+
+        allowed = json.dumps({**storage_class, "allowVolumeExpansion": True})
+        control_plane.kubectl("apply", "--filename=-", stdin=allowed)
+        managed.wait(lambda: _grown(road)[:2] == ("False", "Resizing"), "asked for again", 100)
+        assert sizes() == ["2Gi"] * 3
+        capacity = json.dumps({"status": {"capacity": {"storage": "2Gi"}}})
+        for each in claims():
+            name = each["metadata"]["name"]
+            how = ("--subresource=status", "--type=merge", f"--patch={capacity}")
+            road.kubectl("patch", "persistentvolumeclaim", name, *how)
+        managed.wait(lambda: _grown(road)[:2] == ("True", "Grown"), "grown")
+    finally:
+        names = [each["metadata"]["name"] for each in volumes]
+        control_plane.kubectl("delete", "persistentvolume", *names, "--wait=false")
+        control_plane.kubectl("delete", "storageclass", cluster["className"])
+
+
+def _volume(name: str, class_name: str) -> Json:
+    spec = {
+        "storageClassName": class_name,
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "hostPath": {"path": "/nothing"},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def _grown(road: Road) -> tuple[str, str, str]:
+    """Status, reason and message of the condition; empty while there is none."""
+    for each in road.status("storagecluster", "main").get("conditions", []):
+        if each["type"] == "VolumesGrown":
+            return each["status"], each["reason"], each["message"]
+    return "", "", ""

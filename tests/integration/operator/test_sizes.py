@@ -174,6 +174,19 @@ def test_three_agents_become_six_and_three_again_and_no_command_fails(
         raise NotServed(f"nobody was hurt, and yet: {pulses.failed}")
 
 
+def test_when_a_zone_is_available_its_name_is_there_for_clients(sized: Sized) -> None:
+    """Whoever waits for the condition and starts a client then finds the Service."""
+    road = sized.road
+    for number in range(4):
+        name = f"zone-{number}"
+        road.apply("Zone", name, clusterRef={"name": "main"}, partitions=4, replicas=3)
+        road.kubectl("wait", f"zone/{name}", "--for=condition=Available", "--timeout=60s")
+        service = road.get("service", f"{name}-clients")
+        assert service is not None, name
+        [port] = service["spec"]["ports"]
+        assert port["targetPort"] == road.status("zone", name)["port"]
+
+
 def test_at_zero_nothing_runs_and_at_three_all_rows_are_there_again(sized: Sized) -> None:
     client = sized.client(ZONE)
     keys = key_in_each(PARTITIONS)
