@@ -79,7 +79,7 @@ READY = {
 
 
 @pytest.fixture
-def managed(control_plane: ControlPlane, namespace: str) -> Iterator[Managed]:
+def undeclared(control_plane: ControlPlane, namespace: str) -> Iterator[Managed]:
     road = Road(control_plane, namespace)
     try:
         road.kubectl(
@@ -87,12 +87,16 @@ def managed(control_plane: ControlPlane, namespace: str) -> Iterator[Managed]:
         )
         road.use_example_role()
         road.start_operator()
-        made = Managed(road)
-        made.declare()
-        made.wait(lambda: len(made.names("pods")) == 3, "three pods")
-        yield made
+        yield Managed(road)
     finally:
         road.close()
+
+
+@pytest.fixture
+def managed(undeclared: Managed) -> Managed:
+    undeclared.declare()
+    undeclared.wait(lambda: len(undeclared.names("pods")) == 3, "three pods")
+    return undeclared
 
 
 def test_objects_are_made_told_of_and_put_right(managed: Managed) -> None:
@@ -174,10 +178,10 @@ def test_a_policy_that_refuses_an_object_is_told_and_costs_the_lease_nothing(
 
 
 def test_a_claim_that_its_class_does_not_let_grow_is_told_with_the_way_out(
-    managed: Managed, control_plane: ControlPlane, namespace: str
+    undeclared: Managed, control_plane: ControlPlane, namespace: str
 ) -> None:
-    """There is no provisioner: the test makes the volume, and says later that it has grown."""
-    road = managed.road
+    """There is no provisioner: the test makes the volumes, and says later that they have grown."""
+    managed, road = undeclared, undeclared.road
     cluster = {"size": "1Gi", "className": f"fixed-{namespace}"}
     storage_class: Json = {
         "apiVersion": "storage.k8s.io/v1",
@@ -189,8 +193,6 @@ def test_a_claim_that_its_class_does_not_let_grow_is_told_with_the_way_out(
     cluster_wide = {"apiVersion": "v1", "kind": "List", "items": [storage_class, *volumes]}
     control_plane.kubectl("apply", "--filename=-", stdin=json.dumps(cluster_wide))
     try:
-        road.kubectl("delete", "persistentvolumeclaims", "--all", "--wait=false")
-        road.kubectl("delete", "pods", "--all", "--wait=false", "--grace-period=0", "--force")
         managed.declare(storage=cluster)
 
         def claims() -> list[Json]:
