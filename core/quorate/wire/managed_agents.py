@@ -11,8 +11,10 @@ from quorate.wire.zone import memory_bytes
 
 AGENTS_MAX = 1000
 ZONE_LABEL = "topology.kubernetes.io/zone"
-REGION_LABEL = "topology.kubernetes.io/region"
+COPIED_LABELS = (ZONE_LABEL, "topology.kubernetes.io/region")
+"""Labels of nodes that the API server copies to pods, from Kubernetes 1.35 on."""
 SIZE_MIN = 1 << 30
+_LABEL = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 _QUANTITY = r"^[1-9][0-9]*(Ki|Mi|Gi|Ti|k|M|G|T)?$"
 
 FreeForm = Annotated[
@@ -132,11 +134,11 @@ class ManagedAgents(Part):
     affinity: FreeForm | None = None
     """As in a pod.  If absent, agents of one cluster keep apart from each other where they can."""
 
-    failure_domain_label: Annotated[
-        Text, Field(pattern=f"^({re.escape(ZONE_LABEL)}|{re.escape(REGION_LABEL)})$")
-    ] = ZONE_LABEL
+    failure_domain_label: Annotated[Text, Field(pattern=_LABEL, max_length=317)] = ZONE_LABEL
     """The label of a node that says in which failure domain its agents are.  Copies of a partition
-    are spread over these.  The API server copies it from the node to the pod (Kubernetes 1.35)."""
+    are spread over these.  The operator reads it from Nodes, if it may.  Where it may not, the API
+    server copies topology.kubernetes.io/zone and /region to pods (Kubernetes 1.35), and no other
+    label."""
 
     pod_template: PodAdditions | None = None
     """Additions to each pod."""

@@ -174,6 +174,7 @@ def cluster_status(
         *_paused(pause),
         _blocked(blocked),
         *_owned(cluster, managed, kept),
+        *_domains(cluster, managed),
         *_grown(cluster, managed),
         *_outside(managed),
         *_drained(cluster, drains),
@@ -226,6 +227,24 @@ def _owned(
         leaving = ", ".join(managed.agents.leaving)
         return [(name, False, "ScalingDown", f"{leaving}: copies move to other agents first")]
     return [(name, True, "Updated", "all pods are of the declared template")]
+
+
+def _domains(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
+    """Whether the operator has found the failure domain of every agent, where only it can."""
+    if managed is None or managed.domainless is None or cluster.spec.managed is None:
+        return []
+    name = names.CONDITION_FAILURE_DOMAINS_KNOWN
+    label = cluster.spec.managed.failure_domain_label
+    if not managed.domainless:
+        return [(name, True, "Known", f"the node of every agent has the label {label}")]
+    agent, why = min(managed.domainless.items())
+    more = f", and {len(managed.domainless) - 1} more" if len(managed.domainless) > 1 else ""
+    way_out = (
+        f"label the nodes with {label}, and let the operator read Nodes"
+        " (examples/operator-cluster-role.yaml); until then such an agent is a failure domain by"
+        " itself"
+    )
+    return [(name, False, "Unknown", f"agent {agent}: {why}{more}: {way_out}")]
 
 
 def _grown(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:

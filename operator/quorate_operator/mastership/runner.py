@@ -181,7 +181,7 @@ class Runner(BaseHandler):
     ) -> None:
         """Where clients outside reach agents: hosts by node, ports by zone uid and node."""
         if self.is_leading:
-            self._step(lambda master: master.external.tell(hosts, ports))
+            self._step(lambda master: master.places.tell(hosts, ports))
 
     def is_zone_gone(self, uid: str) -> bool:
         """Whether nothing of the zone is left where an agent is online."""
@@ -248,9 +248,10 @@ class Runner(BaseHandler):
         master = self._master
         return cluster_held(master.agents, master.zones.values()) if master is not None else Held()
 
-    def keep_primaries_off(self, nodes: Collection[str]) -> None:
-        """Make these agents, and no others, the last choice as primaries (same of Master)."""
-        self._step(lambda master: master.keep_primaries_off(nodes, self._clock.now()))
+    def take_places(self, cordoned: Collection[str], domains: Mapping[str, str]) -> None:
+        """Which agents are on cordoned nodes, the last choice as primaries, and where nodes are."""
+        self._step(lambda master: master.keep_primaries_off(cordoned, self._clock.now()))
+        self._step(lambda master: master.places.tell_domains(domains))
 
     @property
     def is_stopped(self) -> bool:

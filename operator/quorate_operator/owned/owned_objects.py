@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from quorate.wire.managed_agents import COPIED_LABELS
 from quorate.wire.resource import DeletionPolicy
 from quorate.wire.storage_cluster import PodProblem, StorageCluster, StorageClusterSpec
 from quorate_operator import names
@@ -36,7 +37,7 @@ from quorate_operator.owned.children import (
     selector,
 )
 from quorate_operator.owned.external_listener import ZonePort, external_addresses
-from quorate_operator.owned.kube_nodes import KubeNodes, cordoned_agents
+from quorate_operator.owned.kube_nodes import KubeNodes, cordoned_agents, failure_domains
 from quorate_operator.owned.pod_states import trouble
 from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
 from quorate_operator.owned.volumes import Growth, growth
@@ -67,6 +68,9 @@ class ManagedView(NamedTuple):
     waits_for: str
     spec: StorageClusterSpec
     unreachable: dict[str, str] | None = None
+    domainless: dict[str, str] | None = None
+    """Why the failure domain of an agent is not known, by agent; None with a label of which an
+    agent learns without the operator."""
     named: frozenset[str] = frozenset()
     """Zones to which a Service leads; or cannot, because their agents listen on different ports."""
     growth: Growth = Growth()
@@ -223,7 +227,9 @@ class OwnedObjects:
             agent: there["Pod"].get(pod_name(name, agent)) for agent in sets
         }
         registered = {node.name for node in seen.runner.status().nodes}
-        seen.runner.keep_primaries_off(cordoned_agents(pods, self._nodes.known))
+        nodes = self._nodes.known
+        domains = failure_domains(managed.failure_domain_label, pods, nodes)
+        seen.runner.take_places(cordoned_agents(pods, nodes), domains.known)
         gone = seen.gone = gone_agents(pods)
         disruption = seen.runner.disruption(gone)
         seen.looked = _facts(seen)
@@ -266,7 +272,21 @@ class OwnedObjects:
             or client_service_name(zone) in there["Service"]
             or seen.applier.has("Service", client_service_name(zone))
         )
-        self._tell(name, cluster, seen, agents, pods, there, refused, restart, unreachable, named)
+        label = managed.failure_domain_label
+        domainless = None if label in COPIED_LABELS else domains.missing
+        self._tell(
+            name,
+            cluster,
+            seen,
+            agents,
+            pods,
+            there,
+            refused,
+            restart,
+            unreachable,
+            domainless,
+            named,
+        )
 
     def _is_current(self, name: str, seen: _Seen) -> bool:
         """Whether the cluster is still led as it was when its state was read."""
@@ -283,6 +303,7 @@ class OwnedObjects:
         refused: list[ApiRefused],
         restart: Restart,
         unreachable: dict[str, str] | None,
+        domainless: dict[str, str] | None,
         named: frozenset[str],
     ) -> None:
         claims = there["PersistentVolumeClaim"]
@@ -304,6 +325,7 @@ class OwnedObjects:
             _waits_for(name, restart, seen.applier.changed),
             cluster.spec,
             unreachable,
+            domainless,
             named,
             growth(
                 {

@@ -37,6 +37,7 @@ class Sized:
     """A managed cluster of three agents that holds a zone with three copies."""
 
     def __init__(self, plane: ControlPlane, namespace: str, names: Names) -> None:
+        self.plane = plane
         self.road = Road(plane, namespace)
         self.pods = PodProcesses(self.road, names)
         self._names = names
@@ -102,6 +103,22 @@ class Sized:
     def primaries(self) -> list[int]:
         members = self.road.status("storagecluster", "main")["members"]
         return [each["primaries"] for each in members]
+
+    def domains_known(self) -> tuple[str, str]:
+        """Status and message of the condition."""
+        for each in self.road.status("storagecluster", "main").get("conditions", []):
+            if each["type"] == "FailureDomainsKnown":
+                return each["status"], each["message"]
+        return "", ""
+
+    def racks(self) -> dict[str, str]:
+        """agent -> failure domain, as it is registered."""
+        nodes = self.road.items("storagenodes")
+        return {e["spec"]["name"]: e["spec"].get("failureDomain", "") for e in nodes}
+
+    def rows(self) -> list[Json]:
+        tables = self.road.items("partitiontables")
+        return [row for table in tables for row in table["spec"].get("rows", ())]
 
     def digests(self) -> Digests:
         secret = self.road.get("secret", "main-quorate")
@@ -172,6 +189,73 @@ def test_three_agents_become_six_and_three_again_and_no_command_fails(
     assert pulses.undocumented() == []
     if pulses.failed:
         raise NotServed(f"nobody was hurt, and yet: {pulses.failed}")
+
+
+RACK = "example.org/rack"
+
+
+def test_copies_are_apart_by_a_label_of_nodes_that_the_user_chose(
+    sized: Sized, request: pytest.FixtureRequest
+) -> None:
+    """The API server copies no such label to pods: the operator reads Nodes, once it may."""
+    road, plane = sized.road, sized.plane
+    user = f"system:serviceaccount:{road.namespace}:quorate-operator"
+    role = f"nodes-of-{road.namespace}"
+    pods = sized.names("pods")
+    nodes = {pod: f"{road.namespace}-{pod}" for pod in pods}
+
+    def clean() -> None:
+        plane.kubectl("delete", "node", *nodes.values(), "--ignore-not-found", "--wait=false")
+        plane.kubectl("delete", "clusterrole,clusterrolebinding", role, "--ignore-not-found")
+
+    request.addfinalizer(clean)
+    patch = json.dumps({"spec": {"managed": {"failureDomainLabel": RACK}}})
+    road.kubectl("patch", "storagecluster", "main", "--type=merge", f"--patch={patch}")
+    road.apply("Zone", ZONE, clusterRef={"name": "main"}, partitions=PARTITIONS, replicas=2,
+               storage="Persistent")  # fmt: skip
+    sized.wait(lambda: sized.domains_known()[0] == "False", "told that Nodes cannot be read")
+    assert "no Node can be read" in sized.domains_known()[1]
+    assert "examples/operator-cluster-role.yaml" in sized.domains_known()[1]
+    sized.wait_size(3)  # pods of the changed template
+
+    rights = ("--verb=get,list,watch", "--resource=nodes")
+    plane.kubectl("create", "clusterrole", role, *rights)
+    plane.kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", f"--user={user}")
+    for pod, rack in zip(pods, ("one", "one", "two"), strict=True):
+        _make_node(plane, nodes[pod], rack)
+        _bind(road, pod, nodes[pod])
+    (operator,) = road.operators.values()  # one that runs asks again within five minutes
+    operator.terminate()
+    operator.start()
+    expected = {"agent-1": "one", "agent-2": "one", "agent-3": "two"}
+    sized.wait(lambda: sized.racks() == expected, "racks of nodes", 90)
+    sized.wait(lambda: sized.domains_known()[0] == "True", "told")
+    sized.wait_size(3)
+    assert road.conditions(name=ZONE)["SpreadViolated"] == "False"
+    apart = [{row["replicas"][0], row["replicas"][1]} for row in sized.rows()]
+    assert len(apart) == PARTITIONS
+    assert all("agent-3" in each for each in apart), "the only one in its rack"
+
+    uids = {name: uid for name, (uid, _) in sized.pods.running.items()}
+    plane.kubectl("label", "node", nodes[pods[1]], f"{RACK}=three", "--overwrite")
+    sized.wait(lambda: sized.racks()["agent-2"] == "three", "the changed label")
+    sized.wait_size(3)
+    assert {name: uid for name, (uid, _) in sized.pods.running.items()} == uids
+    assert not all("agent-3" in row["replicas"] for row in sized.rows()), "others share now"
+
+
+def _make_node(plane: ControlPlane, name: str, rack: str) -> None:
+    metadata = {"name": name, "labels": {RACK: rack}}
+    manifest = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+    plane.kubectl("create", "--filename=-", stdin=json.dumps(manifest))
+
+
+def _bind(road: Road, pod: str, node: str) -> None:
+    """As the scheduler does."""
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod}, "target": target}
+    path = f"/api/v1/namespaces/{road.namespace}/pods/{pod}/binding"
+    road.kubectl("create", f"--raw={path}", "--filename=-", stdin=json.dumps(binding))
 
 
 def test_when_a_zone_is_available_its_name_is_there_for_clients(sized: Sized) -> None:

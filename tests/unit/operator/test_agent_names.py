@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from quorate.planning.choose_leavers import Held, Holding
 from quorate_operator.owned.agent_names import Agents, address, choose_agents
 
-
 NOBODY = Held()
 
 

@@ -13,6 +13,7 @@ from quorate_operator.embedded.objects import ObjectStore
 from quorate_operator.metastores.sqlite import EmbeddedStore
 from quorate_operator.owned.agent_names import Agents
 from quorate_operator.owned.owned_objects import ManagedView
+from quorate_operator.owned.volumes import Growth
 from quorate_owned.facts import managed_cluster
 
 STAYING = ("agent-1", "agent-2")
@@ -108,3 +109,24 @@ async def test_an_operator_without_kubernetes_refuses_managed_agents(tmp_path: P
             )
     finally:
         await store.close()
+
+
+def test_a_label_of_the_users_own_says_which_agent_has_no_failure_domain() -> None:
+    assert all(each.type != "FailureDomainsKnown" for each in told(VIEW).conditions)
+    assert condition(told(VIEW._replace(domainless={})), "FailureDomainsKnown")[0] == "True"
+    missing = {"agent-2": "node n2 has no label rack", "agent-1": "node n1 has no label rack"}
+    status, _, message = condition(told(VIEW._replace(domainless=missing)), "FailureDomainsKnown")
+    assert status == "False"
+    assert message.startswith("agent agent-1: node n1 has no label rack, and 1 more: label the ")
+
+
+def test_a_volume_that_is_too_small_is_told_until_it_has_grown() -> None:
+    small = Growth("Resizing", "the volume of claim main-agent-1 is not of 2Gi yet")
+    assert all(each.type != "VolumesGrown" for each in told(VIEW).conditions)
+    status = told(VIEW._replace(growth=small))
+    assert condition(status, "VolumesGrown") == ("False", *small)
+
+    cluster = managed_cluster().model_copy(update={"status": status})
+    seen = Seen(ClusterStatus(1, (), ()))
+    grown = cluster_status(cluster, seen, "me", "2026-01-01T00:00:00Z", managed=VIEW)
+    assert condition(grown, "VolumesGrown")[:2] == ("True", "Grown")
