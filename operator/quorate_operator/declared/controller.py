@@ -130,7 +130,7 @@ class Controller:
             lambda name: self._queue.add(Key(Kind.CLUSTER, name)),
         )
         self._release = Release(
-            ownership_api, objects_api, namespace, self._led, self._owned.keep_claims
+            ownership_api, objects_api, namespace, self._led, self._owned.own_claims
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._on_failed = on_failed

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from quorate.wire.managed_agents import COPIED_LABELS
-from quorate.wire.resource import DeletionPolicy
 from quorate.wire.storage_cluster import PodProblem, StorageCluster, StorageClusterSpec
 from quorate_operator import names
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost
@@ -40,7 +39,7 @@ from quorate_operator.owned.external_listener import ZonePort, external_addresse
 from quorate_operator.owned.kube_nodes import KubeNodes, cordoned_agents, failure_domains
 from quorate_operator.owned.pod_states import trouble
 from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
-from quorate_operator.owned.volumes import Growth, growth
+from quorate_operator.owned.volumes import Growth, as_it_is, growth
 from quorate_operator.process.keyed_queue import KeyedQueue
 
 _log = logging.getLogger("quorate.owned")
@@ -139,27 +138,21 @@ class OwnedObjects:
         seen.cluster, seen.pause = cluster, pause
         return seen.view
 
-    async def keep_claims(self, cluster: StorageCluster) -> None:
-        """The cluster's object goes and its data is kept: see to it that no claim goes with it.
+    async def own_claims(self, cluster: StorageCluster, owned: bool) -> None:
+        """Have the claims go with the cluster's object, or see to it that none does.
 
-        A claim may still be owned by the object, because `deletionPolicy` was Delete a moment ago,
-        or is, and a user has it released.
+        None does before the data is to go; one that an earlier version made may.
 
-        ApiRefused, ApiUnclear, MandateLost: some may be owned."""
+        ApiRefused, ApiUnclear, MandateLost: some may be as they were."""
         if cluster.spec.managed is None:
             return
-        spec = cluster.spec.model_copy(update={"deletion_policy": DeletionPolicy.RETAIN})
-        kept = cluster.model_copy(update={"spec": spec})
-        name = cluster.metadata.name
-        seen = self._seen.get(name)
-        if seen is not None:
-            seen.cluster = kept  # what is applied from here on owns no claim
+        name, storage = cluster.metadata.name, cluster.spec.managed.storage
         path = PATHS["PersistentVolumeClaim"].format(self._namespace)
         claims = [each async for each in self._api.list(path, f"{names.LABEL_CLUSTER}={name}")]
         for there in claims:
             agent = there["metadata"]["labels"].get(names.LABEL_AGENT, "")
-            if agent and is_owned(there, cluster.metadata.uid):
-                made = claim_of(kept, agent, cluster.spec.managed.storage, there)
+            if agent and is_owned(there, cluster.metadata.uid) != owned:
+                made = as_it_is(claim_of(cluster, agent, storage, there, owned), there)
                 await self._api.apply(f"{path}/{there['metadata']['name']}", made)
 
     def _drop(self, name: str) -> None:

@@ -44,6 +44,16 @@ class Managed:
             "patch", "pod", name, "--subresource=status", "--type=merge", f"--patch={patch}"
         )
 
+    def uids(self) -> dict[str, str]:
+        """Of the claims, by name."""
+        claims = self.road.items("persistentvolumeclaims")
+        return {each["metadata"]["name"]: each["metadata"]["uid"] for each in claims}
+
+    def owners(self) -> list[Json]:
+        """With whom claims would go."""
+        claims = self.road.items("persistentvolumeclaims")
+        return [owner for each in claims for owner in each["metadata"].get("ownerReferences", ())]
+
     def told(self) -> dict[str, str]:
         """pod -> reason, by the cluster's status."""
         pods = self.road.status("storagecluster", "main").get("pods", [])
@@ -156,6 +166,44 @@ def test_the_objects_go_with_the_cluster_and_claims_and_secret_stay(managed: Man
     again = road.get("secret", "main-quorate")
     assert again is not None
     assert again["data"] == secret["data"]
+    assert managed.owners() == [], "no claim would go with the new object either"
+
+
+def test_the_cluster_goes_at_once_while_no_operator_runs_and_claims_stay(
+    managed: Managed,
+) -> None:
+    """By a person, by a tool that prunes, by the deletion of a kind: nothing hangs."""
+    road = managed.road
+    managed.wait(lambda: managed.names("persistentvolumeclaims") == NAMES, "claims")
+    uids = managed.uids()
+    (operator,) = road.operators.values()
+    operator.kill()
+    assert (road.get("storagecluster", "main") or {})["metadata"].get("finalizers", []) == []
+    road.kubectl("delete", "storagecluster", "main", "--timeout=20s")
+    managed.wait(lambda: not managed.names("statefulsets,services,pods"), "no pod", 60)
+    assert managed.uids() == uids
+    assert managed.owners() == []
+
+    managed.declare()
+    operator.start()
+    managed.wait(lambda: managed.names("statefulsets") == NAMES, "made again")
+    assert managed.uids() == uids
+
+
+def test_with_delete_claims_go_when_the_data_has_gone(managed: Managed) -> None:
+    road = managed.road
+    managed.wait(lambda: managed.names("persistentvolumeclaims") == NAMES, "claims")
+    patch = json.dumps({"spec": {"deletionPolicy": "Delete"}})
+    road.kubectl("patch", "storagecluster", "main", "--type=merge", f"--patch={patch}")
+
+    def finalizers() -> list[str]:
+        return list((road.get("storagecluster", "main") or {})["metadata"].get("finalizers", []))
+
+    managed.wait(finalizers, "its deletion waits for the data")
+    assert managed.owners() == [], "not before"
+    road.kubectl("delete", "storagecluster", "main", "--timeout=60s")
+
+    managed.wait(lambda: not managed.names("persistentvolumeclaims"), "no claim", 60)
 
 
 def test_a_policy_that_refuses_an_object_is_told_and_costs_the_lease_nothing(

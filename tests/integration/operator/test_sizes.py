@@ -211,12 +211,13 @@ def test_copies_are_apart_by_a_label_of_nodes_that_the_user_chose(
     request.addfinalizer(clean)
     patch = json.dumps({"spec": {"managed": {"failureDomainLabel": RACK}}})
     road.kubectl("patch", "storagecluster", "main", "--type=merge", f"--patch={patch}")
-    road.apply("Zone", ZONE, clusterRef={"name": "main"}, partitions=PARTITIONS, replicas=2,
-               storage="Persistent")  # fmt: skip
     sized.wait(lambda: sized.domains_known()[0] == "False", "told that Nodes cannot be read")
     assert "no Node can be read" in sized.domains_known()[1]
     assert "examples/operator-cluster-role.yaml" in sized.domains_known()[1]
     sized.wait_size(3)  # pods of the changed template
+    road.apply("Zone", ZONE, clusterRef={"name": "main"}, partitions=PARTITIONS, replicas=2,
+               storage="Persistent")  # fmt: skip
+    sized.wait_size(3)
 
     rights = ("--verb=get,list,watch", "--resource=nodes")
     plane.kubectl("create", "clusterrole", role, *rights)

@@ -72,11 +72,12 @@ def test_at_zero_everything_stays_and_no_pod_runs() -> None:
     assert [made["StatefulSet", f"main-agent-{n}"]["spec"]["replicas"] for n in (1, 2)] == [0, 0]
 
 
-@pytest.mark.parametrize(("policy", "owned"), [("", False), ("Retain", False), ("Delete", True)])
-def test_a_claim_goes_with_the_cluster_only_where_the_data_does(policy: str, owned: bool) -> None:
+@pytest.mark.parametrize("policy", ["", "Retain", "Delete"])
+def test_all_goes_with_the_cluster_but_claims(policy: str) -> None:
+    """With Delete they are owned when the data goes, and not before."""
     for (kind, _), made in children(policy=policy).items():
         is_owned = "ownerReferences" in made["metadata"]
-        assert is_owned == (owned or kind != "PersistentVolumeClaim"), kind
+        assert is_owned == (kind != "PersistentVolumeClaim"), kind
 
 
 def test_a_volume_grows_and_neither_shrinks_nor_changes_its_class() -> None:
