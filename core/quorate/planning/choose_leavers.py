@@ -5,7 +5,8 @@ One after the other is chosen, each time of those that are left:
 1. none without which fewer agents than a zone asks for copies would be there to hold them, nor one
    without which these would be in fewer failure domains, as long as another can go;
 2. first those that hold nothing and never took part, or are on their way out already;
-3. then the one that holds least.  What it holds goes to those that are left: to those of its own
+3. then the one that holds least; of those that hold nearly the same the one with the fewest copies
+   and primaries, then the last one.  What it holds goes to those that are left: to those of its own
    failure domain where each domain has to have a copy, else to all alike.
 
 An agent that is away does not count as one that holds copies.  Who is chosen is drained: its copies
@@ -18,6 +19,10 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from quorate.facts.partition_row import PartitionRow
+
+NEARLY_BYTES = 64 << 20
+"""So much more is nearly the same, and so is a tenth of what an agent holds on average: who leaves
+is not to depend on a few keys."""
 
 
 class Holding(msgspec.Struct, frozen=True):
@@ -97,15 +102,16 @@ def _cheapest(
     is_short = sum(map(len, there.values())) <= copies
     is_narrow = len(there) <= copies
 
-    def cost(at: int, agent: Holding) -> tuple[bool, bool, bool, float, int, int, int]:
+    def harm(agent: Holding) -> tuple[bool, bool, bool]:
         return (
             agent.is_there and is_short,
             agent.is_there and is_narrow and len(there[agent.place]) == 1,
             agent.takes_part and not agent.draining,
-            held[agent.name],
-            agent.copies,
-            agent.primaries,
-            -at,
         )
 
-    return min(enumerate(agents), key=lambda each: cost(*each))[1]
+    least_harm = min(map(harm, agents))
+    fit = [agent for agent in agents if harm(agent) == least_harm]
+    nearly = max(NEARLY_BYTES, sum(held[agent.name] for agent in agents) / len(agents) / 10)
+    least = min(held[agent.name] for agent in fit)
+    light = [agent for agent in fit if held[agent.name] <= least + nearly]
+    return min(reversed(light), key=lambda agent: (agent.copies, agent.primaries))

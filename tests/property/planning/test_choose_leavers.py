@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from quorate.facts.partition_row import majority
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.choose_leavers import Holding, choose_leavers
+from quorate.planning.choose_leavers import NEARLY_BYTES, Holding, choose_leavers
 from quorate.protocol.cluster_disruption import cluster_held
 from quorate_lone_master.world import LoneMaster
 
@@ -64,11 +64,14 @@ def test_no_other_choice_leaves_more_agents_or_domains_for_the_copies(
 def test_where_nothing_speaks_against_it_those_leave_that_hold_least(
     sizes: list[int], copies: int, data: st.DataObject
 ) -> None:
-    agents = [Holding(f"agent-{at}", bytes=size, copies=1) for at, size in enumerate(sizes)]
+    held = [size << 30 for size in sizes]
+    agents = [Holding(f"agent-{at}", bytes=size, copies=1) for at, size in enumerate(held)]
     count = data.draw(st.integers(0, len(agents) - copies)) if len(agents) > copies else 0
     chosen = choose_leavers(agents, count, copies)
 
-    assert sorted(sizes[int(name[6:])] for name in chosen) == sorted(sizes)[:count]
+    nearly = max(NEARLY_BYTES, sum(held) / (len(held) - count) / 10)
+    for at, least in zip(map(int, (name[6:] for name in chosen)), sorted(held), strict=False):
+        assert held[at] <= least + nearly
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
@@ -78,7 +81,7 @@ def test_failure_domains_that_each_hold_a_copy_of_all_shrink_alike(
 ) -> None:
     """A domain of few agents holds as much as one of many: there each agent holds more."""
     agents = [
-        Holding(f"agent-{domain}{at}", failure_domain=str(domain), bytes=1200 // count)
+        Holding(f"agent-{domain}{at}", failure_domain=str(domain), bytes=(1200 << 30) // count)
         for domain, count in enumerate(counts)
         for at in range(count)
     ]

@@ -10,8 +10,8 @@ NOBODY = Held()
 
 
 def about(*agents: tuple[str, int, bool]) -> Held:
-    """Agents with so many bytes, and whether they are drained."""
-    return Held(tuple(Holding(n, draining=d, bytes=b, copies=1) for n, b, d in agents), 1)
+    """Agents with so many GiB, and whether they are drained."""
+    return Held(tuple(Holding(n, draining=d, bytes=b << 30, copies=1) for n, b, d in agents), 1)
 
 
 def test_a_new_cluster_begins_with_the_lowest_numbers() -> None:
@@ -34,10 +34,25 @@ def test_those_leave_that_cost_least_and_of_equals_the_last() -> None:
 
 
 def test_bytes_count_and_not_copies() -> None:
-    few_large = Holding("agent-1", bytes=900, copies=2)
-    held = Held((few_large, Holding("agent-2", bytes=30, copies=40), Holding("agent-3", bytes=31)))
+    few_large = Holding("agent-1", bytes=900 << 30, copies=2)
+    held = Held(
+        (
+            few_large,
+            Holding("agent-2", bytes=30 << 30, copies=40),
+            Holding("agent-3", bytes=130 << 30),
+        )
+    )
 
     assert choose_agents(2, {"agent-1", "agent-2", "agent-3"}, held).leaving == ("agent-2",)
+
+
+def test_of_those_that_hold_nearly_the_same_the_last_one_leaves() -> None:
+    held = Held(tuple(Holding(f"agent-{n}", bytes=(9 << 30) + n, copies=9) for n in (1, 2, 3)))
+
+    assert choose_agents(1, {"agent-1", "agent-2", "agent-3"}, held).leaving == (
+        "agent-3",
+        "agent-2",
+    )
 
 
 def test_a_failure_domain_that_a_copy_needs_keeps_an_agent() -> None:
