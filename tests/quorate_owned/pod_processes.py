@@ -100,7 +100,9 @@ class PodProcesses:
                 self._refuse(name, pod)
             elif name not in {*self.running, *self._ending} and (volume := claims.get(_claim(pod))):
                 self._run(name, pod, volume)
-        self._names.set({self._name(pod): self.address(name) for name, pod in pods.items()})
+        hosts = {self._name(pod): self.address(name) for name, pod in pods.items()}
+        hosts |= {_announced(pod): self.address(name) for name, pod in pods.items()}
+        self._names.set({name: address for name, address in hosts.items() if name})
         for name, (uid, _) in self.running.items():
             self._tell(name, uid)
 
@@ -188,6 +190,14 @@ def _claim(pod: Json) -> str:
         if "persistentVolumeClaim" in each
     )
     return str(claim)
+
+
+def _announced(pod: Json) -> str:
+    """The name that the agent is told to announce; empty where it announces its address."""
+    (container,) = pod["spec"]["containers"]
+    flag = "--announce-client-host="
+    found = [word.removeprefix(flag) for word in container["args"] if word.startswith(flag)]
+    return str(found[0]) if found else ""
 
 
 def _image(pod: Json) -> str:

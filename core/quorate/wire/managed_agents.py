@@ -15,6 +15,7 @@ COPIED_LABELS = (ZONE_LABEL, "topology.kubernetes.io/region")
 """Labels of nodes that the API server copies to pods, from Kubernetes 1.35 on."""
 SIZE_MIN = 1 << 30
 _LABEL = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+_DOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _QUANTITY = r"^[1-9][0-9]*(Ki|Mi|Gi|Ti|k|M|G|T)?$"
 
 FreeForm = Annotated[
@@ -113,6 +114,13 @@ class Listeners(Part):
     at a time."""
 
 
+class AnnouncedNames(Part):
+    """Agents are known to clients and to each other by the DNS names of their pods."""
+
+    cluster_domain: Annotated[Text, Field(pattern=_DOMAIN, max_length=120)] = "cluster.local"
+    """The domain under which the Kubernetes cluster has its names."""
+
+
 class ManagedAgents(Part):
     """Agents as pods, one StatefulSet with one pod each."""
 
@@ -142,6 +150,11 @@ class ManagedAgents(Part):
 
     pod_template: PodAdditions | None = None
     """Additions to each pod."""
+
+    announced_names: AnnouncedNames | None = None
+    """Written, `{}` for a cluster of the usual domain: clients and agents are told the DNS names of
+    pods in the place of their addresses, POD.CLUSTER-agents.NAMESPACE.svc.cluster.local.  Adding
+    or removing it replaces the pods, one at a time."""
 
     listeners: Listeners | None = None
     """By what clients enter besides the agents' own ports in the cluster."""

@@ -65,6 +65,11 @@ def address(cluster: str, namespace: str, agent: str) -> str:
     return f"{pod_name(cluster, agent)}.{service_name(cluster)}.{namespace}.svc:{PEER_PORT}"
 
 
+def announced_name(cluster: str, namespace: str, agent: str, domain: str) -> str:
+    """Return the whole DNS name of the agent's pod, as clients and other agents are told it."""
+    return f"{pod_name(cluster, agent)}.{service_name(cluster)}.{namespace}.svc.{domain}"
+
+
 def _number(name: str) -> int:
     found = _NAME.match(name)
     return int(found[1]) if found else 0

@@ -162,7 +162,14 @@ def _stateful_set(cluster: StorageCluster, managed: ManagedAgents, agent: str, r
             # The operator decides when a pod is replaced.
             "updateStrategy": {"type": "OnDelete"},
             "revisionHistoryLimit": 2,
-            "template": pod_template(name, managed, agent, labels(name, agent), selector(name)),
+            "template": pod_template(
+                name,
+                managed,
+                agent,
+                labels(name, agent),
+                selector(name),
+                cluster.metadata.namespace,
+            ),
         },
     }
 

@@ -191,6 +191,27 @@ def test_three_agents_become_six_and_three_again_and_no_command_fails(
         raise NotServed(f"nobody was hurt, and yet: {pulses.failed}")
 
 
+def test_names_of_pods_are_announced_where_that_is_asked_for(sized: Sized) -> None:
+    """Under a domain of the user's own; clients and agents reach each other by these names."""
+    road = sized.road
+    names = {"clusterDomain": "k8s.example"}
+    patch = json.dumps({"spec": {"managed": {"announcedNames": names}}})
+    road.kubectl("patch", "storagecluster", "main", "--type=merge", f"--patch={patch}")
+    service = f"main-agents.{road.namespace}.svc.k8s.example"
+    expected = [f"main-agent-{number}-0.{service}:7200" for number in (1, 2, 3)]
+    sized.wait(lambda: road.status("zone", ZONE)["endpoints"] == expected, "names", 120)
+    sized.wait_size(3)
+    client: Any = sized.client(ZONE)  # parts of it ship without types
+    for key in key_in_each(PARTITIONS):
+        assert client.set(key, key)
+    told = {str(node.host) for node in client.get_nodes()}
+    assert told == {each.rpartition(":")[0] for each in expected}
+    members = road.status("storagecluster", "main")["members"]
+    peers = [f"main-agent-{number}-0.{service}:{PEER_PORT}" for number in (1, 2, 3)]
+    assert [each["address"] for each in members] == peers
+    assert are_equal(sized.digests())
+
+
 RACK = "example.org/rack"
 
 

@@ -130,6 +130,18 @@ def test_a_zone_has_a_client_service_where_one_port_leads_to_all_agents() -> Non
     assert services["main-agents"]["publishNotReadyAddresses"]
 
 
+def test_names_are_announced_where_that_is_asked_for() -> None:
+    usual = pod_spec()["containers"][0]["args"]
+    assert not any("announce" in each for each in usual)
+    for asked, domain in (({}, "cluster.local"), ({"clusterDomain": "k8s.example"}, "k8s.example")):
+        name = f"main-agent-1-0.main-agents.shop.svc.{domain}"
+        args = pod_spec(announcedNames=asked)["containers"][0]["args"]
+        assert [each for each in args if each not in usual] == [
+            f"--announce-peer={name}:7100",
+            f"--announce-client-host={name}",
+        ]
+
+
 def test_pods_keep_apart_unless_a_user_says_how() -> None:
     terms = pod_spec()["affinity"]["podAntiAffinity"]
     keys = [
