@@ -51,9 +51,13 @@ class Installed:
             (self._folder / name).symlink_to(program)
         for target, image in images.items():
             nodes.load_image(image.name, f"{REGISTRY}/quorate-{target}:{VERSION}")
-        nodes.kubectl("create", "namespace", NAMESPACE)
+        self.make_namespace()
+
+    def make_namespace(self) -> None:
+        """The namespace, which enforces the level restricted."""
+        self.nodes.kubectl("create", "namespace", NAMESPACE)
         restricted = "pod-security.kubernetes.io/enforce=restricted"
-        nodes.kubectl("label", "namespace", NAMESPACE, restricted)
+        self.nodes.kubectl("label", "namespace", NAMESPACE, restricted)
 
     # -- the manual --------------------------------------------------------------------------------
 
@@ -117,8 +121,7 @@ class Installed:
 
         It is closed with this, at the latest."""
         service = ("service", f"{zone}-clients")
-        # The operator makes it about a second after the zone is Available, nodes know it one later.
-        self.wait(lambda: self.kubectl("get", *service, "--ignore-not-found"), " ".join(service))
+        # It is there as soon as the zone is Available; nodes know it a second later.
         address = self.get(*service)["spec"]["clusterIP"]
         self.wait(lambda: _answers(address), f"an answer at {address}")
         settings: dict[str, Any] = {"socket_timeout": 8, "socket_connect_timeout": 2}
@@ -167,16 +170,16 @@ class Installed:
         lease = self.get("lease", "quorate-operator")
         return str(lease["spec"].get("holderIdentity") or "").partition("/")[0]
 
-    def wait_whole(self, timeout_s: float = 90) -> None:
-        """Until three agents are ready, hold everything again, and no change is under way."""
-        self.wait(self.is_whole, "a whole cluster", timeout_s)
+    def wait_whole(self, timeout_s: float = 90, agents: int = 3) -> None:
+        """Until so many agents are ready, hold everything again, and no change is under way."""
+        self.wait(lambda: self.is_whole(agents), f"a whole cluster of {agents}", timeout_s)
 
-    def is_whole(self) -> bool:
+    def is_whole(self, agents: int = 3) -> bool:
         """Whether that is so."""
         zone = self.zone(ZONE)
         updated = self.condition("storagecluster", CLUSTER, "AgentsUpdated")
         return (
-            [is_ready(pod) for pod in self.pods()] == [True] * 3
+            [is_ready(pod) for pod in self.pods()] == [True] * agents
             and all(condition_of(zone, kind)["status"] == told for kind, told in _WHOLE.items())
             and updated.get("status") == "True"
         )

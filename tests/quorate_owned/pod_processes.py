@@ -59,6 +59,11 @@ class PodProcesses:
         if self.problem is not None:
             raise RuntimeError("pods were not kept") from self.problem
 
+    @property
+    def processes(self) -> int:
+        """How many run, those that are ending included."""
+        return len(self.running) + len(self._ending)
+
     def forget(self) -> None:
         """Collect exit statuses, once the folder of the road has ended the processes."""
         for process in [*self._ending.values(), *(each for _, each in self.running.values())]:
@@ -95,7 +100,9 @@ class PodProcesses:
                 self._refuse(name, pod)
             elif name not in {*self.running, *self._ending} and (volume := claims.get(_claim(pod))):
                 self._run(name, pod, volume)
-        self._names.set({self._name(pod): self.address(name) for name, pod in pods.items()})
+        hosts = {self._name(pod): self.address(name) for name, pod in pods.items()}
+        hosts |= {_announced(pod): self.address(name) for name, pod in pods.items()}
+        self._names.set({name: address for name, address in hosts.items() if name})
         for name, (uid, _) in self.running.items():
             self._tell(name, uid)
 
@@ -183,6 +190,14 @@ def _claim(pod: Json) -> str:
         if "persistentVolumeClaim" in each
     )
     return str(claim)
+
+
+def _announced(pod: Json) -> str:
+    """The name that the agent is told to announce; empty where it announces its address."""
+    (container,) = pod["spec"]["containers"]
+    flag = "--announce-client-host="
+    found = [word.removeprefix(flag) for word in container["args"] if word.startswith(flag)]
+    return str(found[0]) if found else ""
 
 
 def _image(pod: Json) -> str:

@@ -1,10 +1,11 @@
-"""The agents of a cluster that may restart or go now, from the rows and reports of its master."""
+"""The agents that may restart or go now, and what each holds, by what their master knows."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Set
 from typing import TYPE_CHECKING
 
+from quorate.planning.choose_leavers import Held, Holding, what_is_held
 from quorate.planning.disruption import AgentNow, Disruption, ZoneNow, disruption
 from quorate.protocol.membership import Agent
 from quorate.protocol.zone_status import serves_clients
@@ -38,6 +39,35 @@ def disruption_facts(agents: Mapping[str, Agent], zones: Iterable[ZoneMaster]) -
     """All that the answer depends on.  Comparing it is much cheaper than the answer."""
     there = [(each.record, each.online, each.gone) for _, each in sorted(agents.items())]
     return there, [(zone.record, zone.parts.changes, zone.nodes.refusals()) for zone in zones]
+
+
+def cluster_held(agents: Mapping[str, Agent], zones: Iterable[ZoneMaster]) -> Held:
+    """What each agent holds, also one that is not registered and is named by a row."""
+    totals: dict[str, tuple[int, int, int]] = {}
+    copies = 0
+    for zone in zones:
+        if zone.record.deleting:
+            continue
+        copies = max(copies, zone.record.replicas)
+        rows = [part.row for part in zone.parts.values()]
+        for name, more in what_is_held(rows, zone.sizes).items():
+            size, owned, led = totals.get(name, (0, 0, 0))
+            totals[name] = size + more[0], owned + more[1], led + more[2]
+    made: list[Holding] = []
+    for name in sorted({*totals, *agents}):
+        agent = agents.get(name)
+        record = agent.record if agent is not None else None
+        made.append(
+            Holding(
+                name,
+                record is not None or name in totals,
+                agent is not None and agent.online and not agent.removing,
+                record is not None and record.draining,
+                record.failure_domain if record is not None else "",
+                *totals.get(name, (0, 0, 0)),
+            )
+        )
+    return Held(tuple(made), copies)
 
 
 def _zone_now(zone: ZoneMaster) -> ZoneNow:

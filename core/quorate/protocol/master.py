@@ -22,7 +22,6 @@ from quorate.facts.zone import ZoneRecord
 from quorate.planning.disruption import Disruption
 from quorate.protocol.cluster_disruption import cluster_disruption, disruption_facts
 from quorate.protocol.events import Event, Reason
-from quorate.protocol.external_addresses import ExternalAddresses
 from quorate.protocol.membership import Agent
 from quorate.protocol.messages import (
     Activated,
@@ -50,6 +49,7 @@ from quorate.protocol.migration_queue import MigrationQueue
 from quorate.protocol.node_registry import NodeRegistry
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
+from quorate.protocol.told_places import ToldPlaces
 from quorate.protocol.zone_master import ZoneMaster
 from quorate.protocol.zone_ports import ZonePorts
 
@@ -98,7 +98,7 @@ class Master:
         self.zones: dict[str, ZoneMaster] = {}
         self.queue = MigrationQueue(self.zones, settings)
         self.ports = ZonePorts(self)
-        self.external = ExternalAddresses(self)
+        self.places = ToldPlaces(self)
         self._nodes = NodeRegistry(self, now)
         self._disrupted: tuple[object, Disruption] | None = None
         """All that the last answer to `disruption` depended on, and that answer."""
@@ -168,9 +168,9 @@ class Master:
         If it comes back, it is a new node: not draining, data node at once."""
         return self._nodes.forget(node, now)
 
-    def set_external_host(self, node: str, host: str) -> None:
-        """Clients outside reach `node` at `host`: registered with the node."""
-        self._nodes.set_external_host(node, host)
+    def wishes_changed(self, node: str) -> None:
+        """Something else than before is to be registered with `node`."""
+        self._nodes.wishes_changed(node)
 
     def keep_primaries_off(self, nodes: Collection[str], now: Now) -> None:
         """Make exactly these agents the last choice as primaries; their copies stay.

@@ -23,7 +23,8 @@ class Agent:
     last written of it, perhaps still under way; `drain_wanted` goes with every write.
     `removing`: its registration is to go.  `followed`: its stores that others have followed.
     `external_host`: where clients outside reach it, which goes with every write, too;
-    `awaits_external`: the operator says that, the agent does not.
+    `awaits_external`: the operator says that, the agent does not.  `said_domain` and `told_domain`:
+    its failure domain by its own word and by the operator's, who speaks of those `in_pod` only.
     `unreached`: members that it does not reach, by its last report.  `rows`: what it told of zones
     with lost rows, row by row; `kept`: the zones of which it has anything stored.  `cordoned`: it
     is the last choice as a primary, as long as the caller of Master.keep_primaries_off says so."""
@@ -37,6 +38,7 @@ class Agent:
         "followed",
         "gone",
         "heard_ms",
+        "in_pod",
         "inventory",
         "kept",
         "leaving",
@@ -48,7 +50,9 @@ class Agent:
         "removing",
         "reported",
         "rows",
+        "said_domain",
         "told_all",
+        "told_domain",
         "unreached",
     )
 
@@ -65,6 +69,9 @@ class Agent:
         self.drain_wanted = record is not None and record.draining
         self.external_host = record.external_host if record is not None else ""
         self.awaits_external = False
+        self.in_pod = record is not None and record.client_ports is not None
+        domain = record.failure_domain if record is not None else ""
+        self.said_domain, self.told_domain = ("", domain) if self.in_pod else (domain, "")
         self.followed: set[str] = set()
         self.heard_ms = heard_ms
         self.left_ms = -1

@@ -107,7 +107,7 @@ class NodeRegistry:
             agent = self._agents[hello.node] = Agent(None, now.boot_ms)
         agent.connected, agent.gone, agent.removing = True, False, False
         agent.heard_ms = now.boot_ms
-        self._master.external.greeted(agent, hello)
+        self._master.places.greeted(agent, hello)
         wanted = _with_wishes(record_of(hello), agent)
         if agent.record is not None and (
             (agent.record.store, agent.record.incarnation) != (wanted.store, wanted.incarnation)
@@ -227,13 +227,10 @@ class NodeRegistry:
         self._write_wishes(node, agent, agent.newest)
         return ""
 
-    def set_external_host(self, node: str, host: str) -> None:
-        """Clients outside reach `node` at `host` from now on."""
+    def wishes_changed(self, node: str) -> None:
+        """Something else than before is to be registered with `node`."""
         agent = self._agents.get(node)
-        if agent is None or not agent.awaits_external or agent.external_host == host:
-            return
-        agent.external_host = host
-        if agent.newest is not None:
+        if agent is not None and agent.newest is not None:
             self._write_wishes(node, agent, agent.newest)
 
     def _write_wishes(self, node: str, agent: Agent, newest: NodeRecord) -> None:
@@ -296,7 +293,8 @@ class NodeRegistry:
         self.members_changed |= record != before
         if record is not None and record.client_ports:
             self._master.ports.give()
-        if agent.draining != was_draining:
+        domains = {each.failure_domain for each in (before, record) if each is not None}
+        if agent.draining != was_draining or len(domains) > 1:
             for zone in self._master.zones.values():
                 zone.topology_changed()
 
@@ -378,7 +376,10 @@ class NodeRegistry:
 def _with_wishes(record: NodeRecord, agent: Agent) -> NodeRecord:
     """The registration with what is wanted of the agent, whichever process it is of."""
     return msgspec.structs.replace(
-        record, draining=agent.drain_wanted, external_host=agent.external_host
+        record,
+        draining=agent.drain_wanted,
+        external_host=agent.external_host,
+        failure_domain=agent.told_domain or agent.said_domain,
     )
 
 

@@ -284,6 +284,11 @@ class ZoneMaster:
         if unwanted != part.unwanted:
             self.reports.note(partition, unwanted=unwanted)
 
+    @property
+    def sizes(self) -> Mapping[int, int]:
+        """Bytes of a copy by partition, as far as agents have told: a minute old at most."""
+        return self._rebalance.sizes
+
     # --- migrations that wait (migration_queue.py) -----------------------------------------------
 
     def preview(self, without: Sequence[str], more: int, now: Now) -> Preview:

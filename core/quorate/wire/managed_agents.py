@@ -11,8 +11,11 @@ from quorate.wire.zone import memory_bytes
 
 AGENTS_MAX = 1000
 ZONE_LABEL = "topology.kubernetes.io/zone"
-REGION_LABEL = "topology.kubernetes.io/region"
+COPIED_LABELS = (ZONE_LABEL, "topology.kubernetes.io/region")
+"""Labels of nodes that the API server copies to pods, from Kubernetes 1.35 on."""
 SIZE_MIN = 1 << 30
+_LABEL = r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+_DOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _QUANTITY = r"^[1-9][0-9]*(Ki|Mi|Gi|Ti|k|M|G|T)?$"
 
 FreeForm = Annotated[
@@ -111,6 +114,13 @@ class Listeners(Part):
     at a time."""
 
 
+class AnnouncedNames(Part):
+    """Agents are known to clients and to each other by the DNS names of their pods."""
+
+    cluster_domain: Annotated[Text, Field(pattern=_DOMAIN, max_length=120)] = "cluster.local"
+    """The domain under which the Kubernetes cluster has its names."""
+
+
 class ManagedAgents(Part):
     """Agents as pods, one StatefulSet with one pod each."""
 
@@ -132,14 +142,19 @@ class ManagedAgents(Part):
     affinity: FreeForm | None = None
     """As in a pod.  If absent, agents of one cluster keep apart from each other where they can."""
 
-    failure_domain_label: Annotated[
-        Text, Field(pattern=f"^({re.escape(ZONE_LABEL)}|{re.escape(REGION_LABEL)})$")
-    ] = ZONE_LABEL
+    failure_domain_label: Annotated[Text, Field(pattern=_LABEL, max_length=317)] = ZONE_LABEL
     """The label of a node that says in which failure domain its agents are.  Copies of a partition
-    are spread over these.  The API server copies it from the node to the pod (Kubernetes 1.35)."""
+    are spread over these.  The operator reads it from Nodes, if it may.  Where it may not, the API
+    server copies topology.kubernetes.io/zone and /region to pods (Kubernetes 1.35), and no other
+    label."""
 
     pod_template: PodAdditions | None = None
     """Additions to each pod."""
+
+    announced_names: AnnouncedNames | None = None
+    """Written, `{}` for a cluster of the usual domain: clients and agents are told the DNS names of
+    pods in the place of their addresses, POD.CLUSTER-agents.NAMESPACE.svc.cluster.local.  Adding
+    or removing it replaces the pods, one at a time."""
 
     listeners: Listeners | None = None
     """By what clients enter besides the agents' own ports in the cluster."""

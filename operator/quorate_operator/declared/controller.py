@@ -130,7 +130,7 @@ class Controller:
             lambda name: self._queue.add(Key(Kind.CLUSTER, name)),
         )
         self._release = Release(
-            ownership_api, objects_api, namespace, self._led, self._owned.keep_claims
+            ownership_api, objects_api, namespace, self._led, self._owned.own_claims
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._on_failed = on_failed
@@ -370,7 +370,10 @@ class Controller:
         pause = pause_of(StorageCluster.kind_name(), cluster.metadata)
         if bool(pause) != bool(led.pause):
             self._add_zones_of(name)
+        before = led.named
         led.managed = self._owned.see(cluster, led.runner, pause)
+        if led.named != before:
+            self._add_zones_of(name)
         led.declare(cluster, pause)
         if led.is_seen:  # until then what is told of it holds
             await self._tell_cluster(led, body)

@@ -119,12 +119,12 @@ def make_registry(
         else:
             show(served.zone_seen, body)
 
-    @kopf.on.delete(*clusters, registry=registry, backoff=1, when=cluster_waits)
+    @kopf.on.delete(*clusters, registry=registry, backoff=1, when=waits)
     async def delete_cluster(body: kopf.Body, **_: Any) -> None:
         """kopf takes the finaliser away when this returns."""
         await wait(served.cluster_released, body)
 
-    @kopf.on.delete(*zones, registry=registry, backoff=1, when=zone_waits)
+    @kopf.on.delete(*zones, registry=registry, backoff=1, when=waits)
     async def delete_zone(body: kopf.Body, **_: Any) -> None:
         """kopf takes the finaliser away when this returns."""
         await wait(served.zone_released, body)
@@ -132,16 +132,10 @@ def make_registry(
     return registry
 
 
-def zone_waits(body: Mapping[str, Any], **_: Any) -> bool:
-    """Whether a Zone that is deleted has to wait: kopf gives its finaliser to these only, and takes
-    it from others."""
+def waits(body: Mapping[str, Any], **_: Any) -> bool:
+    """Whether an object that is deleted has to wait: kopf gives its finaliser to these only, and
+    takes it from others."""
     return erases(body)
-
-
-def cluster_waits(body: Mapping[str, Any], **_: Any) -> bool:
-    """The same of a StorageCluster: where agents are managed, also with Retain, because their
-    volumes must not go with it."""
-    return erases(body) or bool((body.get("spec") or {}).get("managed"))
 
 
 def without_managed_fields(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -116,6 +116,19 @@ class LedCluster:
                 self.runner.set_zone(msgspec.structs.replace(record, deleting=True))
         return all(self.runner.is_zone_gone(record.uid) for record in undeclared)
 
+    @property
+    def named(self) -> frozenset[str]:
+        """Zones of managed agents to which a Service leads."""
+        return self.managed.named if self.managed is not None else frozenset()
+
+    def _lacks_name(self, zone: Zone) -> bool:
+        """Whether clients have no name yet at which to start.  One that was available before has:
+        its Service is put right when somebody deletes it."""
+        was = {each.type: each.status for each in zone.status.conditions}
+        is_managed = self.cluster.spec.managed is not None
+        is_new = was.get(names.CONDITION_AVAILABLE) != "True"
+        return is_managed and is_new and zone.metadata.name not in self.named
+
     # --- what is observed ------------------------------------------------------------------------
 
     @property
@@ -145,6 +158,7 @@ class LedCluster:
             runner.unreached(),
             runner.refusal(),
             self._drain_view,
+            dict(runner.dialing.kept),
         )
 
     # --- what is told ----------------------------------------------------------------------------
@@ -177,6 +191,7 @@ class LedCluster:
             rfc3339(),
             pause,
             self.runner.refusal(uid),
+            self._lacks_name(zone),
         )
 
 

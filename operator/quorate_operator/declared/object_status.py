@@ -40,6 +40,8 @@ class Seen(NamedTuple):
     refusal: Refusal | None = None
     """Why what is decided cannot be written."""
     drains: DrainView = DrainView()
+    kept: Mapping[str, str] = MappingProxyType({})
+    """Agents that are to leave and cannot be drained, and why."""
 
 
 def zone_status(
@@ -50,9 +52,11 @@ def zone_status(
     time: str,
     pause: str = "",
     blocked: Refusal | None = None,
+    lacks_name: bool = False,
 ) -> ZoneStatus:
     """The status of `zone`.  `seen`: its cluster; `time`: now, RFC 3339; `pause`: why its spec is
-    not looked at, a sentence; `blocked`: why what is decided of it cannot be written.
+    not looked at, a sentence; `blocked`: why what is decided of it cannot be written;
+    `lacks_name`: the Service at which its clients start is not made yet.
 
     `observedGeneration` is that of the spec that `observed` was made with: it stays as it was while
     the zone is paused or its cluster is not led."""
@@ -85,7 +89,7 @@ def zone_status(
     return ZoneStatus(
         observed_generation=generation,
         zone_id=observed.uid,
-        phase=observed.phase,
+        phase="Pending" if lacks_name and observed.phase == "Available" else observed.phase,
         data_nodes=list(observed.data_nodes),
         ports=dict(sorted(observed.ports.items())),
         port=observed.port,
@@ -105,7 +109,9 @@ def zone_status(
                 max(each.bytes_total - each.bytes_done, 0) for each in observed.migrations
             ),
         ),
-        conditions=conditions(unknown if seen.problem else _zone_facts(zone, acceptance, observed)),
+        conditions=conditions(
+            unknown if seen.problem else _zone_facts(zone, acceptance, observed, lacks_name)
+        ),
         placed_uid=zone.metadata.uid if observed.placed else zone.status.placed_uid,
     )
 
@@ -141,7 +147,7 @@ def cluster_status(
     """The status of `cluster`.  `identity`: of the process that leads it; `pause`: why its spec is
     not looked at; `dialed`: the addresses that are then in force; `retained`: zones without an
     object; `managed`: what is known of managed agents."""
-    observed, problem, unreached, blocked, drains = seen
+    observed, problem, unreached, blocked, drains, kept = seen
     generation = cluster.status.observed_generation if pause else cluster.metadata.generation
     online = sum(node.online for node in observed.nodes)
     is_managed = cluster.spec.managed is not None
@@ -167,7 +173,9 @@ def cluster_status(
         ready,
         *_paused(pause),
         _blocked(blocked),
-        *_owned(cluster, managed),
+        *_owned(cluster, managed, kept),
+        *_domains(cluster, managed),
+        *_grown(cluster, managed),
         *_outside(managed),
         *_drained(cluster, drains),
     ]
@@ -197,7 +205,9 @@ def cluster_status(
     )
 
 
-def _owned(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
+def _owned(
+    cluster: StorageCluster, managed: ManagedView | None, kept: Mapping[str, str]
+) -> list[_Fact]:
     """Whether the Kubernetes objects of managed agents are as they are to be.
 
     Who waits for the condition takes the first one that is told of the new spec, so what is known
@@ -211,10 +221,42 @@ def _owned(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
         return [(name, False, "Refused", f"the API server refuses an object: {managed.refused}")]
     if managed.waits_for:
         return [(name, False, "Replacing", managed.waits_for)]
+    if refused := [kept[agent] for agent in managed.agents.leaving if agent in kept]:
+        return [(name, False, "ScaleDownRefused", "; ".join(refused))]
     if managed.agents.leaving:
         leaving = ", ".join(managed.agents.leaving)
         return [(name, False, "ScalingDown", f"{leaving}: copies move to other agents first")]
     return [(name, True, "Updated", "all pods are of the declared template")]
+
+
+def _domains(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
+    """Whether the operator has found the failure domain of every agent, where only it can."""
+    if managed is None or managed.domainless is None or cluster.spec.managed is None:
+        return []
+    name = names.CONDITION_FAILURE_DOMAINS_KNOWN
+    label = cluster.spec.managed.failure_domain_label
+    if not managed.domainless:
+        return [(name, True, "Known", f"the node of every agent has the label {label}")]
+    agent, why = min(managed.domainless.items())
+    more = f", and {len(managed.domainless) - 1} more" if len(managed.domainless) > 1 else ""
+    way_out = (
+        f"label the nodes with {label}, and let the operator read Nodes"
+        " (examples/operator-cluster-role.yaml); until then such an agent is a failure domain by"
+        " itself"
+    )
+    return [(name, False, "Unknown", f"agent {agent}: {why}{more}: {way_out}")]
+
+
+def _grown(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
+    """Whether volumes are as large as declared; told from the first growth on."""
+    name = names.CONDITION_VOLUMES_GROWN
+    if managed is None:
+        return []
+    if managed.growth.reason:
+        return [(name, False, managed.growth.reason, managed.growth.message)]
+    if any(each.type == name for each in cluster.status.conditions):
+        return [(name, True, "Grown", "every volume has the declared size")]
+    return []
 
 
 def _outside(managed: ManagedView | None) -> list[_Fact]:
@@ -261,9 +303,13 @@ def _unknown_facts(acceptance: Acceptance, problem: str) -> list[_Fact]:
     ]
 
 
-def _zone_facts(zone: Zone, acceptance: Acceptance, observed: Observed) -> list[_Fact]:
+def _zone_facts(
+    zone: Zone, acceptance: Acceptance, observed: Observed, lacks_name: bool
+) -> list[_Fact]:
     is_kept = observed.phase != "Deleting"
-    available = is_kept and observed.available + observed.degraded == observed.partitions
+    serves = is_kept and observed.available + observed.degraded == observed.partitions
+    available = serves and not lacks_name
+    service = f"every partition serves; Service {zone.metadata.name}-clients is not made yet"
     replicated = is_kept and observed.available == observed.partitions
     in_force = acceptance.record
     copies = in_force.replicas if in_force is not None else zone.spec.replicas
@@ -281,8 +327,12 @@ def _zone_facts(zone: Zone, acceptance: Acceptance, observed: Observed) -> list[
         (
             names.CONDITION_AVAILABLE,
             available,
-            "AllServing" if available else observed.phase,
-            "every partition has a serving primary" if available else observed.sentence,
+            "AllServing" if available else "ServiceMissing" if serves else observed.phase,
+            "every partition has a serving primary"
+            if available
+            else service
+            if serves
+            else observed.sentence,
         ),
         (
             names.CONDITION_FULLY_REPLICATED,

@@ -26,8 +26,8 @@ Body = Mapping[str, Any]
 class Release:
     """Judges the objects of one namespace.
 
-    `ownership_api`: for all that the metastore holds; `keep_claims`: takes the volumes of managed
-    agents out of the ownership of a cluster whose object goes alone."""
+    `ownership_api`: for all that the metastore holds; `own_claims`: has the volumes of managed
+    agents go with the object of a cluster, or not."""
 
     def __init__(
         self,
@@ -35,13 +35,13 @@ class Release:
         objects_api: KubeApi,
         namespace: str,
         led: LedClusters[WatchedCluster],
-        keep_claims: Callable[[StorageCluster], Awaitable[None]],
+        own_claims: Callable[[StorageCluster, bool], Awaitable[None]],
     ) -> None:
         self._ownership_api = ownership_api
         self._api = objects_api
         self._namespace = namespace
         self._led = led
-        self._keep_claims = keep_claims
+        self._own_claims = own_claims
         self._termination = Termination(objects_api, namespace)
 
     def note(self, refused: ApiRefused) -> None:
@@ -74,6 +74,7 @@ class Release:
             return False
         await self._led.end(name)
         await KubernetesMetastore(self._ownership_api, self._namespace, name).erase()
+        await self._own_claims(StorageCluster.parse_stored(body), True)
         return True
 
     async def may_zone_go(self, zone: DeclaredZone, pause: str) -> bool:
@@ -99,7 +100,7 @@ class Release:
     async def _keep_volumes(self, body: Body) -> None:
         """Claims of managed agents stay, unless the namespace goes with all that is in it."""
         try:
-            await self._keep_claims(StorageCluster.parse_stored(body))
+            await self._own_claims(StorageCluster.parse_stored(body), False)
         except ApiRefused:  # the operator's rights may be gone already
             if not await self._termination.is_under_way(anew=True):
                 raise

@@ -29,7 +29,8 @@ class Dialing:
         self._links = links
         self._reached: dict[str, str] = {}  # address -> the node that was last reached there
         self._drained: set[str] = set()  # because their address was taken back
-        self._kept: dict[str, str] = {}  # node -> why it cannot be drained
+        self.kept: dict[str, str] = {}
+        """Agents that are declared no more and cannot be drained, and why."""
 
     def declare(self, addresses: Sequence[str], endpoint: Endpoint) -> None:
         """These are the addresses now."""
@@ -62,6 +63,9 @@ class Dialing:
                     master.forget(node, now)
                     self._drained.discard(node)
                     _log.info("cluster %s: %s holds nothing and is let go", self._cluster, node)
+        for node in list(self.kept):
+            if self._address(node) in wanted or node not in master.agents:
+                del self.kept[node]
         for node in sorted(self._drained):
             if self._address(node) in wanted:  # it is declared again
                 self._drained.discard(node)
@@ -81,10 +85,10 @@ class Dialing:
         refused = master.drain(node, True, now)
         if not refused:
             self._drained.add(node)
-            self._kept.pop(node, None)
+            self.kept.pop(node, None)
             _log.info("cluster %s: %s is declared no more: drained", self._cluster, node)
-        elif self._kept.get(node) != refused:
-            self._kept[node] = refused
+        elif self.kept.get(node) != refused:
+            self.kept[node] = refused
             _log.warning("cluster %s: stays a member: %s", self._cluster, refused)
 
     def _address(self, node: str) -> str | None:

@@ -30,8 +30,10 @@ import msgspec
 from quorate.facts.errors import InvariantError
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
+from quorate.planning.choose_leavers import Held
 from quorate.planning.disruption import Disruption
 from quorate.planning.preview import Preview
+from quorate.protocol.cluster_disruption import cluster_held
 from quorate.protocol.events import ROUTINE, Event, Reason, ToldEvent
 from quorate.protocol.master import Master
 from quorate.protocol.messages import FORMAT_VERSION, Greet, Hello, Message, RefusalCode, Refused
@@ -118,16 +120,16 @@ class Runner(BaseHandler):
         self._addresses: tuple[str, ...] = ()
         self._refusals = AgentRefusals(self.cluster)
         self._links = AgentLinks(self._refusals, 2 * settings.failure_detection_ms)
-        self._dialing = Dialing(self.cluster, self._links.by_node)
+        self.dialing = Dialing(self.cluster, self._links.by_node)
         self._dialing_looked_ms = 0
         self._zones: dict[str, ZoneRecord] = {}
         self._status: ClusterStatus | None = None  # as of the last step, once asked for
         self._last_status = ClusterStatus(0, (), ())
-        self._has_failed = False
+        self.has_failed = False
+        """Whether a defect has ended it."""
         self._writer = Writer(self, metastore, metrics)
         self._writes: set[asyncio.Task[None]] = set()
         self._registrations = Registrations(self.registration)
-        self._starting: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._looked_ms = -(1 << 40)
         self._timer: asyncio.TimerHandle | None = None
@@ -138,13 +140,12 @@ class Runner(BaseHandler):
 
     def start(self) -> None:
         """Begin to lead, as soon as the metastore can be read."""
-        self._starting = asyncio.get_running_loop().create_task(self._start())
-        self._starting.add_done_callback(self._task_ended)
+        self._perform(self._start())
 
     async def stop(self) -> None:
         """Write and send nothing more.  Idempotent."""
         self._end("stopped")
-        tasks = [each for each in (self._starting, *self._writes) if each is not None]
+        tasks = list(self._writes)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -157,7 +158,7 @@ class Runner(BaseHandler):
         if self._endpoint is None or self._stopped:
             return
         self._refusals.keep(addresses)
-        self._dialing.declare(addresses, self._endpoint)
+        self.dialing.declare(addresses, self._endpoint)
 
     def set_zone(self, record: ZoneRecord) -> None:
         """A zone is wanted as `record` says, `deleting` included.  Idempotent."""
@@ -180,7 +181,7 @@ class Runner(BaseHandler):
     ) -> None:
         """Where clients outside reach agents: hosts by node, ports by zone uid and node."""
         if self.is_leading:
-            self._step(lambda master: master.external.tell(hosts, ports))
+            self._step(lambda master: master.places.tell(hosts, ports))
 
     def is_zone_gone(self, uid: str) -> bool:
         """Whether nothing of the zone is left where an agent is online."""
@@ -242,14 +243,15 @@ class Runner(BaseHandler):
             return Disruption((), (), 0)
         return self._master.disruption(gone, restarted)
 
-    def keep_primaries_off(self, nodes: Collection[str]) -> None:
-        """Make these agents, and no others, the last choice as primaries (same of Master)."""
-        self._step(lambda master: master.keep_primaries_off(nodes, self._clock.now()))
+    def held(self) -> Held:
+        """What each agent holds; nothing while not leading."""
+        master = self._master
+        return cluster_held(master.agents, master.zones.values()) if master is not None else Held()
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether a defect has ended it."""
-        return self._has_failed
+    def take_places(self, cordoned: Collection[str], domains: Mapping[str, str]) -> None:
+        """Which agents are on cordoned nodes, the last choice as primaries, and where nodes are."""
+        self._step(lambda master: master.keep_primaries_off(cordoned, self._clock.now()))
+        self._step(lambda master: master.places.tell_domains(domains))
 
     @property
     def is_stopped(self) -> bool:
@@ -258,7 +260,7 @@ class Runner(BaseHandler):
 
     def status(self) -> ClusterStatus:
         """Everything as of now; empty before it leads, as it was told last after a defect."""
-        if self._master is None or self._has_failed:
+        if self._master is None or self.has_failed:
             return self._last_status
         if self._status is None:
             self._status = self._last_status = self._master.status()
@@ -266,7 +268,7 @@ class Runner(BaseHandler):
 
     def zone_status(self, uid: str) -> ZoneStatus | None:
         """One zone as of now; None while it is not led.  Costs nothing while it is at rest."""
-        if self._has_failed:
+        if self.has_failed:
             return next((zone for zone in self._last_status.zones if zone.uid == uid), None)
         zone = self._master.zones.get(uid) if self._master is not None else None
         return zone.status() if zone is not None else None
@@ -303,7 +305,7 @@ class Runner(BaseHandler):
 
     def unreached(self) -> dict[str, str]:
         """Address -> why no agent is registered from there now."""
-        return self._refusals.unreached(self._dialing)
+        return self._refusals.unreached(self.dialing)
 
     # --- beginning and end ------------------------------------------------------------------------
 
@@ -387,7 +389,7 @@ class Runner(BaseHandler):
 
     def refusal(self, uid: str = "") -> Refusal | None:
         """Why nothing is decided, or why writes do not get through: of a zone, or any."""
-        if self._has_failed:
+        if self.has_failed:
             return Refusal(MASTER_FAILED, self.problem)
         return self._writer.blocked(uid)
 
@@ -441,7 +443,7 @@ class Runner(BaseHandler):
         _log.error("cluster %s: %r", self.cluster, error, exc_info=error)
         if self._stopped:
             return
-        self._has_failed = True
+        self.has_failed = True
         self._end(f"stopped by a defect: {type(error).__name__}: {error}")
         self._metrics.master_defects.labels(self._namespace, self._name).inc()
         self._metrics.events.labels(self._namespace, "", Reason.MASTER_FAILED).inc()
@@ -528,7 +530,7 @@ class Runner(BaseHandler):
         endpoint = self._endpoint
         if endpoint is not None and now.boot_ms - self._dialing_looked_ms >= LOOK_AT_DIALED_MS:
             self._dialing_looked_ms = now.boot_ms
-            self._step(lambda master: self._dialing.look(master, endpoint, now))
+            self._step(lambda master: self.dialing.look(master, endpoint, now))
 
     def may_act(self) -> bool:
         """Whether this process may write and publish, as of this very moment."""
@@ -549,7 +551,7 @@ class Runner(BaseHandler):
             self._links.refuse(link, refused)
             return
         self._refusals.forget(link)
-        self._dialing.reached(link, hello.node)
+        self.dialing.reached(link, hello.node)
         self._links.take(link, hello.node, self._clock.now().boot_ms)
         self._step(lambda master: master.agent_connected(hello, self._clock.now()))
 

@@ -4,13 +4,12 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
-from quorate.planning.disruption import AgentDisruption, Disruption
+from quorate.planning.choose_leavers import Held, Holding, choose_leavers
 
 PEER_PORT = 7100
 EXTERNAL_PORT_OFFSET = 1000
 """Behind its client port each zone has the one for clients outside of the Kubernetes cluster."""
 _NAME = re.compile(r"^agent-([1-9][0-9]{0,3})$")
-_NOTHING = AgentDisruption("", 0, 0, False)
 
 
 class Agents(NamedTuple):
@@ -22,12 +21,11 @@ class Agents(NamedTuple):
     run: bool
 
 
-def choose_agents(replicas: int, known: Collection[str], disruption: Disruption) -> Agents:
+def choose_agents(replicas: int, known: Collection[str], held: Held) -> Agents:
     """`known`: agents that have a StatefulSet or are registered; names of others are ignored.
 
     More agents get the lowest free numbers, so that claims of before are used again.  Of too many
-    those leave that hold nothing and never took part, or are on their way already, then those with
-    the fewest copies and primaries, then those with the highest numbers.
+    those leave that hold least (choose_leavers.py), of equals those with the highest numbers.
     """
     numbers = sorted(number for number in map(_number, known) if number)
     if not replicas:
@@ -35,17 +33,11 @@ def choose_agents(replicas: int, known: Collection[str], disruption: Disruption)
     free = (n for n in range(1, replicas + len(numbers) + 1) if n not in numbers)
     while len(numbers) < replicas:
         numbers.append(next(free))
-    about = {each.name: each for each in disruption.agents}
-
-    def cost(number: int) -> tuple[bool, int, int, int]:
-        name = _name(number)
-        agent = about.get(name, _NOTHING)
-        is_in_use = name in about or name in disruption.protected
-        return is_in_use and not agent.draining, agent.copies, agent.primaries, -number
-
-    leaving = sorted(numbers, key=cost)[: len(numbers) - replicas]
-    staying = sorted(number for number in numbers if number not in leaving)
-    return Agents(tuple(map(_name, staying)), tuple(map(_name, leaving)), run=True)
+    about = {each.name: each for each in held.agents}
+    names = [_name(number) for number in sorted(numbers)]
+    agents = [about.get(name, Holding(name, takes_part=False)) for name in names]
+    leaving = choose_leavers(agents, len(numbers) - replicas, held.copies)
+    return Agents(tuple(name for name in names if name not in leaving), leaving, run=True)
 
 
 def stateful_set_name(cluster: str, agent: str) -> str:
@@ -71,6 +63,11 @@ def external_service_name(cluster: str, agent: str) -> str:
 def address(cluster: str, namespace: str, agent: str) -> str:
     """Return the DNS name and port that the operator dials; they stay when the pod's IP changes."""
     return f"{pod_name(cluster, agent)}.{service_name(cluster)}.{namespace}.svc:{PEER_PORT}"
+
+
+def announced_name(cluster: str, namespace: str, agent: str, domain: str) -> str:
+    """Return the whole DNS name of the agent's pod, as clients and other agents are told it."""
+    return f"{pod_name(cluster, agent)}.{service_name(cluster)}.{namespace}.svc.{domain}"
 
 
 def _number(name: str) -> int:

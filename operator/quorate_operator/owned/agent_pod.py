@@ -7,6 +7,7 @@ from quorate_operator.kube.secret import secret_name
 from quorate_operator.owned.agent_names import (
     EXTERNAL_PORT_OFFSET,
     PEER_PORT,
+    announced_name,
     service_name,
     stateful_set_name,
 )
@@ -28,6 +29,7 @@ def pod_template(
     agent: str,
     labels: dict[str, str],
     of_cluster: dict[str, str],
+    namespace: str,
 ) -> Json:
     """The template of the agent's StatefulSet.  What a user adds does not replace what is here."""
     more = managed.pod_template or PodAdditions()
@@ -43,7 +45,7 @@ def pod_template(
             "fsGroupChangePolicy": "OnRootMismatch",
         },
         "affinity": managed.affinity or _apart(managed, of_cluster),
-        "containers": [_container(cluster, managed, agent, more)],
+        "containers": [_container(cluster, namespace, managed, agent, more)],
         "volumes": [
             {
                 "name": "data",
@@ -69,7 +71,9 @@ def pod_template(
     return {"metadata": metadata, "spec": spec}
 
 
-def _container(cluster: str, managed: ManagedAgents, agent: str, more: PodAdditions) -> Json:
+def _container(
+    cluster: str, namespace: str, managed: ManagedAgents, agent: str, more: PodAdditions
+) -> Json:
     own = [
         _from_field("POD_IP", "status.podIP"),
         # Empty where the node has no such label: then the agent is a failure domain by itself.
@@ -108,6 +112,9 @@ def _container(cluster: str, managed: ManagedAgents, agent: str, more: PodAdditi
             {"name": "secret", "mountPath": SECRET, "readOnly": True},
         ],
     }
+    if managed.announced_names is not None:
+        name = announced_name(cluster, namespace, agent, managed.announced_names.cluster_domain)
+        made["args"] += [f"--announce-peer={name}:{PEER_PORT}", f"--announce-client-host={name}"]
     if managed.external_listener is not None:
         made["args"].append(f"--external-port-offset={EXTERNAL_PORT_OFFSET}")
     if managed.resources:

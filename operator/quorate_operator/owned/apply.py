@@ -6,10 +6,12 @@ since the last apply.  Claims and Secrets are never deleted here, pods only by n
 """
 
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from quorate_operator.kube.api import ApiRefused, KubeApi
+from quorate_operator.owned.volumes import as_it_is, is_growth
 
 _log = logging.getLogger("quorate.owned")
 
@@ -26,6 +28,8 @@ PATHS = {
 """Collections of the kinds that a managed cluster has."""
 PRUNED = ("StatefulSet", "Service")
 """Kinds of which there may be objects that are wanted no longer while there are agents."""
+GROW_AGAIN_S = 60.0
+"""A claim that may not grow is asked for again after so long: its class may let it then."""
 
 
 class Applier:
@@ -38,6 +42,10 @@ class Applier:
         """path -> what was applied, and the revision that it became."""
         self.changed: list[str] = []
         """StatefulSets that the last `apply` has made or changed."""
+        self.ungrown: dict[str, str] = {}
+        """Claims that may not grow as the last `apply` wanted, and the API server's sentence."""
+        self._refused_growth: dict[str, tuple[Json, float]] = {}
+        """Claim -> what was refused of it, and until when it is not asked for again."""
 
     async def present(self, selector: str) -> dict[str, dict[str, Json]]:
         """kind -> name -> object, of all kinds, by label."""
@@ -53,6 +61,7 @@ class Applier:
         """Make each of `wanted` so.  One that is refused does not hold up the others."""
         refused: list[ApiRefused] = []
         self.changed = []
+        said, self.ungrown = self.ungrown, {}
         for manifest in wanted:
             kind, name = manifest["kind"], manifest["metadata"]["name"]
             path = f"{PATHS[kind].format(self._namespace)}/{name}"
@@ -60,12 +69,22 @@ class Applier:
             revision = present["metadata"]["resourceVersion"] if present is not None else ""
             if present is not None and self._applied.get(path) == (manifest, revision):
                 continue
+            if present is not None and is_growth(manifest, present):
+                before, until = self._refused_growth.get(name, ({}, 0.0))
+                if name in said and before == manifest and time.monotonic() < until:
+                    self.ungrown[name] = said[name]
+                    continue
             try:
                 made = await self._api.apply(path, manifest)
             except ApiRefused as error:
                 if error.is_conflict or error.status == 429:
                     raise
-                refused.append(error)
+                if present is None or not is_growth(manifest, present):
+                    refused.append(error)
+                    continue
+                self.ungrown[name] = str(error)
+                self._refused_growth[name] = manifest, time.monotonic() + GROW_AGAIN_S
+                refused += await self._apply_as_it_is(path, manifest, present)
                 continue
             if made["metadata"]["resourceVersion"] != revision:
                 _log.info("applied %s %s in namespace %s", kind, name, self._namespace)
@@ -73,6 +92,20 @@ class Applier:
                     self.changed.append(name)
             self._applied[path] = manifest, made["metadata"]["resourceVersion"]
         return refused
+
+    def has(self, kind: str, name: str) -> bool:
+        """Whether the object was there, as it is to be, after the last `apply`."""
+        return f"{PATHS[kind].format(self._namespace)}/{name}" in self._applied
+
+    async def _apply_as_it_is(self, path: str, manifest: Json, present: Json) -> list[ApiRefused]:
+        """Put right what else is wanted of a claim that may not grow."""
+        try:
+            await self._api.apply(path, as_it_is(manifest, present))
+        except ApiRefused as error:
+            if error.is_conflict or error.status == 429:
+                raise
+            return [error]
+        return []
 
     async def prune(
         self, wanted: Sequence[Json], there: Mapping[str, Mapping[str, Json]], owner: str

@@ -4,7 +4,7 @@ Of each agent: a StatefulSet with one pod, so that the pod comes back while the 
 and a claim that the pod mounts by its name; with an external listener, a Service of its own.  Of
 the cluster: a headless Service for the names of pods, a client Service per zone, a ServiceAccount
 without rights, a PodDisruptionBudget that follows the rows.  All are owned by the StorageCluster
-and go with it, except for claims where data is kept.
+and go with it, except for claims.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Any
 
 from quorate.planning.disruption import Disruption
 from quorate.wire.managed_agents import AgentStorage, ManagedAgents
-from quorate.wire.resource import API_VERSION, DeletionPolicy
+from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import memory_bytes
 from quorate_operator import names
@@ -53,7 +53,7 @@ def desired_children(
         made.append(claim_of(cluster, agent, managed.storage, claims.get(name)))
         made.append(_stateful_set(cluster, managed, agent, agents.run))
         made += _external_service(cluster, managed, agent, zones)
-    made += [_client_service(cluster, zone) for zone in zones if _same_port(zone)]
+    made += [_client_service(cluster, zone) for zone in zones if has_same_port(zone)]
     made.append(_budget(cluster, disruption))
     return made
 
@@ -119,12 +119,16 @@ def _headless(cluster: StorageCluster) -> Json:
 
 
 def claim_of(
-    cluster: StorageCluster, agent: str, storage: AgentStorage, there: Json | None
+    cluster: StorageCluster,
+    agent: str,
+    storage: AgentStorage,
+    there: Json | None,
+    owned: bool = False,
 ) -> Json:
     """The claim of one agent; `there`: as it is now.
 
-    Owned by the StorageCluster only where the data goes with it."""
-    erases = cluster.spec.deletion_policy is DeletionPolicy.DELETE
+    `owned`: it goes with the StorageCluster, which is about to go with its data.  Until then it
+    belongs to nobody: whatever deletes the StorageCluster, no claim goes with it."""
     size, class_name = storage.size, storage.class_name
     if there is not None:
         known = there["spec"]["resources"]["requests"]["storage"]
@@ -140,7 +144,7 @@ def claim_of(
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": _metadata(cluster, name, agent, owned=erases),
+        "metadata": _metadata(cluster, name, agent, owned=owned),
         "spec": spec,
     }
 
@@ -158,16 +162,28 @@ def _stateful_set(cluster: StorageCluster, managed: ManagedAgents, agent: str, r
             # The operator decides when a pod is replaced.
             "updateStrategy": {"type": "OnDelete"},
             "revisionHistoryLimit": 2,
-            "template": pod_template(name, managed, agent, labels(name, agent), selector(name)),
+            "template": pod_template(
+                name,
+                managed,
+                agent,
+                labels(name, agent),
+                selector(name),
+                cluster.metadata.namespace,
+            ),
         },
     }
+
+
+def client_service_name(zone: ZonePort) -> str:
+    """Name of the Service at which clients of the zone start."""
+    return f"{zone.zone}-clients"
 
 
 def _client_service(cluster: StorageCluster, zone: ZonePort) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(cluster, f"{zone.zone}-clients"),
+        "metadata": _metadata(cluster, client_service_name(zone)),
         "spec": {
             "ipFamilyPolicy": "PreferDualStack",
             "selector": selector(cluster.metadata.name),
@@ -199,7 +215,7 @@ def _external_service(
     return [{"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}]
 
 
-def _same_port(zone: ZonePort) -> bool:
+def has_same_port(zone: ZonePort) -> bool:
     """Whether one Service can lead to all agents of the zone."""
     return len({*zone.ports.values()}) == 1
 

@@ -105,3 +105,32 @@ def cordoned_agents(
     cordoned = {name for name, node in nodes.items() if node.cordoned}
     on = {agent: pod["spec"].get("nodeName") for agent, pod in pods.items() if pod is not None}
     return tuple(sorted(agent for agent, node in on.items() if node in cordoned))
+
+
+class Domains(NamedTuple):
+    """`known`: the failure domain of each agent whose node is known, empty where the node does not
+    say.  `missing`: why there is none, by agent."""
+
+    known: dict[str, str]
+    missing: dict[str, str]
+
+
+def failure_domains(
+    label: str, pods: Mapping[str, Json | None], nodes: Mapping[str, KubeNode]
+) -> Domains:
+    """The failure domains by the nodes that pods are on.  `pods`: by agent; `nodes`: by name."""
+    found = Domains({}, {})
+    for agent, pod in sorted(pods.items()):
+        name = str(pod["spec"].get("nodeName", "")) if pod is not None else ""
+        if not nodes:
+            found.missing[agent] = "no Node can be read"
+        if not nodes or not name:
+            continue  # what was told of it last holds until it is on a node again
+        node = nodes.get(name)
+        if node is None:
+            found.missing[agent] = f"node {name} cannot be read"
+            continue
+        found.known[agent] = node.labels.get(label, "")
+        if not found.known[agent]:
+            found.missing[agent] = f"node {name} has no label {label}"
+    return found

@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from quorate.wire.resource import DeletionPolicy
+from quorate.wire.managed_agents import COPIED_LABELS
 from quorate.wire.storage_cluster import PodProblem, StorageCluster, StorageClusterSpec
 from quorate_operator import names
 from quorate_operator.kube.api import ApiRefused, ApiUnclear, KubeApi, MandateLost
@@ -28,11 +28,18 @@ from quorate_operator.owned.agent_names import (
     stateful_set_name,
 )
 from quorate_operator.owned.apply import PATHS, Applier, is_owned
-from quorate_operator.owned.children import claim_of, desired_children, selector
+from quorate_operator.owned.children import (
+    claim_of,
+    client_service_name,
+    desired_children,
+    has_same_port,
+    selector,
+)
 from quorate_operator.owned.external_listener import ZonePort, external_addresses
-from quorate_operator.owned.kube_nodes import KubeNodes, cordoned_agents
+from quorate_operator.owned.kube_nodes import KubeNodes, cordoned_agents, failure_domains
 from quorate_operator.owned.pod_states import trouble
 from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
+from quorate_operator.owned.volumes import Growth, as_it_is, growth
 from quorate_operator.process.keyed_queue import KeyedQueue
 
 _log = logging.getLogger("quorate.owned")
@@ -60,6 +67,13 @@ class ManagedView(NamedTuple):
     waits_for: str
     spec: StorageClusterSpec
     unreachable: dict[str, str] | None = None
+    domainless: dict[str, str] | None = None
+    """Why the failure domain of an agent is not known, by agent; None with a label of which an
+    agent learns without the operator."""
+    named: frozenset[str] = frozenset()
+    """Zones to which a Service leads; or cannot, because their agents listen on different ports."""
+    growth: Growth = Growth()
+    """Why volumes are smaller than declared."""
 
 
 class _Seen:
@@ -124,27 +138,21 @@ class OwnedObjects:
         seen.cluster, seen.pause = cluster, pause
         return seen.view
 
-    async def keep_claims(self, cluster: StorageCluster) -> None:
-        """The cluster's object goes and its data is kept: see to it that no claim goes with it.
+    async def own_claims(self, cluster: StorageCluster, owned: bool) -> None:
+        """Have the claims go with the cluster's object, or see to it that none does.
 
-        A claim may still be owned by the object, because `deletionPolicy` was Delete a moment ago,
-        or is, and a user has it released.
+        None does before the data is to go; one that an earlier version made may.
 
-        ApiRefused, ApiUnclear, MandateLost: some may be owned."""
+        ApiRefused, ApiUnclear, MandateLost: some may be as they were."""
         if cluster.spec.managed is None:
             return
-        spec = cluster.spec.model_copy(update={"deletion_policy": DeletionPolicy.RETAIN})
-        kept = cluster.model_copy(update={"spec": spec})
-        name = cluster.metadata.name
-        seen = self._seen.get(name)
-        if seen is not None:
-            seen.cluster = kept  # what is applied from here on owns no claim
+        name, storage = cluster.metadata.name, cluster.spec.managed.storage
         path = PATHS["PersistentVolumeClaim"].format(self._namespace)
         claims = [each async for each in self._api.list(path, f"{names.LABEL_CLUSTER}={name}")]
         for there in claims:
             agent = there["metadata"]["labels"].get(names.LABEL_AGENT, "")
-            if agent and is_owned(there, cluster.metadata.uid):
-                made = claim_of(kept, agent, cluster.spec.managed.storage, there)
+            if agent and is_owned(there, cluster.metadata.uid) != owned:
+                made = as_it_is(claim_of(cluster, agent, storage, there, owned), there)
                 await self._api.apply(f"{path}/{there['metadata']['name']}", made)
 
     def _drop(self, name: str) -> None:
@@ -212,11 +220,13 @@ class OwnedObjects:
             agent: there["Pod"].get(pod_name(name, agent)) for agent in sets
         }
         registered = {node.name for node in seen.runner.status().nodes}
-        seen.runner.keep_primaries_off(cordoned_agents(pods, self._nodes.known))
+        nodes = self._nodes.known
+        domains = failure_domains(managed.failure_domain_label, pods, nodes)
+        seen.runner.take_places(cordoned_agents(pods, nodes), domains.known)
         gone = seen.gone = gone_agents(pods)
         disruption = seen.runner.disruption(gone)
         seen.looked = _facts(seen)
-        agents = choose_agents(managed.replicas, {*sets, *registered}, disruption)
+        agents = choose_agents(managed.replicas, {*sets, *registered}, seen.runner.held())
         in_use = {*registered, *disruption.protected}
         removed = [agent for agent in agents.leaving if agent not in in_use]
         zones = _zone_ports(seen.runner)
@@ -248,7 +258,28 @@ class OwnedObjects:
             if pod is not None and self._is_current(name, seen):
                 _log.info("cluster %s: replacing the pod of %s", name, restart.agent)
                 await seen.applier.delete("Pod", pod)
-        self._tell(name, cluster, seen, agents, pods, there, refused, restart, unreachable)
+        named = frozenset(
+            zone.zone
+            for zone in zones
+            if not has_same_port(zone)
+            or client_service_name(zone) in there["Service"]
+            or seen.applier.has("Service", client_service_name(zone))
+        )
+        label = managed.failure_domain_label
+        domainless = None if label in COPIED_LABELS else domains.missing
+        self._tell(
+            name,
+            cluster,
+            seen,
+            agents,
+            pods,
+            there,
+            refused,
+            restart,
+            unreachable,
+            domainless,
+            named,
+        )
 
     def _is_current(self, name: str, seen: _Seen) -> bool:
         """Whether the cluster is still led as it was when its state was read."""
@@ -265,6 +296,8 @@ class OwnedObjects:
         refused: list[ApiRefused],
         restart: Restart,
         unreachable: dict[str, str] | None,
+        domainless: dict[str, str] | None,
+        named: frozenset[str],
     ) -> None:
         claims = there["PersistentVolumeClaim"]
         found = [
@@ -285,6 +318,17 @@ class OwnedObjects:
             _waits_for(name, restart, seen.applier.changed),
             cluster.spec,
             unreachable,
+            domainless,
+            named,
+            growth(
+                {
+                    claim: claims[claim]
+                    for claim in (stateful_set_name(name, each) for each in agents.staying)
+                    if claim in claims
+                },
+                cluster.spec.managed.storage.size if cluster.spec.managed is not None else "",
+                seen.applier.ungrown,
+            ),
         )
         if view != seen.view:
             seen.view = view

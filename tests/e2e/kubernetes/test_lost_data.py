@@ -4,10 +4,11 @@ import time
 
 import pytest
 
+from quorate_cluster.digests import are_equal
 from quorate_cluster.fixtures import Measured
 from quorate_cluster.outage import Pulses
 from quorate_documented.commands import commands_of, first_missing
-from quorate_nodes.digests import Digests, digests
+from quorate_nodes.digests import digests
 from quorate_nodes.installed import CLUSTER, ROOT, ZONE, Installed, is_ready
 from quorate_nodes.volumes import claim_of, clean, volume_of
 
@@ -73,7 +74,7 @@ def test_a_lost_node_is_replaced_and_then_a_lost_volume_is_filled(
     assert volume_of(first_day, agent).startswith(victim.name)
     assert pulses.lost() == []
     assert first_day.unexpected(pulses) == []
-    first_day.wait(lambda: _are_equal(digests(first_day, ZONE)), "equal copies")
+    first_day.wait(lambda: are_equal(digests(first_day, ZONE)), "equal copies")
 
 
 def _replace(agent: str) -> str:
@@ -106,8 +107,3 @@ def _is_away(installed: Installed, agent: str) -> bool:
 def _store_of(installed: Installed, agent: str) -> str:
     members = installed.get("storagecluster", CLUSTER)["status"]["members"]
     return next(str(each["storeId"]) for each in members if each["name"] == agent)
-
-
-def _are_equal(found: Digests) -> bool:
-    first, *others = found.values()
-    return len(first) == 64 and all(each == first for each in others)

@@ -145,7 +145,7 @@ BAD = {
     "fewer than no agents": (cluster(managed={**MANAGED, "replicas": -1}), "managed.replicas"),
     "small volume": (cluster(managed={**MANAGED, "storage": {"size": "5Mi"}}), "at least 1Gi"),
     "label that is not copied": (
-        cluster(managed={**MANAGED, "failureDomainLabel": "rack"}),
+        cluster(managed={**MANAGED, "failureDomainLabel": "rack one"}),
         "failureDomainLabel",
     ),
     "long name of a managed cluster": (

@@ -44,6 +44,16 @@ class Managed:
             "patch", "pod", name, "--subresource=status", "--type=merge", f"--patch={patch}"
         )
 
+    def uids(self) -> dict[str, str]:
+        """Of the claims, by name."""
+        claims = self.road.items("persistentvolumeclaims")
+        return {each["metadata"]["name"]: each["metadata"]["uid"] for each in claims}
+
+    def owners(self) -> list[Json]:
+        """With whom claims would go."""
+        claims = self.road.items("persistentvolumeclaims")
+        return [owner for each in claims for owner in each["metadata"].get("ownerReferences", ())]
+
     def told(self) -> dict[str, str]:
         """pod -> reason, by the cluster's status."""
         pods = self.road.status("storagecluster", "main").get("pods", [])
@@ -79,7 +89,7 @@ READY = {
 
 
 @pytest.fixture
-def managed(control_plane: ControlPlane, namespace: str) -> Iterator[Managed]:
+def undeclared(control_plane: ControlPlane, namespace: str) -> Iterator[Managed]:
     road = Road(control_plane, namespace)
     try:
         road.kubectl(
@@ -87,12 +97,16 @@ def managed(control_plane: ControlPlane, namespace: str) -> Iterator[Managed]:
         )
         road.use_example_role()
         road.start_operator()
-        made = Managed(road)
-        made.declare()
-        made.wait(lambda: len(made.names("pods")) == 3, "three pods")
-        yield made
+        yield Managed(road)
     finally:
         road.close()
+
+
+@pytest.fixture
+def managed(undeclared: Managed) -> Managed:
+    undeclared.declare()
+    undeclared.wait(lambda: len(undeclared.names("pods")) == 3, "three pods")
+    return undeclared
 
 
 def test_objects_are_made_told_of_and_put_right(managed: Managed) -> None:
@@ -152,6 +166,44 @@ def test_the_objects_go_with_the_cluster_and_claims_and_secret_stay(managed: Man
     again = road.get("secret", "main-quorate")
     assert again is not None
     assert again["data"] == secret["data"]
+    assert managed.owners() == [], "no claim would go with the new object either"
+
+
+def test_the_cluster_goes_at_once_while_no_operator_runs_and_claims_stay(
+    managed: Managed,
+) -> None:
+    """By a person, by a tool that prunes, by the deletion of a kind: nothing hangs."""
+    road = managed.road
+    managed.wait(lambda: managed.names("persistentvolumeclaims") == NAMES, "claims")
+    uids = managed.uids()
+    (operator,) = road.operators.values()
+    operator.kill()
+    assert (road.get("storagecluster", "main") or {})["metadata"].get("finalizers", []) == []
+    road.kubectl("delete", "storagecluster", "main", "--timeout=20s")
+    managed.wait(lambda: not managed.names("statefulsets,services,pods"), "no pod", 60)
+    assert managed.uids() == uids
+    assert managed.owners() == []
+
+    managed.declare()
+    operator.start()
+    managed.wait(lambda: managed.names("statefulsets") == NAMES, "made again")
+    assert managed.uids() == uids
+
+
+def test_with_delete_claims_go_when_the_data_has_gone(managed: Managed) -> None:
+    road = managed.road
+    managed.wait(lambda: managed.names("persistentvolumeclaims") == NAMES, "claims")
+    patch = json.dumps({"spec": {"deletionPolicy": "Delete"}})
+    road.kubectl("patch", "storagecluster", "main", "--type=merge", f"--patch={patch}")
+
+    def finalizers() -> list[str]:
+        return list((road.get("storagecluster", "main") or {})["metadata"].get("finalizers", []))
+
+    managed.wait(finalizers, "its deletion waits for the data")
+    assert managed.owners() == [], "not before"
+    road.kubectl("delete", "storagecluster", "main", "--timeout=60s")
+
+    managed.wait(lambda: not managed.names("persistentvolumeclaims"), "no claim", 60)
 
 
 def test_a_policy_that_refuses_an_object_is_told_and_costs_the_lease_nothing(
@@ -171,3 +223,82 @@ def test_a_policy_that_refuses_an_object_is_told_and_costs_the_lease_nothing(
     road.kubectl("delete", "quota", "few")
     managed.wait(lambda: "main-agent-4" in managed.names("statefulsets"), "made after all", 90)
     assert road.master()[1] == term
+
+
+def test_a_claim_that_its_class_does_not_let_grow_is_told_with_the_way_out(
+    undeclared: Managed, control_plane: ControlPlane, namespace: str
+) -> None:
+    """There is no provisioner: the test makes the volumes, and says later that they have grown."""
+    managed, road = undeclared, undeclared.road
+    cluster = {"size": "1Gi", "className": f"fixed-{namespace}"}
+    storage_class: Json = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": cluster["className"]},
+        "provisioner": "example.org/none",
+    }
+    volumes = [_volume(f"{namespace}-{number}", cluster["className"]) for number in (1, 2, 3)]
+    cluster_wide = {"apiVersion": "v1", "kind": "List", "items": [storage_class, *volumes]}
+    control_plane.kubectl("apply", "--filename=-", stdin=json.dumps(cluster_wide))
+    try:
+        managed.declare(storage=cluster)
+
+        def claims() -> list[Json]:
+            return road.items("persistentvolumeclaims")
+
+        def sizes() -> list[str]:
+            return [each["spec"]["resources"]["requests"]["storage"] for each in claims()]
+
+        managed.wait(
+            lambda: [e["status"].get("phase") for e in claims()] == ["Bound"] * 3, "bound", 60
+        )
+        assert _grown(road) == ("", "", "")
+
+        managed.declare(storage={**cluster, "size": "2Gi"})
+        managed.wait(lambda: _grown(road)[:2] == ("False", "ExpansionRefused"), "the refusal")
+        assert _grown(road)[2] == (
+            f"claim main-agent-1 stays at 1Gi instead of 2Gi: StorageClass {cluster['className']} "
+            "does not let volumes grow: set allowVolumeExpansion: true in it if its provisioner "
+            "can, or write spec.managed.storage.size: 1Gi and add agents; and 2 more claims"
+        )
+        assert sizes() == ["1Gi"] * 3
+        updated = road.status("storagecluster", "main")["conditions"]
+        assert "Refused" not in [each["reason"] for each in updated], "nothing else is held up"
+
+        allowed = json.dumps({**storage_class, "allowVolumeExpansion": True})
+        control_plane.kubectl("apply", "--filename=-", stdin=allowed)
+        managed.wait(lambda: _grown(road)[:2] == ("False", "Resizing"), "asked for again", 100)
+        assert sizes() == ["2Gi"] * 3
+        capacity = json.dumps({"status": {"capacity": {"storage": "2Gi"}}})
+        for each in claims():
+            name = each["metadata"]["name"]
+            how = ("--subresource=status", "--type=merge", f"--patch={capacity}")
+            road.kubectl("patch", "persistentvolumeclaim", name, *how)
+        managed.wait(lambda: _grown(road)[:2] == ("True", "Grown"), "grown")
+    finally:
+        names = [each["metadata"]["name"] for each in volumes]
+        control_plane.kubectl("delete", "persistentvolume", *names, "--wait=false")
+        control_plane.kubectl("delete", "storageclass", cluster["className"])
+
+
+def _volume(name: str, class_name: str) -> Json:
+    spec = {
+        "storageClassName": class_name,
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "hostPath": {"path": "/nothing"},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def _grown(road: Road) -> tuple[str, str, str]:
+    """Status, reason and message of the condition; empty while there is none."""
+    for each in road.status("storagecluster", "main").get("conditions", []):
+        if each["type"] == "VolumesGrown":
+            return each["status"], each["reason"], each["message"]
+    return "", "", ""

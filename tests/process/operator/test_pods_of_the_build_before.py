@@ -52,6 +52,7 @@ for managed in json.load(sys.stdin):
         "agent": "agent-1",
         "labels": labels("main", "agent-1"),
         "of_cluster": selector("main"),
+        "namespace": "shop",
     }
     wanted = inspect.signature(pod_template).parameters
     made.append(pod_template(**{name: known[name] for name in wanted}))

@@ -67,7 +67,7 @@ class World(LoneMaster):
         super()._answer(node, message)
 
     def tell(self, hosts: dict[str, str], ports: dict[str, dict[str, int]]) -> None:
-        self.master.external.tell(hosts, ports)
+        self.master.places.tell(hosts, ports)
         self.pass_time(200)
 
     def ready(self, node: str, port: int, external: int = 0) -> None:

@@ -3,21 +3,23 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.planning.disruption import Disruption
+from quorate.planning.choose_leavers import Held, Holding
 from quorate_operator.owned.agent_names import Agents, address, choose_agents
-from quorate_owned.facts import nobody, verdict
+
+NOBODY = Held()
 
 
-def about(*agents: tuple[str, int, bool]) -> Disruption:
-    return Disruption(tuple(verdict(n, c, draining=d) for n, c, d in agents), (), 1)
+def about(*agents: tuple[str, int, bool]) -> Held:
+    """Agents with so many GiB, and whether they are drained."""
+    return Held(tuple(Holding(n, draining=d, bytes=b << 30, copies=1) for n, b, d in agents), 1)
 
 
 def test_a_new_cluster_begins_with_the_lowest_numbers() -> None:
-    assert choose_agents(3, (), nobody()) == Agents(("agent-1", "agent-2", "agent-3"), (), True)
+    assert choose_agents(3, (), NOBODY) == Agents(("agent-1", "agent-2", "agent-3"), (), True)
 
 
 def test_more_agents_take_the_numbers_that_are_free() -> None:
-    chosen = choose_agents(4, {"agent-2", "agent-10"}, nobody())
+    chosen = choose_agents(4, {"agent-2", "agent-10"}, NOBODY)
 
     assert chosen.staying == ("agent-1", "agent-2", "agent-3", "agent-10")
 
@@ -31,6 +33,41 @@ def test_those_leave_that_cost_least_and_of_equals_the_last() -> None:
     assert choose_agents(1, known, copies).leaving == ("agent-4", "agent-2", "agent-3")
 
 
+def test_bytes_count_and_not_copies() -> None:
+    few_large = Holding("agent-1", bytes=900 << 30, copies=2)
+    held = Held(
+        (
+            few_large,
+            Holding("agent-2", bytes=30 << 30, copies=40),
+            Holding("agent-3", bytes=130 << 30),
+        )
+    )
+
+    assert choose_agents(2, {"agent-1", "agent-2", "agent-3"}, held).leaving == ("agent-2",)
+
+
+def test_of_those_that_hold_nearly_the_same_the_last_one_leaves() -> None:
+    held = Held(tuple(Holding(f"agent-{n}", bytes=(9 << 30) + n, copies=9) for n in (1, 2, 3)))
+
+    assert choose_agents(1, {"agent-1", "agent-2", "agent-3"}, held).leaving == (
+        "agent-3",
+        "agent-2",
+    )
+
+
+def test_a_failure_domain_that_a_copy_needs_keeps_an_agent() -> None:
+    held = Held(
+        (
+            Holding("agent-1", failure_domain="north", bytes=40),
+            Holding("agent-2", failure_domain="north", bytes=40),
+            Holding("agent-3", failure_domain="south", bytes=1),
+        ),
+        copies=2,
+    )
+
+    assert choose_agents(2, {"agent-1", "agent-2", "agent-3"}, held).leaving == ("agent-2",)
+
+
 def test_who_is_on_its_way_out_stays_on_it() -> None:
     """As a drain empties it others may become cheaper, or dearer."""
     copies = about(("agent-1", 9, True), ("agent-2", 3, False), ("agent-3", 3, False))
@@ -40,14 +77,14 @@ def test_who_is_on_its_way_out_stays_on_it() -> None:
 
 def test_at_zero_nobody_leaves_and_nobody_runs() -> None:
     known = {"agent-1", "agent-3"}
-    stopped = choose_agents(0, known, nobody())
+    stopped = choose_agents(0, known, NOBODY)
 
     assert stopped == Agents(("agent-1", "agent-3"), (), run=False)
-    assert choose_agents(2, known, nobody()) == Agents(("agent-1", "agent-3"), (), run=True)
+    assert choose_agents(2, known, NOBODY) == Agents(("agent-1", "agent-3"), (), run=True)
 
 
 def test_names_of_others_are_not_touched() -> None:
-    chosen = choose_agents(1, {"elsewhere", "agent-0", "agent-01", "agent-x", "agent-2"}, nobody())
+    chosen = choose_agents(1, {"elsewhere", "agent-0", "agent-01", "agent-x", "agent-2"}, NOBODY)
 
     assert chosen == Agents(("agent-2",), (), True)
 

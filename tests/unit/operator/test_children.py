@@ -72,11 +72,12 @@ def test_at_zero_everything_stays_and_no_pod_runs() -> None:
     assert [made["StatefulSet", f"main-agent-{n}"]["spec"]["replicas"] for n in (1, 2)] == [0, 0]
 
 
-@pytest.mark.parametrize(("policy", "owned"), [("", False), ("Retain", False), ("Delete", True)])
-def test_a_claim_goes_with_the_cluster_only_where_the_data_does(policy: str, owned: bool) -> None:
+@pytest.mark.parametrize("policy", ["", "Retain", "Delete"])
+def test_all_goes_with_the_cluster_but_claims(policy: str) -> None:
+    """With Delete they are owned when the data goes, and not before."""
     for (kind, _), made in children(policy=policy).items():
         is_owned = "ownerReferences" in made["metadata"]
-        assert is_owned == (owned or kind != "PersistentVolumeClaim"), kind
+        assert is_owned == (kind != "PersistentVolumeClaim"), kind
 
 
 def test_a_volume_grows_and_neither_shrinks_nor_changes_its_class() -> None:
@@ -127,6 +128,18 @@ def test_a_zone_has_a_client_service_where_one_port_leads_to_all_agents() -> Non
     assert services.keys() == {"main-agents", "cart-clients"}
     assert services["cart-clients"]["ports"][0]["targetPort"] == 7201
     assert services["main-agents"]["publishNotReadyAddresses"]
+
+
+def test_names_are_announced_where_that_is_asked_for() -> None:
+    usual = pod_spec()["containers"][0]["args"]
+    assert not any("announce" in each for each in usual)
+    for asked, domain in (({}, "cluster.local"), ({"clusterDomain": "k8s.example"}, "k8s.example")):
+        name = f"main-agent-1-0.main-agents.shop.svc.{domain}"
+        args = pod_spec(announcedNames=asked)["containers"][0]["args"]
+        assert [each for each in args if each not in usual] == [
+            f"--announce-peer={name}:7100",
+            f"--announce-client-host={name}",
+        ]
 
 
 def test_pods_keep_apart_unless_a_user_says_how() -> None:

@@ -287,8 +287,8 @@ async def test_addresses_of_a_paused_cluster_stay_in_force_also_under_the_next_m
     runner = declared.controller._led["main"].runner
     await until(lambda: len(runner.status().nodes) == 3 and not runner.unreached(), "all are here")
 
-    assert list(runner._dialing.declared) == everyone
+    assert list(runner.dialing.declared) == everyone
     assert not any(node.state == "Draining" for node in runner.status().nodes)
 
     declared.declare("StorageCluster", "main", addresses=everyone[:2])
-    await until(lambda: list(runner._dialing.declared) == everyone[:2], "acted upon")
+    await until(lambda: list(runner.dialing.declared) == everyone[:2], "acted upon")

@@ -259,28 +259,51 @@ async def test_a_cluster_with_delete_waits_also_for_zones_that_the_watch_has_not
 # --- volumes of managed agents -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("policy", "released"), [("Retain", False), ("Delete", True)])
-async def test_no_claim_goes_with_a_cluster_whose_data_is_kept(
-    declared: Namespace, policy: str, released: bool
-) -> None:
-    """The claim was made while deletionPolicy was Delete, so it is owned by the StorageCluster."""
-    released_now = {names.ANNOTATION_RELEASE: "true"} if released else None
-    del declared.api.objects[declared.path("StorageCluster", "main")]
-    declared.declare("StorageCluster", "main", managed=MANAGED, deletionPolicy="Delete")
-    declared.start()
-    claim = "/api/v1/namespaces/default/persistentvolumeclaims/main-agent-1"
-    await until(
-        lambda: "ownerReferences" in declared.api.objects.get(claim, {}).get("metadata", {}), "made"
-    )
+CLAIM = "/api/v1/namespaces/default/persistentvolumeclaims/main-agent-1"
 
-    cluster = declared.path("StorageCluster", "main")
-    body = declared.api.objects[cluster]
-    metadata = {**body["metadata"], "annotations": released_now or {}}
-    spec = {**body["spec"], "deletionPolicy": policy}
-    declared.api.put(cluster, {**body, "metadata": metadata, "spec": spec})
+
+async def _manage(declared: Namespace, policy: str) -> None:
+    """Declare managed agents in the place of those of others; the first claim is made."""
+    del declared.api.objects[declared.path("StorageCluster", "main")]
+    declared.declare("StorageCluster", "main", managed=MANAGED, deletionPolicy=policy)
+    declared.start()
+    await until(lambda: CLAIM in declared.api.objects, "made")
+
+
+@pytest.mark.parametrize("policy", ["Retain", "Delete"])
+async def test_a_claim_belongs_to_nobody_while_its_cluster_is_there(
+    declared: Namespace, policy: str
+) -> None:
+    """So whatever deletes the StorageCluster, and whether an operator runs or not, it stays."""
+    await _manage(declared, policy)
+
+    assert "ownerReferences" not in declared.api.objects[CLAIM]["metadata"]
+
+
+async def test_claims_go_with_the_cluster_when_its_data_goes(declared: Namespace) -> None:
+    await _manage(declared, "Delete")
     await declared.delete("main", "StorageCluster")
 
-    assert "ownerReferences" not in declared.api.objects[claim]["metadata"]
+    [owner] = declared.api.objects[CLAIM]["metadata"]["ownerReferences"]
+    assert owner["name"] == "main"
+
+
+async def test_a_claim_that_an_earlier_version_made_stays_with_kept_data(
+    declared: Namespace,
+) -> None:
+    """It was owned by a StorageCluster with deletionPolicy Delete, which is let go with data."""
+    await _manage(declared, "Delete")
+    cluster = declared.path("StorageCluster", "main")
+    body = declared.api.objects[cluster]
+    claim = declared.api.objects[CLAIM]
+    owner = {"name": "main", "uid": body["metadata"]["uid"]}
+    metadata = {**claim["metadata"], "ownerReferences": [owner]}
+    declared.api.put(CLAIM, {**claim, "metadata": metadata})
+    released = {**body["metadata"], "annotations": {names.ANNOTATION_RELEASE: "true"}}
+    declared.api.put(cluster, {**body, "metadata": released})
+    await declared.delete("main", "StorageCluster")
+
+    assert "ownerReferences" not in declared.api.objects[CLAIM]["metadata"]
 
 
 # --- a namespace that is deleted ---------------------------------------------------------------

@@ -1,5 +1,6 @@
 """What a StorageCluster says of managed agents."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from quorate_operator.embedded.objects import ObjectStore
 from quorate_operator.metastores.sqlite import EmbeddedStore
 from quorate_operator.owned.agent_names import Agents
 from quorate_operator.owned.owned_objects import ManagedView
+from quorate_operator.owned.volumes import Growth
 from quorate_owned.facts import managed_cluster
 
 STAYING = ("agent-1", "agent-2")
@@ -19,8 +21,8 @@ SPEC = managed_cluster().spec
 VIEW = ManagedView(Agents(STAYING, (), True), ["one:7100", "two:7100"], [], "", "", SPEC)
 
 
-def told(view: ManagedView) -> StorageClusterStatus:
-    seen = Seen(ClusterStatus(1, (), ()), unreached={"one:7100": "no answer"})
+def told(view: ManagedView, kept: Mapping[str, str] | None = None) -> StorageClusterStatus:
+    seen = Seen(ClusterStatus(1, (), ()), unreached={"one:7100": "no answer"}, kept=kept or {})
     now = "2026-01-01T00:00:00Z"
     return cluster_status(managed_cluster(), seen, "me", now, dialed=view.addresses, managed=view)
 
@@ -70,6 +72,18 @@ def test_what_a_change_waits_for_is_told() -> None:
         assert part in message
 
 
+def test_an_agent_that_a_zone_needs_is_not_told_as_on_its_way() -> None:
+    view = VIEW._replace(agents=Agents(STAYING, ("agent-3",), True))
+    why = "node agent-3: zone cart needs 3 agents and 2 would remain; add an agent first"
+
+    assert condition(told(view, {"agent-3": why}), "AgentsUpdated") == (
+        "False",
+        "ScaleDownRefused",
+        why,
+    )
+    assert condition(told(view, {"agent-9": why}), "AgentsUpdated")[1] == "ScalingDown"
+
+
 async def test_an_operator_without_kubernetes_refuses_managed_agents(tmp_path: Path) -> None:
     store = EmbeddedStore.open(tmp_path)
     try:
@@ -95,3 +109,24 @@ async def test_an_operator_without_kubernetes_refuses_managed_agents(tmp_path: P
             )
     finally:
         await store.close()
+
+
+def test_a_label_of_the_users_own_says_which_agent_has_no_failure_domain() -> None:
+    assert all(each.type != "FailureDomainsKnown" for each in told(VIEW).conditions)
+    assert condition(told(VIEW._replace(domainless={})), "FailureDomainsKnown")[0] == "True"
+    missing = {"agent-2": "node n2 has no label rack", "agent-1": "node n1 has no label rack"}
+    status, _, message = condition(told(VIEW._replace(domainless=missing)), "FailureDomainsKnown")
+    assert status == "False"
+    assert message.startswith("agent agent-1: node n1 has no label rack, and 1 more: label the ")
+
+
+def test_a_volume_that_is_too_small_is_told_until_it_has_grown() -> None:
+    small = Growth("Resizing", "the volume of claim main-agent-1 is not of 2Gi yet")
+    assert all(each.type != "VolumesGrown" for each in told(VIEW).conditions)
+    status = told(VIEW._replace(growth=small))
+    assert condition(status, "VolumesGrown") == ("False", *small)
+
+    cluster = managed_cluster().model_copy(update={"status": status})
+    seen = Seen(ClusterStatus(1, (), ()))
+    grown = cluster_status(cluster, seen, "me", "2026-01-01T00:00:00Z", managed=VIEW)
+    assert condition(grown, "VolumesGrown")[:2] == ("True", "Grown")

@@ -63,6 +63,17 @@ def said(made: ZoneStatus) -> dict[str, str]:
     return {each.type: each.status for each in made.conditions}
 
 
+def test_a_zone_without_a_name_for_clients_is_not_available_yet() -> None:
+    of, led = zone(), Seen(ClusterStatus(1, (NODE,), ()))
+    made = zone_status(of, accept(of, True, None), observed(**SERVING), led, LATER, lacks_name=True)
+
+    available = next(each for each in made.conditions if each.type == "Available")
+    assert (available.status, available.reason) == ("False", "ServiceMissing")
+    assert "Service sessions-clients is not made yet" in available.message
+    assert made.phase == "Pending"
+    assert said(made)["FullyReplicated"] == "True"
+
+
 @pytest.mark.parametrize(
     ("storage", "way_out"),
     [

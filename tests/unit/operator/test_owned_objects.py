@@ -2,14 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
 import pytest
 
 from quorate.facts.partition_row import majority
 from quorate.facts.zone import ZoneRecord
+from quorate.planning.choose_leavers import Held
 from quorate.planning.disruption import Disruption
+from quorate.protocol.cluster_disruption import cluster_held
 from quorate.protocol.messages import ZoneReady
 from quorate.protocol.status import ClusterStatus
 from quorate_lone_master.world import LoneMaster
@@ -45,10 +47,14 @@ class LoneRunner:
         return {uid: zone.record for uid, zone in self._world.master.zones.items()}
 
     def set_external(self, hosts: dict[str, str], ports: dict[str, dict[str, int]]) -> None:
-        self._world.master.external.tell(hosts, ports)
+        self._world.master.places.tell(hosts, ports)
 
-    def keep_primaries_off(self, nodes: Collection[str]) -> None:
-        self._world.master.keep_primaries_off(nodes, self._world.now)
+    def take_places(self, cordoned: Collection[str], domains: Mapping[str, str]) -> None:
+        self._world.master.keep_primaries_off(cordoned, self._world.now)
+        self._world.master.places.tell_domains(domains)
+
+    def held(self) -> Held:
+        return cluster_held(self._world.master.agents, self._world.master.zones.values())
 
     def disruption(self, gone: Any = (), restarted: Any = ()) -> Disruption:
         self.before.append(sorted(restarted))

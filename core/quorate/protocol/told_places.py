@@ -1,9 +1,13 @@
-"""Where clients outside reach agents: by zone and agent a host and a port, which agents tell them.
+"""What only Kubernetes knows of where agents are: where clients outside reach them, and on what.
 
 An agent with an external listener announces its own address (Hello, ZoneReady), or leaves that to
 the operator, which knows the Services in front of it.  Hosts are registered with nodes, ports with
 zones: agents learn them as all other addresses, by Members and ZoneTable, and a new master has
 them.  An address that the operator does not know at present stays as it was last.
+
+The failure domain of an agent in a pod is that of the node that the pod is on.  Where the operator
+can read it, it says so, and its word goes before what the agent was started with.  It is written in
+the registration, and stays through restarts until the operator says another.
 Source: docs/protocol.md, section 7.
 """
 
@@ -19,26 +23,44 @@ if TYPE_CHECKING:
     from quorate.protocol.master import Master
 
 
-class ExternalAddresses:
-    """The external addresses that the operator has told one master."""
+class ToldPlaces:
+    """What the operator has told one master."""
 
     def __init__(self, master: Master) -> None:
         self._master = master
         self._hosts: dict[str, str] = {}
+        self._domains: dict[str, str] = {}
 
     def tell(self, hosts: Mapping[str, str], ports: Mapping[str, Mapping[str, int]]) -> None:
         """Take hosts by node, and ports by zone uid and node.  Idempotent."""
         self._hosts.update(hosts)
         for node, host in hosts.items():
-            self._master.set_external_host(node, host)
+            agent = self._master.agents.get(node)
+            if agent is not None and agent.awaits_external and agent.external_host != host:
+                agent.external_host = host
+                self._master.wishes_changed(node)
         for uid, by_node in ports.items():
             zone = self._master.zones.get(uid)
             if zone is not None:
                 zone.take_external_ports(by_node)
 
+    def tell_domains(self, domains: Mapping[str, str]) -> None:
+        """Take failure domains by node; empty: what the agent itself says counts.  Idempotent."""
+        self._domains.update(domains)
+        for node, domain in domains.items():
+            agent = self._master.agents.get(node)
+            if agent is not None and agent.in_pod and agent.told_domain != domain:
+                agent.told_domain = domain
+                self._master.wishes_changed(node)
+
     def greeted(self, agent: Agent, hello: Hello) -> None:
         """An agent greets: it announces its external host, leaves it to the operator, or has no
-        external listener (any more)."""
+        external listener (any more).  One that says in which failure domain it is knows better than
+        what was told of a process before it."""
+        agent.in_pod = hello.client_ports is not None
+        agent.said_domain = hello.failure_domain
+        known = agent.told_domain if agent.in_pod and not hello.failure_domain else ""
+        agent.told_domain = self._domains.get(hello.node, known) if agent.in_pod else ""
         agent.awaits_external = hello.external_host == ""
         if agent.awaits_external:
             agent.external_host = self._hosts.get(hello.node, agent.external_host)

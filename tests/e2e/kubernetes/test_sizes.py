@@ -1,0 +1,118 @@
+"""`kubectl scale` of agents on real nodes: more and fewer under clients, none and again."""
+
+import time
+
+import pytest
+
+from quorate_cluster.digests import are_equal
+from quorate_cluster.fixtures import Measured
+from quorate_cluster.outage import Pulses, key_in_each
+from quorate_cluster.served import NotServed
+from quorate_nodes.digests import digests
+from quorate_nodes.installed import CLUSTER, ZONE, Installed
+from quorate_nodes.volumes import claim_of, clean, volume_of
+
+pytestmark = [pytest.mark.e2e, pytest.mark.deep, pytest.mark.timeout(400)]
+
+THREE = [f"agent-{number}" for number in (1, 2, 3)]
+MORE = [f"agent-{number}" for number in (4, 5, 6)]
+
+
+def test_three_agents_become_six_and_three_again_and_no_command_fails(
+    first_day: Installed, measured: Measured
+) -> None:
+    before = _claims(first_day, THREE)
+    try:
+        with Pulses(first_day, ZONE, keys_max=8) as pulses:
+            began = time.monotonic()
+            _scale(first_day, 6)
+            _wait_size(first_day, 6)
+            grown_s = time.monotonic() - began
+            pulses.wait_all_written_since(time.monotonic())
+            of_six = _claims(first_day, [*THREE, *MORE])
+            assert before.items() < of_six.items()
+
+            began = time.monotonic()
+            _scale(first_day, 3)
+            _wait_size(first_day, 3)
+            shrunk_s = time.monotonic() - began
+            pulses.wait_all_written_since(time.monotonic())
+        measured(
+            "3 agents to 6 to 3 on nodes under clients",
+            f"{grown_s:.1f} s and {shrunk_s:.1f} s; failed commands {len(pulses.failed)}; a key"
+            f" waits for at most {max(pulses.longest_gaps_s(0)):.2f} s",
+        )
+        agents = [pod["metadata"]["labels"]["quorate.io/agent"] for pod in first_day.pods()]
+        assert agents == THREE, "of those that hold the same the last ones leave"
+        assert _claims(first_day, [*THREE, *MORE]) == of_six, "claims are kept"
+        assert are_equal(digests(first_day, ZONE))
+        assert pulses.lost() == []
+        assert first_day.unexpected(pulses) == []
+        if pulses.failed:
+            raise NotServed(f"nobody was hurt, and yet: {pulses.failed}")
+    finally:
+        _scale(first_day, 3)
+        _wait_size(first_day, 3)
+        for agent in MORE:
+            _free(first_day, agent)
+
+
+def test_at_zero_nothing_runs_and_at_three_all_rows_are_there_again(
+    first_day: Installed, measured: Measured
+) -> None:
+    client = first_day.client(ZONE)
+    keys = key_in_each(first_day.zone(ZONE)["spec"]["partitions"])
+    for key in keys:
+        assert client.set(key, f"value of {key}")
+    first_day.wait_whole()
+    before, claims = digests(first_day, ZONE), _claims(first_day, THREE)
+    assert all(rows > 0 for copies in before.values() for rows, _ in copies.values())
+
+    _scale(first_day, 0)
+    first_day.wait(lambda: not first_day.pods(), "no pod")
+    first_day.wait(
+        lambda: first_day.condition("zone", ZONE, "Available")["status"] == "False", "told"
+    )
+    assert _claims(first_day, THREE) == claims
+
+    began = time.monotonic()
+    _scale(first_day, 3)
+    first_day.wait_whole(120)
+    measured("0 agents to 3 on nodes, whole", f"{time.monotonic() - began:.1f} s")
+    assert _claims(first_day, THREE) == claims
+    assert not +first_day.full_copies(), "each agent has the volume that it had"
+    assert digests(first_day, ZONE) == before
+    client = first_day.client(ZONE)
+    assert [client.get(key) for key in keys] == [f"value of {key}".encode() for key in keys]
+
+
+def _scale(installed: Installed, agents: int) -> None:
+    installed.kubectl("scale", "storagecluster", CLUSTER, f"--replicas={agents}")
+
+
+def _wait_size(installed: Installed, agents: int) -> None:
+    """Until so many agents hold everything, with even primaries, and the others have left."""
+
+    def is_so() -> bool:
+        primaries = installed.primaries()
+        return (
+            len(primaries) == agents
+            and max(primaries) - min(primaries) <= 1
+            and installed.is_whole(agents)
+        )
+
+    installed.wait(is_so, f"{agents} agents with even primaries", 150)
+
+
+def _claims(installed: Installed, agents: list[str]) -> dict[str, str]:
+    """agent -> uid of its claim; those without one are left out."""
+    found = {agent: claim_of(installed, agent) for agent in agents}
+    return {agent: each["metadata"]["uid"] for agent, each in found.items() if each}
+
+
+def _free(installed: Installed, agent: str) -> None:
+    """Delete the claim, and offer its volume empty to others."""
+    volume = volume_of(installed, agent)
+    if volume:
+        installed.kubectl("delete", "pvc", f"{CLUSTER}-{agent}")
+        clean(installed, volume)

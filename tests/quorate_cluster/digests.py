@@ -1,0 +1,52 @@
+"""What clients' rows in the copies of a zone add up to, as agents say wherever they run."""
+
+from base64 import b64decode
+from collections.abc import Mapping
+from hashlib import sha256
+
+from quorate.facts.keyspace import is_reserved
+from quorate.protocol.tool_messages import AskRows, CopyRows
+from quorate_link.secret import parse_secret
+from quorate_spark.agent_link import AgentLink, Cluster
+
+Digests = dict[str, dict[int, tuple[int, str]]]
+"""By agent and partition: rows and their digest."""
+
+_BYTES_MAX = 1 << 20
+
+
+def digests_of(
+    cluster: str,
+    secret: Mapping[str, str],
+    zone: str,
+    partitions: int,
+    addresses: Mapping[str, str],
+) -> Digests:
+    """Of every copy; nobody may write meanwhile.  Rows of the protocol's own come and go.
+
+    `secret`: the data of the cluster's Secret; `addresses`: of peer ports, by agent."""
+    texts = {name: b64decode(value).decode() for name, value in secret.items()}
+    keys = parse_secret("the Secret", texts["clusterId"], texts["key"]).keys("tool")
+    found: Digests = {}
+    for agent, address in addresses.items():
+        with AgentLink(address, Cluster(cluster, keys), 5, 10) as link:
+            found[agent] = {each: _digest(link, zone, each) for each in range(partitions)}
+    return found
+
+
+def are_equal(found: Digests) -> bool:
+    """Whether each agent has a copy of each partition, with the same rows."""
+    first, *others = found.values()
+    return all(each == first for each in others)
+
+
+def _digest(link: AgentLink, zone: str, partition: int) -> tuple[int, str]:
+    rows, after = [], None
+    while True:
+        told = link.ask(AskRows(zone, partition, after, _BYTES_MAX), CopyRows)
+        assert not told.problem
+        # Tombstones go once every copy has them.
+        rows += [row for row in told.rows if row[4] is not None and not is_reserved(row[0])]
+        if told.next is None:
+            return len(rows), sha256(repr(rows).encode()).hexdigest()
+        after = told.next

@@ -1,0 +1,50 @@
+"""Claims that are smaller than declared: what is told of them."""
+
+from typing import Any
+
+from quorate_operator.owned.volumes import Growth, as_it_is, growth, is_growth
+
+Json = dict[str, Any]
+OF_THE_CLASS = (
+    'persistentvolumeclaims "main-agent-1" is forbidden: only dynamically provisioned pvc can be '
+    "resized and the storageclass that provisions the pvc must support resize"
+)
+
+
+def claim(size: str, capacity: str = "", class_name: str = "fast") -> Json:
+    spec = {"resources": {"requests": {"storage": size}}, "storageClassName": class_name}
+    status = {"capacity": {"storage": capacity}} if capacity else {}
+    return {"kind": "PersistentVolumeClaim", "spec": spec, "status": status}
+
+
+def test_sizes_are_compared_and_not_texts() -> None:
+    assert is_growth(claim("2Gi"), claim("1Gi"))
+    assert not is_growth(claim("1024Mi"), claim("1Gi"))
+    assert not is_growth(claim("1Gi"), None)
+    assert not is_growth({"kind": "Service"}, {"kind": "Service"})
+    kept = as_it_is(claim("2Gi"), claim("1Gi"))
+    assert kept["spec"] == claim("1Gi")["spec"]
+
+
+def test_a_refusal_names_claim_class_and_way_out() -> None:
+    claims = {"main-agent-1": claim("1Gi", "1Gi"), "main-agent-2": claim("1Gi", "1Gi")}
+    told = growth(claims, "2Gi", {"main-agent-2": OF_THE_CLASS})
+
+    assert told.reason == "ExpansionRefused"
+    assert told.message == (
+        "claim main-agent-2 stays at 1Gi instead of 2Gi: StorageClass fast does not let volumes "
+        "grow: set allowVolumeExpansion: true in it if its provisioner can, or write "
+        "spec.managed.storage.size: 1Gi and add agents"
+    )
+    other = growth(claims, "2Gi", dict.fromkeys(claims, "exceeded quota: few"))
+    assert other.message.endswith("the API server says: exceeded quota: few; and 1 more claims")
+
+
+def test_a_volume_that_has_not_grown_yet_is_told_and_one_that_is_not_there_is_not() -> None:
+    claims = {"main-agent-1": claim("2Gi", "1Gi"), "main-agent-2": claim("2Gi")}
+
+    assert growth(claims, "2Gi", {}) == Growth(
+        "Resizing", "the volume of claim main-agent-1 is not of 2Gi yet"
+    )
+    assert growth({"main-agent-2": claim("2Gi")}, "2Gi", {}) == Growth()
+    assert growth({"main-agent-1": claim("2Gi", "2Gi")}, "2Gi", {}) == Growth()
