@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from quorate.protocol.events import Event, Reason
 from quorate.wire.resource import DeletionPolicy
 from quorate.wire.storage_cluster import PodProblem, StorageCluster, StorageClusterSpec
 from quorate_operator import names
@@ -29,6 +30,7 @@ from quorate_operator.owned.agent_names import (
 )
 from quorate_operator.owned.apply import PATHS, Applier, is_owned
 from quorate_operator.owned.children import claim_of, desired_children, selector
+from quorate_operator.owned.evictions import NoEvictionNow, no_eviction_now
 from quorate_operator.owned.external_listener import ZonePort, external_addresses
 from quorate_operator.owned.kube_nodes import KubeNodes, cordoned_agents
 from quorate_operator.owned.pod_states import trouble
@@ -43,6 +45,8 @@ WORKERS = 2
 LOOK_S = 1.0
 ANEW_S = 60.0
 """Seconds until a cluster without a seen change is looked at again."""
+NO_EVICTION_TOLD_S = 10.0
+"""Seconds without an allowed eviction until an Event tells of it: a restart takes less."""
 
 Json = dict[str, Any]
 
@@ -51,7 +55,7 @@ class ManagedView(NamedTuple):
     """The state of a managed cluster's objects, as of the declared `spec`.  `refused`: the API's
     sentence about an object that could not be made; `waits_for`: what the replacement of pods waits
     for; `unreachable`: why clients outside cannot reach an agent, by agent; None without an
-    external listener."""
+    external listener; `no_eviction`: why no pod may be evicted, None where one may."""
 
     agents: Agents
     addresses: list[str]
@@ -60,6 +64,7 @@ class ManagedView(NamedTuple):
     waits_for: str
     spec: StorageClusterSpec
     unreachable: dict[str, str] | None = None
+    no_eviction: NoEvictionNow | None = None
 
 
 class _Seen:
@@ -75,6 +80,8 @@ class _Seen:
         self.looked: object = None
         """What its objects follow, as of the last look or the last work."""
         self.watching: asyncio.Task[None] | None = None
+        self.tell_no_eviction_s: float | None = None
+        """When an Event is due that says why no pod may be evicted; None: there is none to tell."""
 
 
 class OwnedObjects:
@@ -176,6 +183,7 @@ class OwnedObjects:
                 if seen.runner.is_stopped:
                     self._drop(name)
                     continue
+                _tell_no_eviction(seen)
                 looked = _facts(seen)
                 if looked != seen.looked:
                     seen.looked = looked
@@ -248,7 +256,12 @@ class OwnedObjects:
             if pod is not None and self._is_current(name, seen):
                 _log.info("cluster %s: replacing the pod of %s", name, restart.agent)
                 await seen.applier.delete("Pod", pod)
-        self._tell(name, cluster, seen, agents, pods, there, refused, restart, unreachable)
+        no_eviction = None
+        if agents.run:
+            no_eviction = no_eviction_now(name, disruption, pods, claims)
+        self._tell(
+            name, cluster, seen, agents, pods, there, refused, restart, unreachable, no_eviction
+        )
 
     def _is_current(self, name: str, seen: _Seen) -> bool:
         """Whether the cluster is still led as it was when its state was read."""
@@ -265,6 +278,7 @@ class OwnedObjects:
         refused: list[ApiRefused],
         restart: Restart,
         unreachable: dict[str, str] | None,
+        no_eviction: NoEvictionNow | None,
     ) -> None:
         claims = there["PersistentVolumeClaim"]
         found = [
@@ -285,8 +299,10 @@ class OwnedObjects:
             _waits_for(name, restart, seen.applier.changed),
             cluster.spec,
             unreachable,
+            no_eviction,
         )
         if view != seen.view:
+            _note_no_eviction(seen, view)
             seen.view = view
             self._on_change(name)
 
@@ -298,6 +314,24 @@ def _waits_for(cluster: str, restart: Restart, changed: Sequence[str]) -> str:
     if changed and not restart.waits_for:
         return f"StatefulSet {changed[0]} is not yet looked at"
     return restart.waits_for
+
+
+def _note_no_eviction(seen: _Seen, view: ManagedView) -> None:
+    """An Event is told once for each time in which no pod may be evicted, if that lasts."""
+    if view.no_eviction is None:
+        seen.tell_no_eviction_s = None
+    elif seen.view is None or seen.view.no_eviction is None:
+        seen.tell_no_eviction_s = asyncio.get_running_loop().time() + NO_EVICTION_TOLD_S
+
+
+def _tell_no_eviction(seen: _Seen) -> None:
+    due_s = seen.tell_no_eviction_s
+    if due_s is None or asyncio.get_running_loop().time() < due_s:
+        return
+    seen.tell_no_eviction_s = None
+    if seen.view is not None and seen.view.no_eviction is not None:
+        message = f"no pod of an agent may be evicted: {seen.view.no_eviction.message}"
+        seen.runner.tell([Event("", None, Reason.EVICTIONS_REFUSED, message, "Warning")])
 
 
 def selector_text(cluster: str) -> str:

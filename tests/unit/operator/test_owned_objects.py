@@ -10,6 +10,7 @@ import pytest
 from quorate.facts.partition_row import majority
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.disruption import Disruption
+from quorate.protocol.events import Event
 from quorate.protocol.messages import ZoneReady
 from quorate.protocol.status import ClusterStatus
 from quorate_lone_master.world import LoneMaster
@@ -37,6 +38,7 @@ class LoneRunner:
         self._world = world
         self.before: list[list[str]] = []
         """Whom the replacements that were asked about followed."""
+        self.told: list[Event] = []
 
     def status(self) -> ClusterStatus:
         return self._world.master.status()
@@ -49,6 +51,9 @@ class LoneRunner:
 
     def keep_primaries_off(self, nodes: Collection[str]) -> None:
         self._world.master.keep_primaries_off(nodes, self._world.now)
+
+    def tell(self, events: Sequence[Event]) -> None:
+        self.told += events
 
     def disruption(self, gone: Any = (), restarted: Any = ()) -> Disruption:
         self.before.append(sorted(restarted))
@@ -201,6 +206,36 @@ async def test_the_budget_follows_the_rows(managed: Managed) -> None:
 
     [chosen] = managed.budget()["selector"]["matchExpressions"]
     assert chosen["values"] == ["agent-1", "agent-2", "agent-3"]
+
+
+async def test_why_no_pod_may_be_evicted_is_known_and_told_once_where_it_lasts(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reason() -> str:
+        view = managed.see()
+        return view.no_eviction.reason if view is not None and view.no_eviction is not None else ""
+
+    managed.place_zone()
+    await managed.until(lambda: managed.budget()["maxUnavailable"] == 1, "one may go")
+    await managed.until(lambda: not reason(), "a pod may be evicted")
+    assert not managed.runner.told
+    monkeypatch.setattr(owned_objects, "NO_EVICTION_TOLD_S", 0.2)
+
+    managed.world.kill("agent-2")
+    await managed.until(lambda: managed.runner.told, "an Event")
+    assert reason() == "AgentsAway"
+    managed.world.kill("agent-3")
+    await managed.until(lambda: "agent-3" in str(managed.see()), "another sentence")
+    [event] = managed.runner.told
+    assert (event.reason, event.kind) == ("EvictionsRefused", "Warning")
+    assert event.message.startswith("no pod of an agent may be evicted: away: agent-2; partitions")
+
+    for name in ("agent-2", "agent-3"):
+        managed.world.connect(name)
+    await managed.until(lambda: not reason(), "a pod may be evicted again")
+    managed.world.kill("agent-3")
+    await managed.until(lambda: len(managed.runner.told) == 2, "told again: it is another time")
+    assert "agent-3" in managed.runner.told[1].message
 
 
 async def test_an_agent_on_a_cordoned_node_gives_its_primaries_away(
