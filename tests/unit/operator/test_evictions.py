@@ -36,8 +36,7 @@ def test_who_is_waited_for_is_told_with_what_is_wrong_with_the_pod() -> None:
 
     assert found == (
         "AgentsAway",
-        "away: agent-2; partitions …; "
-        "pod main-agent-2-0: Unschedulable: 1 node(s) were unschedulable",
+        f"{away.message}; pod main-agent-2-0: Unschedulable: 1 node(s) were unschedulable",
     )
     found = no_eviction_now("main", allowing(0, away), READY, {})
     assert found == ("AgentsAway", "away: agent-2; partitions …"), "its pod is ready, and said so"
