@@ -28,16 +28,17 @@ def no_eviction_now(
 ) -> NoEvictionNow | None:
     """Return why no pod of a protected agent may be evicted; None where one may.
 
-    `pods`: by agent, of all that have a StatefulSet; `claims`: by name.  The API server subtracts
+    `pods`: by agent; `claims`: by name.  The API server subtracts
     pods that are not ready from what the budget allows, so those count beside the rows."""
 
     def troubles(agents: tuple[str, ...]) -> list[Trouble]:
         found = [
             trouble(
-                pod_name(cluster, agent), pods[agent], claims.get(stateful_set_name(cluster, agent))
+                pod_name(cluster, agent),
+                pods.get(agent),
+                claims.get(stateful_set_name(cluster, agent)),
             )
             for agent in agents
-            if agent in pods
         ]
         return [each for each in found if each is not None]
 

@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from quorate.planning.disruption import Disruption
 from quorate.protocol.events import Event, Reason
 from quorate.wire.resource import DeletionPolicy
 from quorate.wire.storage_cluster import PodProblem, StorageCluster, StorageClusterSpec
@@ -29,7 +30,7 @@ from quorate_operator.owned.agent_names import (
     stateful_set_name,
 )
 from quorate_operator.owned.apply import PATHS, Applier, is_owned
-from quorate_operator.owned.children import claim_of, desired_children, selector
+from quorate_operator.owned.children import budget_of, claim_of, desired_children, selector
 from quorate_operator.owned.evictions import NoEvictionNow, no_eviction_now
 from quorate_operator.owned.external_listener import ZonePort, external_addresses
 from quorate_operator.owned.kube_nodes import KubeNodes, cordoned_agents
@@ -77,6 +78,8 @@ class _Seen:
         self.pause = ""
         self.view: ManagedView | None = None
         self.gone: set[str] = set()
+        self.allowed: Disruption | None = None
+        """What the budget that was written last lets be away; None before the first one."""
         self.looked: object = None
         """What its objects follow, as of the last look or the last work."""
         self.watching: asyncio.Task[None] | None = None
@@ -117,7 +120,7 @@ class OwnedObjects:
             return None
         if not self._tasks:
             work = [self._work() for _ in range(WORKERS)]
-            work += [self._keep_looking(), self._nodes.follow()]
+            work += [self._keep_looking(), self._keep_budgets(), self._nodes.follow()]
             self._tasks = [asyncio.create_task(each) for each in work]
         name = cluster.metadata.name
         seen = self._seen.get(name)
@@ -190,6 +193,30 @@ class OwnedObjects:
                     self._queue.add_in_turn(name)
                 await asyncio.sleep(0)
 
+    async def _keep_budgets(self) -> None:
+        """A budget that is to allow less is written at once: a worker that looks at everything
+        takes seconds while the API server is slow, and a pod could be evicted meanwhile."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for name, seen in list(self._seen.items()):
+                before = seen.allowed
+                if (
+                    before is None
+                    or seen.cluster.spec.managed is None
+                    or not seen.runner.is_leading
+                ):
+                    continue
+                now = seen.runner.disruption(seen.gone)
+                if not _allows_less(now, before):
+                    continue
+                try:
+                    await seen.applier.apply([budget_of(seen.cluster, now)], {})
+                    seen.allowed = now
+                except (ApiRefused, ApiUnclear, MandateLost) as error:
+                    _log.warning("budget of cluster %s: %s", name, error)
+                except Exception:  # a defect here must not end the mastership
+                    _log.exception("the budget of cluster %s", name)
+
     # --- work ------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
@@ -242,6 +269,7 @@ class OwnedObjects:
             wanted = [each for each in wanted if each["kind"] == "PodDisruptionBudget"]
         if not self._is_current(name, seen):
             return
+        seen.allowed = disruption
         refused = await seen.applier.apply(wanted, there)
         if not seen.pause:
             await seen.applier.prune(wanted, there, cluster.metadata.uid)
@@ -314,6 +342,12 @@ def _waits_for(cluster: str, restart: Restart, changed: Sequence[str]) -> str:
     if changed and not restart.waits_for:
         return f"StatefulSet {changed[0]} is not yet looked at"
     return restart.waits_for
+
+
+def _allows_less(now: Disruption, before: Disruption) -> bool:
+    """Whether a budget of `now` refuses evictions that one of `before` allows."""
+    fewer = now.unavailable_max < before.unavailable_max
+    return fewer or not {*now.protected} <= {*before.protected}
 
 
 def _note_no_eviction(seen: _Seen, view: ManagedView) -> None:

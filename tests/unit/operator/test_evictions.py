@@ -51,5 +51,7 @@ def test_pods_that_are_not_ready_use_up_what_the_rows_allow() -> None:
     assert found.reason == "PodsNotReady"
     assert found.message.startswith("not ready: 1; at most 1 may be away at once; pod main-agent-2")
     assert no_eviction_now("main", allowing(2), one_less, {}) is None
+    found = no_eviction_now("main", allowing(1), {a: READY[a] for a in AGENTS[:2]}, {})
+    assert found is not None, "the budget counts an agent without a pod as away"
     strangers: dict[str, Json | None] = {**READY, "agent-4": None}
     assert no_eviction_now("main", allowing(1), strangers, {}) is None, "no row names it"
