@@ -26,6 +26,8 @@ from quorate_nodes.pod_watch import PodWatch
 pytestmark = [pytest.mark.e2e, pytest.mark.deep, pytest.mark.timeout(500)]
 
 DRAIN = "--ignore-daemonsets --delete-emptydir-data --timeout=200s"
+UPGRADE = "helm upgrade quorate charts/quorate --namespace storage --reuse-values"
+LEADS = UPGRADE + " --set 'rbac.clusters={%s}'"
 ROAMING = "roaming"
 CARTS = "carts"
 
@@ -176,6 +178,7 @@ def _usable(installed: Installed) -> Iterator[None]:
 @contextmanager
 def _roaming(installed: Installed) -> Iterator[None]:
     """A cluster whose volumes every node reaches, and a zone of it with three copies."""
+    installed.type(LEADS % f"{CLUSTER},{ROAMING}")
     folder = installed.nodes.work_folder(ROAMING)
     volumes = [_volume(f"{ROAMING}-{number}", str(folder / str(number))) for number in (1, 2, 3)]
     for number in (1, 2, 3):
@@ -210,6 +213,7 @@ def _roaming(installed: Installed) -> Iterator[None]:
         installed.kubectl("delete", "persistentvolumeclaims", chosen)
         names = [each["metadata"]["name"] for each in volumes]
         installed.nodes.kubectl("delete", "persistentvolume", *names)
+        installed.type(LEADS % CLUSTER)
 
 
 def _pods_of(installed: Installed, cluster: str) -> list[Json]:

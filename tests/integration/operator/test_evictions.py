@@ -21,6 +21,7 @@ from quorate_cluster.waiting import wait_until
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_operator.kube.access import find_access
 from quorate_operator.kube.api import ApiRefused, KubeApi
+from quorate_operator.names import FIELD_MANAGER
 from quorate_owned.pod_processes import MISSING_IMAGE, PodProcesses
 
 pytestmark = [
@@ -274,6 +275,26 @@ def test_an_image_that_does_not_start_stops_after_the_first_pod_and_goes_back(
     assert pulses.lost() == []
     if pulses.failed:
         raise NotServed(f"nobody was hurt, and yet: {pulses.failed}")
+
+
+def test_a_budget_of_the_build_before_becomes_one_of_this(managed: Managed) -> None:
+    def budget() -> Json:
+        return managed.road.get("poddisruptionbudget", "main-agents") or {}
+
+    now = budget()
+    assert now["spec"].pop("minAvailable") == 2
+    kept = ("name", "namespace", "labels", "ownerReferences")
+    former = {
+        "apiVersion": now["apiVersion"],
+        "kind": now["kind"],
+        "metadata": {each: now["metadata"][each] for each in kept},
+        "spec": {**now["spec"], "maxUnavailable": 1},
+    }
+    same = ("--server-side", "--force-conflicts", f"--field-manager={FIELD_MANAGER}")
+    managed.road.kubectl("apply", *same, "--filename=-", stdin=json.dumps(former))
+
+    managed.wait(lambda: budget()["spec"].get("minAvailable") == 2, "a budget of this build")
+    assert "maxUnavailable" not in budget()["spec"]
 
 
 def test_a_zone_of_two_copies_says_that_no_pod_can_ever_be_evicted(managed: Managed) -> None:
