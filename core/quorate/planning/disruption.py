@@ -13,6 +13,7 @@ persistent storage costs the copy, so rule 1 keeps the data there as well.  What
 against a restart.
 """
 
+import enum
 from collections.abc import Collection, Sequence
 
 import msgspec
@@ -70,16 +71,39 @@ class AgentDisruption(msgspec.Struct, frozen=True):
         return not self.going_waits_for
 
 
+class EvictionBlock(enum.StrEnum):
+    """Reason why no protected agent may be evicted; where there are several, the first is told."""
+
+    ROWS_REBUILT = "RowsRebuilt"
+    TOO_FEW_COPIES = "TooFewCopies"
+    """A zone asks for one copy or two: every one is needed, whatever comes back."""
+    AGENTS_AWAY = "AgentsAway"
+    CATCHING_UP = "CatchingUp"
+    NOT_SERVED = "NotServed"
+    COPIES_MISSING = "CopiesMissing"
+
+
+class NoEviction(msgspec.Struct, frozen=True):
+    """No protected agent may be evicted now.  `message`: why, a sentence that stays the same while
+    partition after partition catches up; `agents`: those that are waited for, in order."""
+
+    reason: EvictionBlock
+    message: str
+    agents: tuple[str, ...] = ()
+
+
 class Disruption(msgspec.Struct, frozen=True):
     """`agents` are in the order in which they are restarted: most primaries last.
 
     For a PodDisruptionBudget: of `protected`, the agents that rows name, any `unavailable_max` may
-    be away at once; agents that no row names may be away at any time.
+    be away at once; agents that no row names may be away at any time.  `no_eviction`: why
+    `unavailable_max` is 0; None where it is more, or nothing is protected.
     """
 
     agents: tuple[AgentDisruption, ...]
     protected: tuple[str, ...]
     unavailable_max: int
+    no_eviction: NoEviction | None = None
 
     def of(self, name: str) -> AgentDisruption:
         """The agent of this name; KeyError where there is none."""
@@ -125,6 +149,8 @@ class _Findings:
         self._lacking: list[str] = []
         self._spare: int | None = None
         """The number of voters that every partition can do without."""
+        self._needed: dict[EvictionBlock, dict[str, set[str]]] = {}
+        """Reason -> zone -> agents that are waited for: of partitions that need every voter."""
 
     def lacks_rows(self, zone: str) -> None:
         """Rows of a zone are being rebuilt from what agents have."""
@@ -155,6 +181,11 @@ class _Findings:
         if voting:
             spare = min(sum(v in whole for v in each) - majority(len(each)) for each in sets)
             self._note_spare(spare if is_served else 0)
+            if spare <= 0 or not is_served:
+                missing = [voter for voter in voters if voter not in whole]
+                away = {voter.node for voter in missing if voter not in there}
+                behind = {voter.node for voter in missing if voter in there}
+                self._note_need(zone, is_served, away, behind)
         for name in dict.fromkeys(voter.node for voter in voting):
             if not is_served:
                 self._block(name, f"{where} is not served")
@@ -188,6 +219,47 @@ class _Findings:
     def _note_spare(self, spare: int) -> None:
         self._spare = spare if self._spare is None else min(self._spare, spare)
 
+    def _note_need(
+        self, zone: ZoneNow, is_served: bool, away: Collection[str], behind: Collection[str]
+    ) -> None:
+        """A partition of `zone` can do without no voter."""
+        agents: Collection[str] = ()
+        if majority(zone.replicas) == zone.replicas:
+            reason = EvictionBlock.TOO_FEW_COPIES
+        elif away:
+            reason, agents = EvictionBlock.AGENTS_AWAY, away
+        elif behind:
+            reason, agents = EvictionBlock.CATCHING_UP, behind
+        elif not is_served:
+            reason = EvictionBlock.NOT_SERVED
+        else:
+            reason = EvictionBlock.COPIES_MISSING
+        self._needed.setdefault(reason, {}).setdefault(zone.name, set()).update(agents)
+
+    def _no_eviction(self) -> NoEviction | None:
+        if self._lacking:
+            return NoEviction(EvictionBlock.ROWS_REBUILT, _rebuilt(self._lacking[0]))
+        reason = next((each for each in EvictionBlock if each in self._needed), None)
+        if reason is None:
+            return None
+        zones = self._needed[reason]
+        zone, more = min(zones), len(zones) - 1
+        of = f"Zone {zone}" + (f" and {more} more" if more else "")
+        agents = tuple(sorted({agent for waited in zones.values() for agent in waited}))
+        names, others = ", ".join(agents), f"partitions of {of} need all their other voters"
+        match reason:
+            case EvictionBlock.TOO_FEW_COPIES:
+                why = f"{of}: one or two copies are asked for, and each of them is needed"
+            case EvictionBlock.AGENTS_AWAY:
+                why = f"away: {names}; {others}"
+            case EvictionBlock.CATCHING_UP:
+                why = f"catching up: {names}; {others}"
+            case EvictionBlock.NOT_SERVED:
+                why = f"partitions of {of} are not served"
+            case _:
+                why = f"partitions of {of} lack copies, and need every voter that they have"
+        return NoEviction(reason, why, agents)
+
     def result(self, restarted: Collection[str]) -> Disruption:
         """Everything that was found."""
         behind = [name for name in sorted(restarted) if self._is_behind(name)]
@@ -212,6 +284,7 @@ class _Findings:
             tuple(sorted(made, key=lambda agent: (agent.primaries, agent.copies, agent.name))),
             protected,
             0 if self._lacking else min(spare, len(self._agents)),
+            self._no_eviction(),
         )
 
     def _is_draining(self, name: str) -> bool:

@@ -29,6 +29,7 @@ class Reason(enum.StrEnum):
     WRITES_REFUSED = "WritesRefused"
     WRITES_TAKEN = "WritesTaken"
     MASTER_FAILED = "MasterFailed"
+    EVICTIONS_REFUSED = "EvictionsRefused"
     ROW_CHANGED = "RowChanged"
     PARTITION_LOST = "PartitionLost"
     OWNERSHIP_LOST = "OwnershipLost"
@@ -59,6 +60,7 @@ MEANINGS: Mapping[Reason, str] = {
     Reason.WRITES_REFUSED: "the metastore refuses what is decided, and says why; nothing changes",
     Reason.WRITES_TAKEN: "the metastore takes everything again that it had refused",
     Reason.MASTER_FAILED: "a defect has ended the master; agents serve, it is led again soon",
+    Reason.EVICTIONS_REFUSED: "no agent's pod may be evicted for a while; says who is waited for",
     Reason.ROW_CHANGED: "who owns partitions has changed without a migration; says why",
     Reason.PARTITION_LOST: "every store that held the partition is gone for good",
     Reason.OWNERSHIP_LOST: "stored rows are gone, or older than agents': they are rebuilt",

@@ -178,6 +178,7 @@ def cluster_status(
         *_grown(cluster, managed),
         *_outside(managed),
         *_drained(cluster, drains),
+        *_evictions(managed),
     ]
     return StorageClusterStatus(
         observed_generation=generation,
@@ -270,6 +271,19 @@ def _outside(managed: ManagedView | None) -> list[_Fact]:
     more = len(managed.unreachable) - 1
     sentence = f"{agent}: {why}" + (f", and {more} more agents" if more else "")
     return [(name, False, "AddressMissing", sentence)]
+
+
+def _evictions(managed: ManagedView | None) -> list[_Fact]:
+    """Whether the PodDisruptionBudget lets a pod go, while there are pods."""
+    if managed is None or not managed.agents.run:
+        return []
+    name = names.CONDITION_EVICTIONS_ALLOWED
+    if managed.no_eviction is None:
+        return [(name, True, "Spare", "a pod can be evicted: every partition keeps its majority")]
+    why = managed.no_eviction
+    return [
+        (name, False, why.reason, f"no pod that a partition needs can be evicted: {why.message}")
+    ]
 
 
 def _drained(cluster: StorageCluster, drains: DrainView) -> list[_Fact]:

@@ -385,7 +385,7 @@ class Runner(BaseHandler):
 
     def blocked(self, refusal: Refusal | None) -> None:
         """See writer.Leader: users are told once."""
-        self._tell([event_of(refusal)])
+        self.tell([event_of(refusal)])
 
     def refusal(self, uid: str = "") -> Refusal | None:
         """Why nothing is decided, or why writes do not get through: of a zone, or any."""
@@ -491,11 +491,12 @@ class Runner(BaseHandler):
             self._look_soon()
         self._links.send(outputs.sends)
         if outputs.events:
-            self._tell(outputs.events)
+            self.tell(outputs.events)
         self._links.tell_news(self._master.master_term, self._clock.now().boot_ms)
         self._set_timer(self._master.next_deadline_ms)
 
-    def _tell(self, events: Sequence[Event]) -> None:
+    def tell(self, events: Sequence[Event]) -> None:
+        """Users are told, everywhere where events are heard."""
         zones = self._master.zones if self._master is not None else {}
         names = {uid: record.name for uid, record in self._zones.items()}
         names |= {uid: zone.record.name for uid, zone in zones.items()}

@@ -65,7 +65,7 @@ class Applier:
         for manifest in wanted:
             kind, name = manifest["kind"], manifest["metadata"]["name"]
             path = f"{PATHS[kind].format(self._namespace)}/{name}"
-            present = there[kind].get(name)
+            present = there.get(kind, {}).get(name)
             revision = present["metadata"]["resourceVersion"] if present is not None else ""
             if present is not None and self._applied.get(path) == (manifest, revision):
                 continue

@@ -47,14 +47,14 @@ def desired_children(
     if managed is None:
         return []
     present = [name for name in (*agents.staying, *agents.leaving) if name not in removed]
-    made = [_account(cluster), _headless(cluster)]
+    # Nothing may be evicted for longer than needed by what was true before the other requests.
+    made = [budget_of(cluster, disruption), _account(cluster), _headless(cluster)]
     for agent in sorted(present, key=lambda name: (len(name), name)):
         name = stateful_set_name(cluster.metadata.name, agent)
         made.append(claim_of(cluster, agent, managed.storage, claims.get(name)))
         made.append(_stateful_set(cluster, managed, agent, agents.run))
         made += _external_service(cluster, managed, agent, zones)
     made += [_client_service(cluster, zone) for zone in zones if has_same_port(zone)]
-    made.append(_budget(cluster, disruption))
     return made
 
 
@@ -220,8 +220,11 @@ def has_same_port(zone: ZonePort) -> bool:
     return len({*zone.ports.values()}) == 1
 
 
-def _budget(cluster: StorageCluster, disruption: Disruption) -> Json:
-    """Pods of agents that no row names may be evicted at any time."""
+def budget_of(cluster: StorageCluster, disruption: Disruption) -> Json:
+    """The PodDisruptionBudget.  Pods of agents that no row names may be evicted at any time.
+
+    It says how many must stay: of how many may be away, Kubernetes counts only agents that have a
+    pod at that moment, so one whose pod was just deleted would not count as away."""
     named = {"key": names.LABEL_AGENT, "operator": "In", "values": [*disruption.protected]}
     chosen: Json = {"matchLabels": selector(cluster.metadata.name)}
     if disruption.protected:
@@ -231,7 +234,7 @@ def _budget(cluster: StorageCluster, disruption: Disruption) -> Json:
         "kind": "PodDisruptionBudget",
         "metadata": _metadata(cluster, service_name(cluster.metadata.name)),
         "spec": {
-            "maxUnavailable": disruption.unavailable_max,
+            "minAvailable": max(len(disruption.protected) - disruption.unavailable_max, 0),
             "selector": chosen,
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },

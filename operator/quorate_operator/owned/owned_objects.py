@@ -14,6 +14,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from quorate.planning.disruption import Disruption
+from quorate.protocol.events import Event, Reason
 from quorate.wire.managed_agents import COPIED_LABELS
 from quorate.wire.storage_cluster import PodProblem, StorageCluster, StorageClusterSpec
 from quorate_operator import names
@@ -29,12 +31,14 @@ from quorate_operator.owned.agent_names import (
 )
 from quorate_operator.owned.apply import PATHS, Applier, is_owned
 from quorate_operator.owned.children import (
+    budget_of,
     claim_of,
     client_service_name,
     desired_children,
     has_same_port,
     selector,
 )
+from quorate_operator.owned.evictions import NoEvictionNow, no_eviction_now
 from quorate_operator.owned.external_listener import ZonePort, external_addresses
 from quorate_operator.owned.kube_nodes import KubeNodes, cordoned_agents, failure_domains
 from quorate_operator.owned.pod_states import trouble
@@ -50,6 +54,8 @@ WORKERS = 2
 LOOK_S = 1.0
 ANEW_S = 60.0
 """Seconds until a cluster without a seen change is looked at again."""
+NO_EVICTION_TOLD_S = 10.0
+"""Seconds without an allowed eviction until an Event tells of it: a restart takes less."""
 
 Json = dict[str, Any]
 
@@ -58,7 +64,7 @@ class ManagedView(NamedTuple):
     """The state of a managed cluster's objects, as of the declared `spec`.  `refused`: the API's
     sentence about an object that could not be made; `waits_for`: what the replacement of pods waits
     for; `unreachable`: why clients outside cannot reach an agent, by agent; None without an
-    external listener."""
+    external listener; `no_eviction`: why no pod may be evicted, None where one may."""
 
     agents: Agents
     addresses: list[str]
@@ -74,6 +80,7 @@ class ManagedView(NamedTuple):
     """Zones to which a Service leads; or cannot, because their agents listen on different ports."""
     growth: Growth = Growth()
     """Why volumes are smaller than declared."""
+    no_eviction: NoEvictionNow | None = None
 
 
 class _Seen:
@@ -86,9 +93,13 @@ class _Seen:
         self.pause = ""
         self.view: ManagedView | None = None
         self.gone: set[str] = set()
+        self.allowed: Disruption | None = None
+        """What the budget that was written last lets be away; None before the first one."""
         self.looked: object = None
         """What its objects follow, as of the last look or the last work."""
         self.watching: asyncio.Task[None] | None = None
+        self.tell_no_eviction_s: float | None = None
+        """When an Event is due that says why no pod may be evicted; None: there is none to tell."""
 
 
 class OwnedObjects:
@@ -124,7 +135,7 @@ class OwnedObjects:
             return None
         if not self._tasks:
             work = [self._work() for _ in range(WORKERS)]
-            work += [self._keep_looking(), self._nodes.follow()]
+            work += [self._keep_looking(), self._keep_budgets(), self._nodes.follow()]
             self._tasks = [asyncio.create_task(each) for each in work]
         name = cluster.metadata.name
         seen = self._seen.get(name)
@@ -184,11 +195,36 @@ class OwnedObjects:
                 if seen.runner.is_stopped:
                     self._drop(name)
                     continue
+                _tell_no_eviction(seen)
                 looked = _facts(seen)
                 if looked != seen.looked:
                     seen.looked = looked
                     self._queue.add_in_turn(name)
                 await asyncio.sleep(0)
+
+    async def _keep_budgets(self) -> None:
+        """A budget that is to allow less is written at once: a worker that looks at everything
+        takes seconds while the API server is slow, and a pod could be evicted meanwhile."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for name, seen in list(self._seen.items()):
+                before = seen.allowed
+                if (
+                    before is None
+                    or seen.cluster.spec.managed is None
+                    or not seen.runner.is_leading
+                ):
+                    continue
+                now = seen.runner.disruption(seen.gone)
+                if not _allows_less(now, before):
+                    continue
+                try:
+                    await seen.applier.apply([budget_of(seen.cluster, now)], {})
+                    seen.allowed = now
+                except (ApiRefused, ApiUnclear, MandateLost) as error:
+                    _log.warning("budget of cluster %s: %s", name, error)
+                except Exception:  # a defect here must not end the mastership
+                    _log.exception("the budget of cluster %s", name)
 
     # --- work ------------------------------------------------------------------------------------
 
@@ -244,6 +280,7 @@ class OwnedObjects:
             wanted = [each for each in wanted if each["kind"] == "PodDisruptionBudget"]
         if not self._is_current(name, seen):
             return
+        seen.allowed = disruption
         refused = await seen.applier.apply(wanted, there)
         if not seen.pause:
             await seen.applier.prune(wanted, there, cluster.metadata.uid)
@@ -258,6 +295,9 @@ class OwnedObjects:
             if pod is not None and self._is_current(name, seen):
                 _log.info("cluster %s: replacing the pod of %s", name, restart.agent)
                 await seen.applier.delete("Pod", pod)
+        no_eviction = None
+        if agents.run:
+            no_eviction = no_eviction_now(name, disruption, pods, claims)
         named = frozenset(
             zone.zone
             for zone in zones
@@ -279,6 +319,7 @@ class OwnedObjects:
             unreachable,
             domainless,
             named,
+            no_eviction,
         )
 
     def _is_current(self, name: str, seen: _Seen) -> bool:
@@ -298,6 +339,7 @@ class OwnedObjects:
         unreachable: dict[str, str] | None,
         domainless: dict[str, str] | None,
         named: frozenset[str],
+        no_eviction: NoEvictionNow | None,
     ) -> None:
         claims = there["PersistentVolumeClaim"]
         found = [
@@ -329,8 +371,10 @@ class OwnedObjects:
                 cluster.spec.managed.storage.size if cluster.spec.managed is not None else "",
                 seen.applier.ungrown,
             ),
+            no_eviction,
         )
         if view != seen.view:
+            _note_no_eviction(seen, view)
             seen.view = view
             self._on_change(name)
 
@@ -342,6 +386,30 @@ def _waits_for(cluster: str, restart: Restart, changed: Sequence[str]) -> str:
     if changed and not restart.waits_for:
         return f"StatefulSet {changed[0]} is not yet looked at"
     return restart.waits_for
+
+
+def _allows_less(now: Disruption, before: Disruption) -> bool:
+    """Whether a budget of `now` refuses evictions that one of `before` allows."""
+    fewer = now.unavailable_max < before.unavailable_max
+    return fewer or not {*now.protected} <= {*before.protected}
+
+
+def _note_no_eviction(seen: _Seen, view: ManagedView) -> None:
+    """An Event is told once for each time in which no pod may be evicted, if that lasts."""
+    if view.no_eviction is None:
+        seen.tell_no_eviction_s = None
+    elif seen.view is None or seen.view.no_eviction is None:
+        seen.tell_no_eviction_s = asyncio.get_running_loop().time() + NO_EVICTION_TOLD_S
+
+
+def _tell_no_eviction(seen: _Seen) -> None:
+    due_s = seen.tell_no_eviction_s
+    if due_s is None or asyncio.get_running_loop().time() < due_s:
+        return
+    seen.tell_no_eviction_s = None
+    if seen.view is not None and seen.view.no_eviction is not None:
+        message = f"no pod of an agent may be evicted: {seen.view.no_eviction.message}"
+        seen.runner.tell([Event("", None, Reason.EVICTIONS_REFUSED, message, "Warning")])
 
 
 def selector_text(cluster: str) -> str:

@@ -99,6 +99,8 @@ def _live_with_managed_agents(released: Released) -> None:
     """Made, put right, changed one by one, fewer, and gone; in the end claims are kept."""
     road = released.road
     managed: dict[str, Any] = {"replicas": 3, "image": "i", "storage": {"size": "1Gi"}}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{road.namespace}"}}
+    road.kubectl("create", "--filename=-", stdin=json.dumps(node))
     road.apply("StorageCluster", "shop", managed=managed, deletionPolicy="Delete")
     road.apply("Zone", "carts", clusterRef={"name": "shop"}, partitions=16, deletionPolicy="Delete")
 
@@ -126,6 +128,7 @@ def _live_with_managed_agents(released: Released) -> None:
                deletionPolicy="Delete")  # fmt: skip
     road.apply("StorageCluster", "shop", managed=managed, deletionPolicy="Delete")
     released.wait("two agents", lambda: len(released.names("statefulsets", "shop")) == 2, 120)
+    road.kubectl("delete", "node", node["metadata"]["name"])
     road.kubectl("delete", "zone", "carts", "--timeout=60s")
     released.wait("no Service", lambda: "carts-clients" not in released.names("services", "shop"))
     road.kubectl("annotate", "storagecluster", "shop", "quorate.io/release=true")

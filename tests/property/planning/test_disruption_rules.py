@@ -156,6 +156,7 @@ def test_as_many_as_the_budget_says_may_be_away_whoever_they_are(
                     assert has_majority(row, zone, members, (*away, *free))
     if any(zone.lacks_rows for zone in zones):
         assert now.unavailable_max == 0
+    assert (now.no_eviction is None) == (now.unavailable_max > 0), now.no_eviction
 
 
 @CASES

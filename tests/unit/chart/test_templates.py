@@ -141,6 +141,17 @@ def test_where_others_are_served_the_operator_has_the_rights_of_the_example_for_
     assert container["args"] == ["kubernetes", *argument, "--lease-namespace=storage"]
 
 
+def test_where_one_namespace_is_served_nodes_are_read_unless_that_is_not_wanted(helm: Path) -> None:
+    """Otherwise a cordoned node is not seen."""
+    role = find(objects(render(helm)), "ClusterRole", "storage-quorate-operator-nodes")
+    without = objects(render(helm, "--set", "rbac.nodes=false"))
+
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}
+    ]
+    assert not [each for each in without if each["metadata"]["name"].endswith("-nodes")]
+
+
 def test_each_cluster_that_is_led_has_its_secret_in_the_role(helm: Path) -> None:
     role = find(objects(render(helm, "--set", "rbac.clusters={main,archive}")), "Role")
 

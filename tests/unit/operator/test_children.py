@@ -106,14 +106,16 @@ def test_what_a_user_adds_does_not_replace_what_the_operator_writes() -> None:
 
 
 def test_the_budget_protects_those_that_rows_name_and_lets_the_broken_go() -> None:
-    rows = Disruption((), ("agent-1", "agent-3"), 2)
+    """It counts who stays: an agent without a pod at the moment must count as away."""
+    rows = Disruption((), ("agent-1", "agent-2", "agent-3"), 1)
     made = desired_children(managed_cluster(), ONE, (), rows, (), {})
     [budget] = [each["spec"] for each in made if each["kind"] == "PodDisruptionBudget"]
 
-    assert budget["maxUnavailable"] == 2
+    assert budget["minAvailable"] == 2
+    assert "maxUnavailable" not in budget
     assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
     assert budget["selector"]["matchExpressions"] == [
-        {"key": "quorate.io/agent", "operator": "In", "values": ["agent-1", "agent-3"]}
+        {"key": "quorate.io/agent", "operator": "In", "values": ["agent-1", "agent-2", "agent-3"]}
     ]
 
 

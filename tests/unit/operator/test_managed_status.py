@@ -12,6 +12,7 @@ from quorate_operator.declared.object_status import Seen, cluster_status
 from quorate_operator.embedded.objects import ObjectStore
 from quorate_operator.metastores.sqlite import EmbeddedStore
 from quorate_operator.owned.agent_names import Agents
+from quorate_operator.owned.evictions import NoEvictionNow
 from quorate_operator.owned.owned_objects import ManagedView
 from quorate_operator.owned.volumes import Growth
 from quorate_owned.facts import managed_cluster
@@ -130,3 +131,16 @@ def test_a_volume_that_is_too_small_is_told_until_it_has_grown() -> None:
     seen = Seen(ClusterStatus(1, (), ()))
     grown = cluster_status(cluster, seen, "me", "2026-01-01T00:00:00Z", managed=VIEW)
     assert condition(grown, "VolumesGrown")[:2] == ("True", "Grown")
+
+
+def test_it_says_whether_a_pod_may_be_evicted_and_who_is_waited_for() -> None:
+    waits = VIEW._replace(no_eviction=NoEvictionNow("AgentsAway", "away: agent-2; partitions …"))
+    at_zero = VIEW._replace(agents=Agents(STAYING, (), False))
+
+    assert condition(told(VIEW), "EvictionsAllowed")[:2] == ("True", "Spare")
+    assert condition(told(waits), "EvictionsAllowed") == (
+        "False",
+        "AgentsAway",
+        "no pod that a partition needs can be evicted: away: agent-2; partitions …",
+    )
+    assert not [each for each in told(at_zero).conditions if each.type == "EvictionsAllowed"]

@@ -12,6 +12,7 @@ from quorate.facts.zone import ZoneRecord
 from quorate.planning.choose_leavers import Held
 from quorate.planning.disruption import Disruption
 from quorate.protocol.cluster_disruption import cluster_held
+from quorate.protocol.events import Event
 from quorate.protocol.messages import ZoneReady
 from quorate.protocol.status import ClusterStatus
 from quorate_lone_master.world import LoneMaster
@@ -39,6 +40,7 @@ class LoneRunner:
         self._world = world
         self.before: list[list[str]] = []
         """Whom the replacements that were asked about followed."""
+        self.told: list[Event] = []
 
     def status(self) -> ClusterStatus:
         return self._world.master.status()
@@ -55,6 +57,9 @@ class LoneRunner:
 
     def held(self) -> Held:
         return cluster_held(self._world.master.agents, self._world.master.zones.values())
+
+    def tell(self, events: Sequence[Event]) -> None:
+        self.told += events
 
     def disruption(self, gone: Any = (), restarted: Any = ()) -> Disruption:
         self.before.append(sorted(restarted))
@@ -96,6 +101,12 @@ class Managed:
     def budget(self) -> Json:
         at = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets/main-agents"
         return dict(self.api.objects[at]["spec"])
+
+    def may_be_away(self) -> int:
+        """How many of the agents that rows name, by the budget."""
+        spec = self.budget()
+        named = [each["values"] for each in spec["selector"].get("matchExpressions", [])]
+        return sum(map(len, named)) - int(spec["minAvailable"])
 
     async def until(self, is_so: Callable[[], object], what: str) -> None:
         """Let kubelet and master go on until something is so."""
@@ -201,12 +212,61 @@ async def test_clients_outside_are_led_to_where_services_and_pods_are_now(manage
 async def test_the_budget_follows_the_rows(managed: Managed) -> None:
     assert "matchExpressions" not in managed.budget()["selector"]
     managed.place_zone()
-    await managed.until(lambda: managed.budget()["maxUnavailable"] == 1, "one may go")
+    await managed.until(lambda: managed.may_be_away() == 1, "one may go")
     managed.world.kill("agent-2")
-    await managed.until(lambda: managed.budget()["maxUnavailable"] == 0, "nobody may go")
+    await managed.until(lambda: managed.may_be_away() == 0, "nobody may go")
 
     [chosen] = managed.budget()["selector"]["matchExpressions"]
     assert chosen["values"] == ["agent-1", "agent-2", "agent-3"]
+
+
+async def test_the_budget_is_lowered_while_a_look_at_everything_takes_its_time(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    managed.place_zone()
+    await managed.until(lambda: managed.may_be_away() == 1, "one may go")
+    asked: list[str] = []
+
+    async def no_answer(path: str, selector: str = "") -> AsyncIterator[Json]:
+        asked.append(path)
+        await asyncio.Event().wait()
+        yield {}
+
+    monkeypatch.setattr(managed.api, "list", no_answer)
+    await managed.until(lambda: managed.owned._queue.add("main") or asked, "a look that waits")
+    managed.world.kill("agent-2")
+
+    await managed.until(lambda: managed.may_be_away() == 0, "nobody may go")
+
+
+async def test_why_no_pod_may_be_evicted_is_known_and_told_once_where_it_lasts(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reason() -> str:
+        view = managed.see()
+        return view.no_eviction.reason if view is not None and view.no_eviction is not None else ""
+
+    managed.place_zone()
+    await managed.until(lambda: managed.may_be_away() == 1, "one may go")
+    await managed.until(lambda: not reason(), "a pod may be evicted")
+    assert not managed.runner.told
+    monkeypatch.setattr(owned_objects, "NO_EVICTION_TOLD_S", 0.2)
+
+    managed.world.kill("agent-2")
+    await managed.until(lambda: managed.runner.told, "an Event")
+    assert reason() == "AgentsAway"
+    managed.world.kill("agent-3")
+    await managed.until(lambda: "agent-3" in str(managed.see()), "another sentence")
+    [event] = managed.runner.told
+    assert (event.reason, event.kind) == ("EvictionsRefused", "Warning")
+    assert event.message.startswith("no pod of an agent may be evicted: away: agent-2; partitions")
+
+    for name in ("agent-2", "agent-3"):
+        managed.world.connect(name)
+    await managed.until(lambda: not reason(), "a pod may be evicted again")
+    managed.world.kill("agent-3")
+    await managed.until(lambda: len(managed.runner.told) == 2, "told again: it is another time")
+    assert "agent-3" in managed.runner.told[1].message
 
 
 async def test_an_agent_on_a_cordoned_node_gives_its_primaries_away(
@@ -249,7 +309,7 @@ async def test_without_the_right_to_read_nodes_none_is_asked_for(managed: Manage
 
 async def test_a_changed_template_replaces_pods_one_by_one(managed: Managed) -> None:
     managed.place_zone()
-    await managed.until(lambda: managed.budget()["maxUnavailable"] == 1, "all is well")
+    await managed.until(lambda: managed.may_be_away() == 1, "all is well")
     order = [each.name for each in managed.world.master.disruption().agents]
     managed.kubelet.restarted.clear()
     managed.declare(image=NEW_IMAGE)
@@ -264,7 +324,7 @@ async def test_a_changed_template_replaces_pods_one_by_one(managed: Managed) -> 
 
     await managed.until(is_replaced, "all replaced")
     assert told_early == [], "told to be done before the last pod was replaced"
-    await managed.until(lambda: managed.budget()["maxUnavailable"] == 1, "all is well again")
+    await managed.until(lambda: managed.may_be_away() == 1, "all is well again")
 
     assert managed.kubelet.restarted[0] == order[0]
     assert [order[0]] in managed.runner.before, "the second one waited for the first"
@@ -279,7 +339,7 @@ async def test_a_changed_template_replaces_pods_one_by_one(managed: Managed) -> 
 
 async def test_a_bad_image_stops_after_the_first_and_goes_back(managed: Managed) -> None:
     managed.place_zone()
-    await managed.until(lambda: managed.budget()["maxUnavailable"] == 1, "all is well")
+    await managed.until(lambda: managed.may_be_away() == 1, "all is well")
     managed.declare(image=BAD_IMAGE)
 
     def is_told() -> bool:
@@ -329,13 +389,13 @@ async def test_fewer_agents_are_drained_first_and_their_claims_stay(
 
 async def test_at_zero_pods_end_and_later_find_their_data(managed: Managed) -> None:
     managed.place_zone()
-    await managed.until(lambda: managed.budget()["maxUnavailable"] == 1, "all is well")
+    await managed.until(lambda: managed.may_be_away() == 1, "all is well")
     managed.declare(replicas=0)
     await managed.until(lambda: not managed.kinds("pods"), "no pod")
     assert len(managed.kinds("persistentvolumeclaims")) == 3
 
     managed.declare(replicas=3)
-    await managed.until(lambda: managed.budget()["maxUnavailable"] == 1, "served again")
+    await managed.until(lambda: managed.may_be_away() == 1, "served again")
     assert not managed.world.master.zones[ZONE.uid].record.recovering
 
 
@@ -362,13 +422,13 @@ async def test_at_rest_nothing_is_written(managed: Managed) -> None:
 
 async def test_while_the_cluster_is_paused_only_the_budget_goes_on(managed: Managed) -> None:
     managed.place_zone()
-    await managed.until(lambda: managed.budget()["maxUnavailable"] == 1, "all is well")
+    await managed.until(lambda: managed.may_be_away() == 1, "all is well")
     managed.spec["image"] = NEW_IMAGE
     managed.cluster = managed_cluster(**managed.spec)
     before = managed.api.objects[f"{SETS}/main-agent-1"]["spec"]
     managed.pause = "paused"
     managed.world.kill("agent-3")
-    await managed.until(lambda: managed.budget()["maxUnavailable"] == 0, "the budget")
+    await managed.until(lambda: managed.may_be_away() == 0, "the budget")
 
     assert managed.api.objects[f"{SETS}/main-agent-1"]["spec"] == before
 

@@ -4,7 +4,7 @@ import msgspec
 
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
-from quorate.planning.disruption import AgentNow, ZoneNow, disruption
+from quorate.planning.disruption import AgentNow, EvictionBlock, NoEviction, ZoneNow, disruption
 
 
 def agent(name: str, *, online: bool = True, gone: bool = False, draining: bool = False,
@@ -174,3 +174,54 @@ def test_without_zones_all_may_be_away() -> None:
 
     assert (now.protected, now.unavailable_max) == ((), 3)
     assert all(each.may_restart for each in now.agents)
+
+
+def test_why_nobody_may_be_evicted_names_who_is_away_and_not_each_partition() -> None:
+    members = [agent("a"), agent("b"), agent("c", online=False)]
+    rows = [row(0, "abc", "ab"), row(1, "abc", "ba")]
+
+    found = disruption(members, [zone(*rows)]).no_eviction
+
+    assert found == NoEviction(
+        EvictionBlock.AGENTS_AWAY,
+        "away: c; partitions of Zone sessions need all their other voters",
+        ("c",),
+    )
+    assert disruption(members, [zone(rows[0])]).no_eviction == found
+    others = [*THREE[:2], agent("c")]
+    found = disruption(others, [zone(rows[0])]).no_eviction
+    assert found is not None
+    assert (found.reason, found.agents) == (EvictionBlock.CATCHING_UP, ("c",))
+
+
+def test_somebody_may_be_evicted_beside_what_is_missing_where_others_are_enough() -> None:
+    members = [*THREE, agent("d"), agent("e", online=False)]
+
+    assert disruption(THREE, [zone(row(0, "abc"))]).no_eviction is None
+    assert disruption(members, [zone(row(0, "abcde", "abcd"), replicas=5)]).no_eviction is None
+    assert disruption(THREE, [zone()]).no_eviction is None
+
+
+def test_what_a_person_has_to_change_is_told_before_what_passes() -> None:
+    members = [agent("a"), agent("b"), agent("c", online=False)]
+    pairs = ZoneNow("carts", True, 2, [row(0, "ab")])
+
+    found = disruption(members, [zone(row(0, "abc", "ab")), pairs]).no_eviction
+
+    assert found is not None
+    assert found.reason == EvictionBlock.TOO_FEW_COPIES
+    assert found.message == (
+        "Zone carts: one or two copies are asked for, and each of them is needed"
+    )
+
+
+def test_other_reasons_why_nobody_may_be_evicted() -> None:
+    def reason(*zones: ZoneNow) -> str:
+        found = disruption(THREE, zones).no_eviction
+        return f"{found.reason}: {found.message}" if found is not None else ""
+
+    unserved = reason(zone(row(0, "abc"), unserved=(0,)), ZoneNow("tea", True, 3, [row(1, "abc")]))
+    assert unserved == "NotServed: partitions of Zone sessions are not served"
+    assert reason(zone(row(0, "ab"))).startswith("CopiesMissing: partitions of Zone sessions lack")
+    rebuilt = reason(ZoneNow("sessions", True, 3, [], lacks_rows=True))
+    assert rebuilt.startswith("RowsRebuilt: rows of Zone sessions are rebuilt")
