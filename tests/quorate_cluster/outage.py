@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from contextlib import closing
 from functools import partial
 from typing import Any, Protocol, Self
 
@@ -97,8 +98,8 @@ class Pulses(Background):
 
     def lost(self) -> list[str]:
         """Keys that hold less than was acknowledged, read now (after the pulses have ended)."""
-        client = self._cluster.client(self._zone)
-        found = {key: int(client.get(key) or 0) for key in self.keys}
+        with closing(self._cluster.client(self._zone)) as client:
+            found = {key: int(client.get(key) or 0) for key in self.keys}
         return [
             f"{key}: {found[key]} although {self.last_acknowledged[key]} was acknowledged"
             for key in self.keys
@@ -113,16 +114,17 @@ class Pulses(Background):
         return [each for each in self.acknowledged_at[key][-10:] if each >= moment]
 
     def _pulse(self, key: str) -> None:
-        client = self._cluster.client(
+        made = self._cluster.client(
             self._zone, socket_timeout=self._socket_timeout_s, protocol=self._protocol
         )
-        value = 0
-        while not self.stop.wait(self._every_s):
-            value += 1
-            try:
-                client.set(key, value)
-            except CLIENT_ERRORS as error:
-                self.failed.append((time.monotonic(), key, text_of(error)))
-            else:
-                self.last_acknowledged[key] = value
-                self.acknowledged_at[key].append(time.monotonic())
+        with closing(made) as client:
+            value = 0
+            while not self.stop.wait(self._every_s):
+                value += 1
+                try:
+                    client.set(key, value)
+                except CLIENT_ERRORS as error:
+                    self.failed.append((time.monotonic(), key, text_of(error)))
+                else:
+                    self.last_acknowledged[key] = value
+                    self.acknowledged_at[key].append(time.monotonic())
