@@ -3,12 +3,16 @@
 A pytest plugin.  `tools/run-tests` names one file to all lanes of processes, and other ports to
 each of them: `--lane-lock FILE --lane-ports 18000-24999`.  While a test marked `alone` runs in one
 lane, none runs in the others: it judges how soon something happens, or takes all processors.
+
+The lane at idle priority is told `--lane-computes`: beside busy lanes its tests may wait long for a
+processor, so a time-out counts the time that they had one.
 """
 
 import fcntl
+import signal
 from collections.abc import Generator
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 import pytest
 
@@ -49,6 +53,16 @@ class LaneLock:
         self._gate.close()
 
 
+_WAITING_FACTOR = 10
+
+
+class TimeOut(Protocol):
+    """Of what pytest-timeout knows of a test, what is used here."""
+
+    timeout: float
+    """Seconds."""
+
+
 _lock = pytest.StashKey[LaneLock]()
 
 
@@ -64,6 +78,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=_ports,
         metavar="FIRST-LAST",
         help="where the processes of this lane listen",
+    )
+    parser.addoption(
+        "--lane-computes",
+        action="store_true",
+        help="time-outs count processor time: this lane runs at idle priority beside busy ones",
     )
 
 
@@ -102,6 +121,33 @@ def pytest_runtest_protocol(
     finally:
         if not (nextitem is not None and _is_alone(item) and _is_alone(nextitem)):
             lock.release()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: TimeOut) -> bool | None:
+    """In the place of pytest-timeout's own, which counts time that passes."""
+    if not item.config.getoption("lane_computes"):
+        return None
+
+    def fail(_number: int, _frame: object) -> None:
+        pytest.fail(f"Timeout (>{settings.timeout}s of processor time)")
+
+    # Whoever waits for another process has no processor: that ends too, if late.
+    timers = {
+        (signal.ITIMER_PROF, signal.SIGPROF): settings.timeout,
+        (signal.ITIMER_REAL, signal.SIGALRM): settings.timeout * _WAITING_FACTOR,
+    }
+    for (timer, number), seconds in timers.items():
+        signal.signal(number, fail)
+        signal.setitimer(timer, seconds)
+
+    def cancel() -> None:
+        for timer, number in timers:
+            signal.setitimer(timer, 0)
+            signal.signal(number, signal.SIG_DFL)
+
+    item.cancel_timeout = cancel  # type: ignore[attr-defined]  # what pytest-timeout calls
+    return True
 
 
 def _is_alone(item: pytest.Item) -> bool:

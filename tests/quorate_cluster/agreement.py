@@ -94,7 +94,7 @@ def differences(cluster: Cluster, zone: str) -> list[str]:
     try:
         problems: list[str] = []
         for partition, row in rows.items():
-            read = {name: _live(_read(links[name], zone, partition)) for name in row.owners}
+            read = {name: _live(read_copy(links[name], zone, partition)) for name in row.owners}
             first, *others = read
             problems += [
                 f"partition {partition}: {name} and {first} differ:"
@@ -115,12 +115,12 @@ def copies_rows(cluster: Cluster, zone: str) -> list[tuple[str, list[Row]]]:
     for name, agent in cluster.agents.items():
         with AgentLink(agent.peer_address, cluster.access, 5, 10) as link:
             mine = [partition for partition, row in rows.items() if name in row.owners]
-            found += [(name, _read(link, zone, partition)[1]) for partition in mine]
+            found += [(name, read_copy(link, zone, partition)[1]) for partition in mine]
     return found
 
 
-def _read(link: AgentLink, zone: str, partition: int) -> tuple[int, list[Row]]:
-    """LWM and all rows of a copy."""
+def read_copy(link: AgentLink, zone: str, partition: int) -> tuple[int, list[Row]]:
+    """LWM and all rows of a copy, tombstones too.  Unreadable: the agent says why."""
     rows: list[Row] = []
     after: bytes | None = None
     while True:

@@ -5,14 +5,12 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from quorate.facts.keyspace import is_reserved
-from quorate.protocol.tool_messages import AskRows, CopyRows
+from quorate_cluster.agreement import read_copy
 from quorate_link.secret import parse_secret
 from quorate_spark.agent_link import AgentLink, Cluster
 
 Digests = dict[str, dict[int, tuple[int, str]]]
 """By agent and partition: rows and their digest."""
-
-_BYTES_MAX = 1 << 20
 
 
 def digests_of(
@@ -41,12 +39,7 @@ def are_equal(found: Digests) -> bool:
 
 
 def _digest(link: AgentLink, zone: str, partition: int) -> tuple[int, str]:
-    rows, after = [], None
-    while True:
-        told = link.ask(AskRows(zone, partition, after, _BYTES_MAX), CopyRows)
-        assert not told.problem
-        # Tombstones go once every copy has them.
-        rows += [row for row in told.rows if row[4] is not None and not is_reserved(row[0])]
-        if told.next is None:
-            return len(rows), sha256(repr(rows).encode()).hexdigest()
-        after = told.next
+    _, rows = read_copy(link, zone, partition)
+    # Tombstones go once every copy has them.
+    kept = [row for row in rows if row[4] is not None and not is_reserved(row[0])]
+    return len(kept), sha256(repr(kept).encode()).hexdigest()

@@ -126,3 +126,27 @@ def test_a_run_holds_the_lock_while_each_test_runs(tmp_path: Path) -> None:
         "test_ports",
     ]
     assert _could_lock(tmp_path / "lock", fcntl.LOCK_EX)
+
+
+def test_time_outs_of_a_lane_that_computes_count_processor_time(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(
+        """
+import time
+def test_that_waits_for_a_processor(): time.sleep(1)
+def test_that_never_ends():
+    while True: pass
+
+def test_behind_it(): pass
+"""
+    )
+    options = ["--lane-computes", "--timeout=0.5"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "lanes", *options],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+
+    assert "1 failed, 2 passed" in done.stdout, done.stdout + done.stderr
+    assert "Failed: Timeout (>0.5s of processor time)" in done.stdout

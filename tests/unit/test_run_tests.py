@@ -65,6 +65,7 @@ def test_each_folder_is_run_by_one_lane(tmp_path: Path) -> None:
     for told in lanes.values():
         assert told[0] == "-m"
         assert told[told.index("--minutes") + 1] == "7"
+    assert [lane for lane, told in lanes.items() if "--lane-computes" in told] == ["computing"]
     named = [*lanes["first"], *lanes["computing"]]
     elsewhere = sorted(each for each in named if each.startswith("tests/"))
     assert "tests" in lanes["second"]
