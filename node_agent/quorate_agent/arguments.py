@@ -1,6 +1,7 @@
 """The command line of an agent."""
 
 import argparse
+import os
 from pathlib import Path
 
 from quorate.facts.addresses import (
@@ -12,7 +13,7 @@ from quorate.facts.addresses import (
     read_address,
 )
 from quorate_agent.client_memory import SETTING
-from quorate_agent.settings import CLIENT_MEMORY_SHARE, GRACE_S, AgentSettings
+from quorate_agent.settings import CLIENT_MEMORY_SHARE, GRACE_S, LINGER_IN_POD_S, AgentSettings
 
 PORT_MAX = 65535
 WHAT_IT_DOES = "`quorate-agent`: one agent process."
@@ -87,6 +88,7 @@ def settings_of(given: argparse.Namespace) -> AgentSettings:
         debug_commands=given.debug_commands,
         believe_term=given.believe_term,
         grace_s=given.grace_seconds,
+        linger_s=given.linger_seconds,
         disk_reserve=given.disk_reserve,
         external_port_offset=given.external_port_offset,
         told_external_host=given.announce_external_host or "",
@@ -184,6 +186,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="how long the agent takes at most to end after SIGTERM; until a few seconds before it"
         " waits for others to take its primaries over (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--linger-seconds",
+        type=_seconds,
+        default=LINGER_IN_POD_S if "KUBERNETES_SERVICE_HOST" in os.environ else 0.0,
+        metavar="SECONDS",
+        help="how long the agent takes in clients after SIGTERM at least: a Service still sends"
+        f" some here (default: {LINGER_IN_POD_S:g} in a pod of Kubernetes, else 0)",
     )
     parser.add_argument(
         "--disk-reserve",

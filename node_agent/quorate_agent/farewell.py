@@ -1,6 +1,7 @@
 """How an agent ends so that its clients notice little: who takes over, and what they are told."""
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -29,15 +30,21 @@ async def leave_in_time(
     runtimes: Mapping[str, ZoneRuntime],
     grace_s: float,
     has_master: Callable[[], bool],
+    linger_s: float = 0.0,
 ) -> None:
     """Hand over, tell clients, see transactions end: all so that the process has ended after
-    `grace_s`.  Where others are slow to take over, that is given up first."""
+    `grace_s`.  Where others are slow to take over, that is given up first.
+
+    Clients are taken in, and told where to go, for `linger_s` at least, as far as the grace lasts:
+    behind a Service one may come that knows no other way in."""
     whole_s = max(grace_s - CLOSING_S, 0.0)
+    lingers_until = time.monotonic() + linger_s
     with suppress(TimeoutError):
         async with asyncio.timeout(whole_s):
             await hand_over(zones, max(whole_s - 2 * FAREWELL_S, 0.0), has_master)
             await say_farewell(zones, runtimes)
             await see_transactions_end(zones)
+            await asyncio.sleep(max(lingers_until - time.monotonic(), 0.0))
 
 
 async def hand_over(

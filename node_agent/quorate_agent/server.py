@@ -174,7 +174,8 @@ class Agent(BaseHandler):
         self.core.leave(now())
         self._turn()
         zones, has_master = self.core.zones, lambda: self._master is not None
-        await leave_in_time(zones, self._runtimes, self.settings.grace_s, has_master)
+        grace_s, linger_s = self.settings.grace_s, self.settings.linger_s
+        await leave_in_time(zones, self._runtimes, grace_s, has_master, linger_s)
         self.stopped.set()
 
     async def close(self) -> None:

@@ -9,6 +9,9 @@ CLIENT_MEMORY_SHARE = 0.2
 GRACE_S = 17.0
 """Ten for others to take primaries over, as long as that takes under load; the rest of it ends."""
 
+LINGER_IN_POD_S = 4.0
+"""Nodes learn that a Service has a pod less within a second or two, later under load."""
+
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
@@ -26,6 +29,7 @@ class AgentSettings:
     are told external addresses (0: it does not); `told_external_host`: the host of these, empty
     where the operator tells them.
     `grace_s`: how long the process takes at most to end after a SIGTERM.
+    `linger_s`: how long at least it takes in clients after that.
     """
 
     name: str
@@ -47,6 +51,7 @@ class AgentSettings:
     debug_commands: bool = False
     believe_term: int = 0
     grace_s: float = GRACE_S
+    linger_s: float = 0.0
     disk_reserve: int | None = None
     external_port_offset: int = 0
     told_external_host: str = ""

@@ -14,12 +14,14 @@ from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import StartCluster
 from quorate_cluster.outage import Pulses
 from quorate_cluster.processes import Agent, asked, environment, python
+from quorate_cluster.routing import ports_of_slots
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.ports import free_ports
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 GRACE_S = 8.0
+LINGER_S = 4.0
 SLACK_S = 10.0
 """Of a machine that others use.  Without a bound an agent would wait until somebody leads."""
 
@@ -89,6 +91,28 @@ def test_an_agent_has_ended_within_its_grace_also_while_nobody_takes_over(
     cluster.operator.resume()
     assert agent.exit_status == 0
     assert took > 1, "it did not wait for anybody"
+
+
+def test_an_agent_takes_in_clients_for_a_while_after_it_is_told_to_end(
+    start_cluster: StartCluster,
+) -> None:
+    """A Service still sends some there, who know no other way in."""
+    cluster = start_cluster(agents=3, options=["--linger-seconds", f"{LINGER_S:g}"])
+    cluster.apply_zone("z", partitions=16, replicas=3)
+    cluster.wait_quiet("z")
+    leaves = cluster.agent_with_most_primaries()
+    ports = {name: cluster.port("z", name) for name in cluster.agents}
+    mine = ports.pop(leaves.name)
+
+    began = time.monotonic()
+    leaves.interrupt()
+    told: set[int] = set()
+    while time.monotonic() < began + LINGER_S - 1:
+        told = {*ports_of_slots(mine)}
+        time.sleep(0.05)
+    assert told == {*ports.values()}, "clients are sent on to the others"
+    wait_until(lambda: not leaves.is_alive(), "end of the agent")
+    assert leaves.exit_status == 0
 
 
 def _with_many_zones(start_cluster: StartCluster, admin_port: int) -> tuple[Cluster, Agent]:

@@ -121,3 +121,14 @@ def test_an_external_listener_that_cannot_be_is_refused(
     with pytest.raises(SystemExit):
         settings(*words)
     assert sentence in capsys.readouterr().err
+
+
+def test_an_agent_lingers_for_clients_of_a_service_where_it_runs_in_a_pod(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert settings().linger_s == 0
+
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    assert settings().linger_s > 0
+    assert settings("--linger-seconds", "9").linger_s == 9

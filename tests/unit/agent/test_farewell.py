@@ -50,3 +50,14 @@ def test_an_agent_has_ended_within_its_grace_also_where_nobody_takes_over(monkey
         took_s = time.monotonic() - began
 
         assert max(grace_s - 0.1, 0.0) <= took_s < grace_s + 0.3
+
+
+def test_an_agent_lingers_for_clients_but_not_beyond_its_grace(monkeypatch: Any) -> None:
+    monkeypatch.setattr(farewell, "CLOSING_S", 0.1)
+
+    for linger_s, grace_s, expected_s in ((0.0, 1.0, 0.0), (0.4, 1.0, 0.4), (5.0, 0.6, 0.5)):
+        began = time.monotonic()
+        asyncio.run(farewell.leave_in_time({}, {}, grace_s, lambda: True, linger_s))
+        took_s = time.monotonic() - began
+
+        assert expected_s <= took_s < expected_s + 0.3
