@@ -11,7 +11,15 @@ from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord, Voter
 from quorate.facts.zone import SyncWrites, ZoneRecord
 from quorate.protocol.master import Master
-from quorate.protocol.messages import Acks, Append, FenceAck, Message, PreparedRow, ZoneTable
+from quorate.protocol.messages import (
+    Acks,
+    Append,
+    FenceAck,
+    Inventory,
+    Message,
+    PreparedRow,
+    ZoneTable,
+)
 from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Value, ZoneKey
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.transfer_messages import Updates
@@ -41,6 +49,27 @@ def test_index_0_waits_for_its_primary_when_a_backup_is_back_first() -> None:
     story.heal()
     story.come_to_rest()
     assert story.row.replicas[0] == primary
+
+
+def test_a_voter_that_does_not_tell_what_it_has_delays_a_take_over_but_not_for_ever() -> None:
+    """Its disk hangs, say: the others and it are a quorum."""
+    story = Scenario()
+    primary, silent = story.primary, story.backups()[0]
+    story.written(primary, b"x", b"1")
+    story.cluster.network.judge = lambda link, sender, receiver, message: (
+        0 if isinstance(message, Inventory) and sender.name == silent else 1
+    )
+    story.crash(silent)
+    story.start(silent)
+    story.run(500)
+    story.crash(primary)
+
+    new = story.wait_for_primary(primary)
+    assert new != silent, "one that has told is preferred"
+    assert story.read(new, b"x") == b"1"
+    story.cluster.network.judge = None
+    story.start(primary)
+    story.come_to_rest()
 
 
 def test_a_delta_larger_than_one_answer_is_asked_for_piece_by_piece() -> None:

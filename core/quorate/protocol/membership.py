@@ -27,9 +27,11 @@ class Agent:
     its failure domain by its own word and by the operator's, who speaks of those `in_pod` only.
     `unreached`: members that it does not reach, by its last report.  `rows`: what it told of zones
     with lost rows, row by row; `kept`: the zones of which it has anything stored.  `cordoned`: it
-    is the last choice as a primary, as long as the caller of Master.keep_primaries_off says so."""
+    is the last choice as a primary, as long as the caller of Master.keep_primaries_off says so.
+    `asked_ms`: since when it is expected to tell of its copies; -1: it is not online."""
 
     __slots__ = (
+        "asked_ms",
         "awaits_external",
         "connected",
         "cordoned",
@@ -75,6 +77,7 @@ class Agent:
         self.followed: set[str] = set()
         self.heard_ms = heard_ms
         self.left_ms = -1
+        self.asked_ms = -1
         self.reported: set[str] = set()
         self.told_all = False
         self.unreached: frozenset[str] = frozenset()
@@ -89,6 +92,7 @@ class Agent:
 
     def forget_reports(self) -> None:
         """What it told of its copies and of others is old: it will be asked again."""
+        self.asked_ms = -1
         self.reported.clear()
         self.rows.clear()
         self.unreached = frozenset()
@@ -281,6 +285,11 @@ class ZoneNodes:
         if agent is None or self.refusal(node):
             return True
         return self._zone in agent.reported or (not agent.online and agent.left_ms >= 0)
+
+    def asked_ms(self, node: str) -> int:
+        """Since when `node` is expected to tell its inventory; -1: it is not online."""
+        agent = self._agents.get(node)
+        return -1 if agent is None else agent.asked_ms
 
     def is_registered(self, node: str) -> bool:
         """Whether the metastore holds a registration of `node`."""

@@ -34,6 +34,9 @@ class Nodes(Protocol):
     def reported(self, node: str) -> bool:
         """Whether `node` has told this master its inventory (or has left)."""
 
+    def asked_ms(self, node: str) -> int:
+        """Since when `node` is expected to tell its inventory; -1: it is not online."""
+
     def report(self, node: str, partition: int) -> CopyReport | None:
         """What `node` last told of its copy."""
 
@@ -161,7 +164,7 @@ def decide(
     if row.active is not None:
         return _decide_migration(part, nodes, zone, master_term, settings, now_ms, left)
     if _primary_lost(row, nodes):
-        return _decide_primary(part, nodes, left, "the primary has left")
+        return _decide_primary(part, nodes, settings, now_ms, left, "the primary has left")
     primary = row.primary
     unseated = primary is not None and row.replicas[0] is None and primary.node not in left
     if primary is not None and unseated and nodes.holder(primary.node) == primary:
@@ -169,7 +172,7 @@ def decide(
     if not part.activated:
         return _decide_activation(part, nodes, settings, now_ms, left)
     if part.stuck:
-        return _decide_stuck(part, nodes, left)
+        return _decide_stuck(part, nodes, settings, now_ms, left)
     if row.sets and part.has_served:
         return Decision(ownership.with_one_set(row), "both sets of voters are one")
     if left:
@@ -197,17 +200,18 @@ def _is_same(nodes: Nodes, row: PartitionRow, node: str) -> bool:
 
 
 def _candidates(part: Part, nodes: Nodes) -> list[Holder]:
-    """Online voters, best first: those that reach a quorum, then the freshest reported copy, then
-    the hotter replica index, then by name."""
+    """Online voters, best first: those that reach a quorum and have told what they hold, then the
+    freshest reported copy, then the hotter replica index, then by name."""
     row = part.row
     online = _online_voters(nodes, row)
 
-    def rank(holder: Holder) -> tuple[bool, bool, bool, int, int, int, str]:
+    def rank(holder: Holder) -> tuple[bool, bool, bool, bool, int, int, int, str]:
         report = nodes.report(holder.node, row.partition)
         index = row.replicas.index(holder.node) if holder.node in row.replicas else 99
         return (
             is_cut_off(nodes, row, holder.node),
             holder.node in part.tried,
+            not nodes.reported(holder.node),
             nodes.leaving(holder.node),
             -(report.last_term if report and index == 99 else 1 << 60),
             -(report.lwm if report and index == 99 else 1 << 60),
@@ -232,10 +236,17 @@ def is_cut_off(nodes: Nodes, row: PartitionRow, node: str) -> bool:
     return not is_quorum(row, [v.node for v in reached], nodes.dead_voters(row))
 
 
-def _decide_primary(part: Part, nodes: Nodes, left: frozenset[str], why: str) -> Decision:
+def _decide_primary(
+    part: Part,
+    nodes: Nodes,
+    settings: ProtocolSettings,
+    now_ms: int,
+    left: frozenset[str],
+    why: str,
+) -> Decision:
     """Put another voter, or a new incarnation of the same, at index 0 in a new term."""
     row = part.row
-    if any(not nodes.reported(voter.node) for voter in row.voters):
+    if any(_is_awaited(part, nodes, voter.node, settings, now_ms) for voter in row.voters):
         return NOTHING
     candidates = _candidates(part, nodes)
     if not is_quorum(row, [each.node for each in candidates], nodes.dead_voters(row)):
@@ -251,7 +262,22 @@ def _decide_primary(part: Part, nodes: Nodes, left: frozenset[str], why: str) ->
     return Decision(ownership.activated(row, chosen, left), f"{why}: {chosen.node} takes over")
 
 
-def _decide_stuck(part: Part, nodes: Nodes, left: frozenset[str]) -> Decision:
+def _is_awaited(
+    part: Part, nodes: Nodes, node: str, settings: ProtocolSettings, now_ms: int
+) -> bool:
+    """Whether an election waits for what the voter holds: without it the freshest may be passed
+    over.  One that is online and tells nothing, as its disk hangs, is waited for no longer than one
+    that is silent; but a voter that may know a newer row is."""
+    if nodes.reported(node):
+        return False
+    asked_ms = nodes.asked_ms(node)
+    late = 0 <= asked_ms <= now_ms - settings.failure_detection_ms
+    return part.unheard or not late
+
+
+def _decide_stuck(
+    part: Part, nodes: Nodes, settings: ProtocolSettings, now_ms: int, left: frozenset[str]
+) -> Decision:
     """A primary that says that it is stuck.  Without a quorum it would be stuck in a new term, too;
     past a freeze, or in a term that it cannot serve in, a new term is all that it needs.
 
@@ -261,7 +287,9 @@ def _decide_stuck(part: Part, nodes: Nodes, left: frozenset[str]) -> Decision:
     primary = part.row.primary
     if part.stuck == TroubleKind.NO_QUORUM and primary is not None and part.row.active is None:
         part = msgspec.structs.replace(part, tried=(*part.tried, primary.node))
-    decision = _decide_primary(part, nodes, left, f"the primary is stuck: {part.stuck}")
+    decision = _decide_primary(
+        part, nodes, settings, now_ms, left, f"the primary is stuck: {part.stuck}"
+    )
     return decision._replace(part=part) if decision.row is not None else decision
 
 
@@ -276,10 +304,9 @@ def _decide_activation(
     tried = (*part.tried, node)
     if len(set(tried)) >= len(_candidates(part, nodes)):
         tried = ()
-    decision = _decide_primary(
-        msgspec.structs.replace(part, tried=tried), nodes, left, f"{node} did not activate"
-    )
-    return decision._replace(part=msgspec.structs.replace(part, tried=tried))
+    part = msgspec.structs.replace(part, tried=tried)
+    why = f"{node} did not activate"
+    return _decide_primary(part, nodes, settings, now_ms, left, why)._replace(part=part)
 
 
 def _decide_migration(
@@ -303,7 +330,7 @@ def _decide_migration(
     ):
         return Decision(committed_row(row), f"{migration.migration_id} committed")
     if primary is None or _primary_lost(row, nodes):
-        return _decide_primary(part, nodes, left, "the primary has left")
+        return _decide_primary(part, nodes, settings, now_ms, left, "the primary has left")
     changes_primary = migration.replicas[0] != primary.node
     refused = part.prepared is False
     if destination is not None and nodes.holder(destination.node) not in (destination, None):
@@ -316,9 +343,9 @@ def _decide_migration(
         if since >= 0 and now_ms - since > settings.migration_bound_ms:
             return _give_up(row, part, f"{what} for too long")
     if not part.activated and now_ms - part.since_ms > settings.activation_bound_ms * 2:
-        return _decide_primary(part, nodes, left, "the primary did not activate")
+        return _decide_primary(part, nodes, settings, now_ms, left, "the primary did not activate")
     if part.stuck and not part.frozen:
-        return _decide_stuck(part, nodes, left)
+        return _decide_stuck(part, nodes, settings, now_ms, left)
     if part.unwanted and not part.caught_up and part.prepare_ms < 0:
         # Later than that, going on is cheaper than going back: it is even, or the clients wait.
         return _give_up(row, part, NO_LONGER_WANTED)

@@ -182,6 +182,8 @@ class NodeRegistry:
             agent = self._agents[node]
             if agent.record is None:
                 continue
+            if agent.online and agent.asked_ms < 0:
+                agent.asked_ms = now.boot_ms
             since = max(agent.heard_ms, self._started_ms)
             silent = now.boot_ms - since >= silence
             if silent and (agent.online or agent.left_ms < 0):

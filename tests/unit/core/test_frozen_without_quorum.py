@@ -31,6 +31,9 @@ class Agents:
     def reported(self, node: str) -> bool:
         return True
 
+    def asked_ms(self, node: str) -> int:
+        return 0
+
     def report(self, node: str, partition: int) -> CopyReport | None:
         return None
 
