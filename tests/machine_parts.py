@@ -95,9 +95,15 @@ PARTS |= {
     library.part: Part(partial(is_installed, library), "make client-libraries", everywhere=False)
     for library in LIBRARIES
 }
+
+
+def _is_built(version: str) -> bool:
+    return find_binaries(version) is not None
+
+
 PARTS |= {
     f"kubernetes-{version}": Part(
-        lambda version=version: find_binaries(version) is not None,  # type: ignore[misc]
+        partial(_is_built, version),
         f"make control-plane VERSION={version}, which builds it",
         everywhere=False,
     )

@@ -9,8 +9,9 @@ import io
 import tarfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import yaml
 
@@ -120,7 +121,7 @@ class Report:
     def _events(self) -> bytes:
         lines = []
         for whole in self._api.collection(core_path("events", self._namespace)):
-            about: Json = whole["involvedObject"]  # type: ignore[assignment]
+            about = cast(Json, whole["involvedObject"])
             each = told(whole)
             lines.append(
                 f"{each.event.time}  {each.event.kind}  {each.event.reason}"
@@ -144,10 +145,7 @@ class Report:
                     "container": of, "tailLines": LOG_LINES, "limitBytes": LOG_BYTES,
                     "timestamps": True, "previous": is_previous,
                 }  # fmt: skip
-                self._add(
-                    f"logs/{name}/{of}{suffix}.log",
-                    lambda path=path, asked=asked: self._api.text(path, **asked),  # type: ignore[misc]
-                )
+                self._add(f"logs/{name}/{of}{suffix}.log", partial(self._api.text, path, **asked))
 
     def _versions(self) -> bytes:
         made = {"kubectl-quorate": own_version(), "kubernetes": self._api.get("/version")}
