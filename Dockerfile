@@ -85,4 +85,6 @@ FROM runtime AS agent
 LABEL org.opencontainers.image.title="quorate-agent" \
       org.opencontainers.image.description="Keeps partitions of Quorate zones and serves clients"
 COPY --from=agent-environment /opt/quorate /opt/quorate
+# Long values lie in huge pages; an agent without this starts anew to have it.
+ENV GLIBC_TUNABLES=glibc.malloc.hugetlb=1
 ENTRYPOINT ["quorate-agent"]

@@ -41,6 +41,7 @@ class Link(asyncio.Protocol):
         self.down_reason = ""
         self.data: Any = None
         self.bulk_bytes = 0
+        self.bulk_written = 0  # bytes of bulk that are on their way and overtaken no more
         self._endpoint = endpoint
         self._transport: asyncio.Transport | None = None
         self.ended = asyncio.Event()
@@ -196,6 +197,7 @@ class Link(asyncio.Protocol):
             frame = next(self._bulk[0], None)
             if frame is not None:
                 self.bulk_bytes -= len(frame)
+                self.bulk_written += len(frame)
                 self._write(transport, frame, 1)
                 return
             self._bulk.popleft()

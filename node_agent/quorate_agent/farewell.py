@@ -43,8 +43,8 @@ async def leave_in_time(
         async with asyncio.timeout(whole_s):
             await hand_over(zones, max(whole_s - 2 * FAREWELL_S, 0.0), has_master)
             await say_farewell(zones, runtimes)
-            await see_transactions_end(zones)
             await asyncio.sleep(max(lingers_until - time.monotonic(), 0.0))
+            await see_transactions_end(zones)  # also of those that began meanwhile
 
 
 async def hand_over(

@@ -14,13 +14,17 @@ _TUNABLE = "glibc.malloc.hugetlb"
 _FOR_LARGE_BLOCKS = "1"
 """By madvise, where /sys/kernel/mm/transparent_hugepage/enabled is `madvise` or `always`."""
 
+_STARTED_ANEW = "QUORATE_AGENT_STARTED_ANEW"
+"""Set once that was done: a loader may take the other variable away."""
+
 
 def use_huge_pages() -> None:
     """Start this process anew, under its number, unless its environment speaks of huge pages
     already.  To be called first: what was done before is lost."""
     tunables = os.environ.get(_VARIABLE, "")
-    if f"{_TUNABLE}=" in tunables:
+    if f"{_TUNABLE}=" in tunables or _STARTED_ANEW in os.environ:
         return
+    os.environ[_STARTED_ANEW] = "1"
     own = f"{_TUNABLE}={_FOR_LARGE_BLOCKS}"
     os.environ[_VARIABLE] = f"{tunables}:{own}" if tunables else own
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

@@ -26,10 +26,13 @@ _COMPONENTS = ("core", "operator", "node_agent", "spark", "cli")
 
 
 def environment(root: Path = _ROOT) -> dict[str, str]:
-    """This environment, with the code in `root`, this very project's, before any other."""
+    """This environment, with the code in `root`, this very project's, before any other.
+
+    Processes of tests are in no pod, also where the tests are."""
     paths = [str(root / name) for name in _COMPONENTS]
     paths += filter(None, [os.environ.get("PYTHONPATH")])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+    kept = {name: value for name, value in os.environ.items() if name != "KUBERNETES_SERVICE_HOST"}
+    return {**kept, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
 
 
 def python(module: str, *arguments: str) -> list[str]:

@@ -57,6 +57,7 @@ class World:
     def below(self, count: int) -> int:
         """A number from 0 on, below `count`: what `random.randrange` draws, in a third of its time.
         A run draws some thousands."""
+        assert count > 0
         size = count.bit_length()
         drawn = self._bits(size)
         while drawn >= count:

@@ -182,8 +182,9 @@ class NodeRegistry:
             agent = self._agents[node]
             if agent.record is None:
                 continue
-            if agent.online and agent.asked_ms < 0:
-                agent.asked_ms = now.boot_ms
+            if agent.online:  # what it said while this process did not run is still unread
+                asked_ms = agent.asked_ms if agent.asked_ms >= 0 else now.boot_ms
+                agent.asked_ms = max(asked_ms, self._started_ms)
             since = max(agent.heard_ms, self._started_ms)
             silent = now.boot_ms - since >= silence
             if silent and (agent.online or agent.left_ms < 0):

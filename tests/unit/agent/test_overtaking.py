@@ -95,6 +95,18 @@ async def test_behind_a_long_update_that_has_left_nothing_waits(sender: _Sender)
     assert await sender.heard(3) == [LONG, later[1], later[0]]
 
 
+async def test_nor_where_the_link_has_more_bulk(sender: _Sender) -> None:
+    bulk = _append(_batch(1, 1, 64 << 20))
+    sender.send(LONG)
+    sender.send(bulk)
+    await sender.heard(1)
+    assert sender.link.bulk_bytes
+    later = _append(_batch(0, 2))
+    sender.send(later)
+
+    assert await sender.heard(3) == [LONG, later, bulk]
+
+
 async def test_a_long_update_is_not_passed_for_ever(sender: _Sender) -> None:
     long = _append(_batch(0, 1, APPEND_BYTES_MAX + 1))
     sender.send(long)
