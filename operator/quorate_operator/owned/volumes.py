@@ -26,7 +26,7 @@ def is_growth(wanted: Json, there: Json | None) -> bool:
     return memory_bytes(_asked(wanted)) > memory_bytes(_asked(there))
 
 
-def as_it_is(wanted: Json, there: Json) -> dict[str, Any]:
+def with_its_size(wanted: Json, there: Json) -> dict[str, Any]:
     """The wanted claim with the size that it has."""
     resources = {**wanted["spec"]["resources"], "requests": {"storage": _asked(there)}}
     return {**wanted, "spec": {**wanted["spec"], "resources": resources}}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from quorate_operator.owned.volumes import Growth, as_it_is, growth, is_growth
+from quorate_operator.owned.volumes import Growth, growth, is_growth, with_its_size
 
 Json = dict[str, Any]
 OF_THE_CLASS = (
@@ -22,7 +22,7 @@ def test_sizes_are_compared_and_not_texts() -> None:
     assert not is_growth(claim("1024Mi"), claim("1Gi"))
     assert not is_growth(claim("1Gi"), None)
     assert not is_growth({"kind": "Service"}, {"kind": "Service"})
-    kept = as_it_is(claim("2Gi"), claim("1Gi"))
+    kept = with_its_size(claim("2Gi"), claim("1Gi"))
     assert kept["spec"] == claim("1Gi")["spec"]
 
 
