@@ -251,13 +251,15 @@ def _domains(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact
 def _grown(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
     """Whether volumes are as large as declared; told from the first growth on."""
     name = names.CONDITION_VOLUMES_GROWN
-    if managed is None:
+    was_told = any(each.type == name for each in cluster.status.conditions)
+    if cluster.spec.managed is None:
         return []
+    if managed is None or managed.spec != cluster.spec:
+        unknown = (name, None, "NotLookedAt", "volumes of the declared spec are not yet looked at")
+        return [unknown] if was_told else []
     if managed.growth.reason:
         return [(name, False, managed.growth.reason, managed.growth.message)]
-    if any(each.type == name for each in cluster.status.conditions):
-        return [(name, True, "Grown", "every volume has the declared size")]
-    return []
+    return [(name, True, "Grown", "every volume has the declared size")] if was_told else []
 
 
 def _outside(managed: ManagedView | None) -> list[_Fact]:

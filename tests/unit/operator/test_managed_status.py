@@ -129,8 +129,18 @@ def test_a_volume_that_is_too_small_is_told_until_it_has_grown() -> None:
 
     cluster = managed_cluster().model_copy(update={"status": status})
     seen = Seen(ClusterStatus(1, (), ()))
-    grown = cluster_status(cluster, seen, "me", "2026-01-01T00:00:00Z", managed=VIEW)
+    now = "2026-01-01T00:00:00Z"
+    grown = cluster_status(cluster, seen, "me", now, managed=VIEW)
     assert condition(grown, "VolumesGrown")[:2] == ("True", "Grown")
+
+    earlier = VIEW._replace(spec=managed_cluster(storage={"size": "1Gi"}).spec)
+    for view in (earlier, None):  # none is known yet to an operator that has just begun
+        unknown = cluster_status(cluster, seen, "me", now, managed=view)
+        assert condition(unknown, "VolumesGrown")[:2] == ("Unknown", "NotLookedAt")
+    external = cluster.spec.model_copy(update={"managed": None})
+    of_others = cluster.model_copy(update={"spec": external})
+    told_of_others = cluster_status(of_others, seen, "me", now)
+    assert all(each.type != "VolumesGrown" for each in told_of_others.conditions)
 
 
 def test_it_says_whether_a_pod_may_be_evicted_and_who_is_waited_for() -> None:

@@ -46,5 +46,8 @@ def test_a_volume_that_has_not_grown_yet_is_told_and_one_that_is_not_there_is_no
     assert growth(claims, "2Gi", {}) == Growth(
         "Resizing", "the volume of claim main-agent-1 is not of 2Gi yet"
     )
+    not_asked_yet = {"main-agent-1": claim("1Gi", "1Gi")}
+    assert growth(not_asked_yet, "2Gi", {}).reason == "Resizing", "as seen before it was applied"
     assert growth({"main-agent-2": claim("2Gi")}, "2Gi", {}) == Growth()
+    assert growth({"main-agent-1": claim("4Gi", "2Gi")}, "2Gi", {}) == Growth(), "as is declared"
     assert growth({"main-agent-1": claim("2Gi", "2Gi")}, "2Gi", {}) == Growth()
