@@ -23,6 +23,7 @@ from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance
 from quorate_operator.declared.drains import DrainView
 from quorate_operator.mastership.refused_writes import MASTER_FAILED, Refusal
+from quorate_operator.owned.kube_nodes import NO_NODE_YET
 from quorate_operator.owned.owned_objects import ManagedView, selector_text
 
 _Fact = tuple[str, bool | None, str, str]
@@ -238,11 +239,15 @@ def _domains(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact
     label = cluster.spec.managed.failure_domain_label
     if not managed.domainless:
         return [(name, True, "Known", f"the node of every agent has the label {label}")]
-    agent, why = min(managed.domainless.items())
+    pressing = sorted((why == NO_NODE_YET, agent) for agent, why in managed.domainless.items())
+    is_on_its_way, agent = pressing[0]
+    why = managed.domainless[agent]
     more = f", and {len(managed.domainless) - 1} more" if len(managed.domainless) > 1 else ""
+    if is_on_its_way:
+        return [(name, False, "Unknown", f"agent {agent}: {why}{more}")]
     way_out = (
-        f"label the nodes with {label}, and let the operator read Nodes"
-        " (examples/operator-cluster-role.yaml); until then such an agent is a failure domain by"
+        f"label the nodes with {label}, and let the operator read Nodes (`rbac.nodes` of the chart,"
+        " or examples/operator-cluster-role.yaml); until then such an agent is a failure domain by"
         " itself"
     )
     return [(name, False, "Unknown", f"agent {agent}: {why}{more}: {way_out}")]

@@ -77,7 +77,7 @@ class ManagedView(NamedTuple):
     unreachable: dict[str, str] | None = None
     domainless: dict[str, str] | None = None
     """Why the failure domain of an agent is not known, by agent; None with a label of which an
-    agent learns without the operator."""
+    agent learns without the operator, and without pods."""
     named: frozenset[str] = frozenset()
     """Zones to which a Service leads; or cannot, because their agents listen on different ports."""
     growth: Growth = Growth()
@@ -342,7 +342,7 @@ class OwnedObjects:
             waits_for=_waits_for(name, restart, seen.applier.changed),
             spec=cluster.spec,
             unreachable=unreachable,
-            domainless=domains.missing if needs_operator else None,
+            domainless=domains.missing if needs_operator and agents.run else None,
             named=_named(zones, seen.applier, there["Service"]),
             growth=growth(
                 _staying_claims(name, agents, claims), managed.storage.size, seen.applier.ungrown

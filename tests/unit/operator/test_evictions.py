@@ -64,8 +64,9 @@ def test_a_pod_that_is_being_deleted_counts_as_not_ready() -> None:
 
     found = no_eviction_now("main", allowing(1), {**READY, "agent-2": ending}, {})
 
-    assert found == (
-        "PodsNotReady",
-        "not ready: 1; at most 1 may be away at once; pod main-agent-2-0: Terminating: it is being "
-        "deleted",
+    assert found is not None
+    assert found.reason == "PodsNotReady"
+    assert found.message == (
+        "not ready: 1; at most 1 may be away at once; "
+        "pod main-agent-2-0: Terminating: it is being deleted"
     )
