@@ -296,11 +296,11 @@ class OwnedObjects:
         registered = {node.name for node in seen.runner.status().nodes}
         nodes = self._nodes.known
         domains = failure_domains(managed.failure_domain_label, pods, nodes)
-        seen.runner.take_places(cordoned_agents(pods, nodes), domains.known)
+        seen.runner.take_node_facts(cordoned_agents(pods, nodes), domains.known)
         gone = seen.gone = gone_agents(pods)
         disruption = seen.runner.disruption(gone)
         seen.looked = _facts(seen)
-        agents = choose_agents(managed.replicas, {*sets, *registered}, seen.runner.held())
+        agents = choose_agents(managed.replicas, {*sets, *registered}, seen.runner.load())
         in_use = {*registered, *disruption.protected}
         removed = [agent for agent in agents.leaving if agent not in in_use]
         zones = _zone_ports(seen.runner)

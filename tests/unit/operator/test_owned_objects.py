@@ -9,9 +9,9 @@ import pytest
 
 from quorate.facts.partition_row import majority
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.choose_leavers import Held
+from quorate.planning.choose_leavers import ClusterLoad
 from quorate.planning.disruption import Disruption
-from quorate.protocol.cluster_disruption import cluster_held
+from quorate.protocol.cluster_disruption import cluster_load
 from quorate.protocol.events import Event
 from quorate.protocol.messages import ZoneReady
 from quorate.protocol.status import ClusterStatus
@@ -51,12 +51,12 @@ class LoneRunner:
     def set_external(self, hosts: dict[str, str], ports: dict[str, dict[str, int]]) -> None:
         self._world.master.places.tell(hosts, ports)
 
-    def take_places(self, cordoned: Collection[str], domains: Mapping[str, str]) -> None:
+    def take_node_facts(self, cordoned: Collection[str], domains: Mapping[str, str]) -> None:
         self._world.master.keep_primaries_off(cordoned, self._world.now)
         self._world.master.places.tell_domains(domains)
 
-    def held(self) -> Held:
-        return cluster_held(self._world.master.agents, self._world.master.zones.values())
+    def load(self) -> ClusterLoad:
+        return cluster_load(self._world.master.agents, self._world.master.zones.values())
 
     def tell(self, events: Sequence[Event]) -> None:
         self.told += events
