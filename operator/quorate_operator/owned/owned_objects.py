@@ -165,6 +165,8 @@ class OwnedObjects:
         an earlier cluster of its name, or see to it that none does.
 
         ApiRefused, ApiUnclear, MandateLost: some may be as they were."""
+        if cluster.spec.managed is None:
+            return
         path = PATHS["PersistentVolumeClaim"].format(self._namespace)
         chosen = f"{names.LABEL_CLUSTER}={cluster.metadata.name}"
         async with self._owning:

@@ -288,6 +288,16 @@ async def test_claims_go_with_the_cluster_when_its_data_goes(declared: Namespace
     assert owner["name"] == "main"
 
 
+async def test_of_a_cluster_of_agents_of_others_no_claim_is_looked_for(
+    declared: Namespace,
+) -> None:
+    """The operator may have no right to."""
+    declared.start()
+    await declared.delete("main", "StorageCluster")
+
+    assert not [at for _, at in declared.api.requests if "persistentvolumeclaims" in at]
+
+
 def _own_claim(declared: Namespace, path: str = CLAIM) -> None:
     """As an earlier version did where deletionPolicy was Delete."""
     claim = declared.api.objects[CLAIM]
