@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("quorate.link")
 
 PASSED_WINDOWS = 4
-"""When ordinary messages have filled the window so often, a piece of bulk goes before the next: a
-peer that always has ordinary ones to read gets bulk as well."""
+"""After so many windows of ordinary messages in a row, one piece of bulk goes before the next of
+them.  So bulk also reaches a peer to which ordinary messages never end."""
 
 
 class Link(asyncio.Protocol):

@@ -21,11 +21,11 @@ import msgspec
 from quorate.facts.partition_row import PartitionRow
 
 NEARLY_BYTES = 64 << 20
-"""So much more is nearly the same, and so is a tenth of what an agent holds on average: who leaves
-is not to depend on a few keys."""
+"""Two agents hold nearly the same if they differ by at most this, or by a tenth of the average: a
+few keys do not decide which one leaves."""
 
 
-class Holding(msgspec.Struct, frozen=True):
+class AgentLoad(msgspec.Struct, frozen=True):
     """One agent and what it holds, in all zones.  `takes_part`: it is registered, or a row names
     it.  `failure_domain`: empty where it is one by itself.  `bytes`: as far as they are known."""
 
@@ -49,17 +49,18 @@ class Holding(msgspec.Struct, frozen=True):
         return self.failure_domain, "" if self.failure_domain else self.name
 
 
-class Held(msgspec.Struct, frozen=True):
-    """What all agents of a cluster hold.  `copies`: the most that a zone asks for."""
+class ClusterLoad(msgspec.Struct, frozen=True):
+    """All agents of a cluster with what they hold.  `copies`: the most that a zone asks for."""
 
-    agents: tuple[Holding, ...] = ()
+    agents: tuple[AgentLoad, ...] = ()
     copies: int = 0
 
 
-def what_is_held(
+def zone_load(
     rows: Sequence[PartitionRow], sizes: Mapping[int, int]
 ) -> dict[str, tuple[int, int, int]]:
-    """Agent -> bytes, copies and primaries of one zone.  `sizes`: of a copy, by partition."""
+    """Return bytes, copies and primaries that each agent holds of one zone.  `sizes`: of a copy, by
+    partition."""
     found: dict[str, tuple[int, int, int]] = {}
     for row in rows:
         owners = dict.fromkeys((*row.owners, *row.voter_nodes))
@@ -70,7 +71,7 @@ def what_is_held(
     return found
 
 
-def choose_leavers(agents: Collection[Holding], count: int, copies: int) -> tuple[str, ...]:
+def choose_leavers(agents: Collection[AgentLoad], count: int, copies: int) -> tuple[str, ...]:
     """`count` of these agents, in the order of the choice.  `copies`: the most that a zone asks
     for.  Of equals the last one of `agents` goes first."""
     left = {agent.name: agent for agent in agents}
@@ -93,24 +94,26 @@ def choose_leavers(agents: Collection[Holding], count: int, copies: int) -> tupl
 
 
 def _cheapest(
-    agents: Collection[Holding],
+    agents: Collection[AgentLoad],
     there: Mapping[tuple[str, str], Sequence[str]],
     held: Mapping[str, float],
     copies: int,
-) -> Holding:
+) -> AgentLoad:
     """The one that leaves next; `there`: agents that hold copies, by failure domain."""
     is_short = sum(map(len, there.values())) <= copies
     is_narrow = len(there) <= copies
 
-    def harm(agent: Holding) -> tuple[bool, bool, bool]:
+    def cost_of_leaving(agent: AgentLoad) -> tuple[bool, bool, bool]:
+        """Whether copies lack an agent, or a failure domain, and whether it takes part; the first
+        that differs between two agents decides."""
         return (
             agent.is_there and is_short,
             agent.is_there and is_narrow and len(there[agent.place]) == 1,
             agent.takes_part and not agent.draining,
         )
 
-    least_harm = min(map(harm, agents))
-    fit = [agent for agent in agents if harm(agent) == least_harm]
+    least_cost = min(map(cost_of_leaving, agents))
+    fit = [agent for agent in agents if cost_of_leaving(agent) == least_cost]
     nearly = max(NEARLY_BYTES, sum(held[agent.name] for agent in agents) / len(agents) / 10)
     least = min(held[agent.name] for agent in fit)
     light = [agent for agent in fit if held[agent.name] <= least + nearly]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Set
 from typing import TYPE_CHECKING
 
-from quorate.planning.choose_leavers import Held, Holding, what_is_held
+from quorate.planning.choose_leavers import AgentLoad, ClusterLoad, zone_load
 from quorate.planning.disruption import AgentNow, Disruption, ZoneNow, disruption
 from quorate.protocol.membership import Agent
 from quorate.protocol.zone_status import serves_clients
@@ -41,7 +41,7 @@ def disruption_facts(agents: Mapping[str, Agent], zones: Iterable[ZoneMaster]) -
     return there, [(zone.record, zone.parts.changes, zone.nodes.refusals()) for zone in zones]
 
 
-def cluster_held(agents: Mapping[str, Agent], zones: Iterable[ZoneMaster]) -> Held:
+def cluster_load(agents: Mapping[str, Agent], zones: Iterable[ZoneMaster]) -> ClusterLoad:
     """What each agent holds, also one that is not registered and is named by a row."""
     totals: dict[str, tuple[int, int, int]] = {}
     copies = 0
@@ -50,15 +50,15 @@ def cluster_held(agents: Mapping[str, Agent], zones: Iterable[ZoneMaster]) -> He
             continue
         copies = max(copies, zone.record.replicas)
         rows = [part.row for part in zone.parts.values()]
-        for name, more in what_is_held(rows, zone.sizes).items():
+        for name, more in zone_load(rows, zone.sizes).items():
             size, owned, led = totals.get(name, (0, 0, 0))
             totals[name] = size + more[0], owned + more[1], led + more[2]
-    made: list[Holding] = []
+    made: list[AgentLoad] = []
     for name in sorted({*totals, *agents}):
         agent = agents.get(name)
         record = agent.record if agent is not None else None
         made.append(
-            Holding(
+            AgentLoad(
                 name,
                 record is not None or name in totals,
                 agent is not None and agent.online and not agent.removing,
@@ -67,7 +67,7 @@ def cluster_held(agents: Mapping[str, Agent], zones: Iterable[ZoneMaster]) -> He
                 *totals.get(name, (0, 0, 0)),
             )
         )
-    return Held(tuple(made), copies)
+    return ClusterLoad(tuple(made), copies)
 
 
 def _zone_now(zone: ZoneMaster) -> ZoneNow:

@@ -128,7 +128,9 @@ def refusal(agent: Agent | None, hello: Hello) -> Refused | None:
         return _copied_folder(hello) if is_there else _older_twin(hello)
     has_moved = (known.host, known.peer_port) != (hello.host, hello.peer_port)
     if known.store == hello.store and hello.incarnation > known.incarnation:
-        # At the same address nobody else can be; at another one, wait until the old one has left.
+        # At the same IP address no other process can be, so the old one is gone.  At another one,
+        # wait until the old one has left.  An announced DNS name is the same for both, and tells
+        # nothing: Kubernetes is trusted to run one pod of an agent at a time.
         return _still_there(known, hello) if is_there and has_moved else None
     if known.store == hello.store and hello.incarnation < known.incarnation:
         return older_image(hello, known.incarnation)

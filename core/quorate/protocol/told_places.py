@@ -1,4 +1,4 @@
-"""What only Kubernetes knows of where agents are: where clients outside reach them, and on what.
+"""Facts about agents that the operator reads from Kubernetes: addresses, failure domains.
 
 An agent with an external listener announces its own address (Hello, ZoneReady), or leaves that to
 the operator, which knows the Services in front of it.  Hosts are registered with nodes, ports with
@@ -6,8 +6,9 @@ zones: agents learn them as all other addresses, by Members and ZoneTable, and a
 them.  An address that the operator does not know at present stays as it was last.
 
 The failure domain of an agent in a pod is that of the node that the pod is on.  Where the operator
-can read it, it says so, and its word goes before what the agent was started with.  It is written in
-the registration, and stays through restarts until the operator says another.
+can read the Node, it tells the master, and that goes before the domain that the agent was started
+with.  It is written in the registration, and holds through restarts until the operator tells
+another one, or the agent says another one than it did before: then its pod is on another node.
 Source: docs/protocol.md, section 7.
 """
 
@@ -30,6 +31,8 @@ class ToldPlaces:
         self._master = master
         self._hosts: dict[str, str] = {}
         self._domains: dict[str, str] = {}
+        self._said: dict[str, str] = {}
+        """Node -> the failure domain in its last Hello to this master."""
 
     def tell(self, hosts: Mapping[str, str], ports: Mapping[str, Mapping[str, int]]) -> None:
         """Take hosts by node, and ports by zone uid and node.  Idempotent."""
@@ -54,10 +57,17 @@ class ToldPlaces:
                 self._master.wishes_changed(node)
 
     def greeted(self, agent: Agent, hello: Hello) -> None:
-        """An agent greets: it announces its external host, leaves it to the operator, or has no
-        external listener (any more).  One that says in which failure domain it is knows better than
-        what was told of a process before it."""
+        """Take what an agent says of itself: it announces its external host, leaves it to the
+        operator, or has no external listener (any more).
+
+        A failure domain that it says goes before one that an earlier master was told.  One that
+        this master was told holds, unless the agent said another one before: that was of another
+        node."""
         agent.in_pod = hello.client_ports is not None
+        before = self._said.get(hello.node, hello.failure_domain)
+        self._said[hello.node] = hello.failure_domain
+        if hello.failure_domain not in ("", before):
+            self._domains.pop(hello.node, None)
         agent.said_domain = hello.failure_domain
         known = agent.told_domain if agent.in_pod and not hello.failure_domain else ""
         agent.told_domain = self._domains.get(hello.node, known) if agent.in_pod else ""

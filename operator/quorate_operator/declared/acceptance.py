@@ -41,8 +41,9 @@ def accept(zone: Zone, cluster_exists: bool, led: ZoneRecord | None) -> Acceptan
     return Acceptance(to_record(zone), names.REASON_ACCEPTED, f"led by the master of {cluster}")
 
 
-def as_it_is(acceptance: Acceptance, led: ZoneRecord | None, pause: str) -> Acceptance:
-    """The same of a zone that is paused: led as it was, or not at all when it is new."""
+def paused_acceptance(acceptance: Acceptance, led: ZoneRecord | None, pause: str) -> Acceptance:
+    """Return the acceptance of a zone that is paused: it is led as it was, or not at all when it is
+    new."""
     if led is None:
         return Acceptance(None, names.REASON_PAUSED, pause)
     return Acceptance(led, acceptance.reason, acceptance.message)

@@ -175,6 +175,11 @@ class Controller:
             f"{kind} {self._namespace}/{name}: {why}" for (kind, name), why in refused
         ]
 
+    def owns_no_claim(self, uid: str) -> bool:
+        """Whether no claim goes with the StorageCluster, as far as is known.  Any thread may
+        ask."""
+        return self._owned.owns_no_claim(uid)
+
     # --- what the watches see --------------------------------------------------------------------
 
     def cluster_seen(self, body: Body) -> None:

@@ -92,6 +92,12 @@ def make_registry(
         waiting = act(without_managed_fields(body))
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(waiting, leading))
 
+    def holds_cluster(body: kopf.Body, **_: Any) -> bool:
+        return cluster_needs_finaliser(body, served.owns_no_claim(body))
+
+    def holds_zone(body: kopf.Body, **_: Any) -> bool:
+        return erases(body)
+
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:
         api.session.headers.update(api.access.headers())
@@ -119,12 +125,12 @@ def make_registry(
         else:
             show(served.zone_seen, body)
 
-    @kopf.on.delete(*clusters, registry=registry, backoff=1, when=waits)
+    @kopf.on.delete(*clusters, registry=registry, backoff=1, when=holds_cluster)
     async def delete_cluster(body: kopf.Body, **_: Any) -> None:
         """kopf takes the finaliser away when this returns."""
         await wait(served.cluster_released, body)
 
-    @kopf.on.delete(*zones, registry=registry, backoff=1, when=waits)
+    @kopf.on.delete(*zones, registry=registry, backoff=1, when=holds_zone)
     async def delete_zone(body: kopf.Body, **_: Any) -> None:
         """kopf takes the finaliser away when this returns."""
         await wait(served.zone_released, body)
@@ -132,10 +138,15 @@ def make_registry(
     return registry
 
 
-def waits(body: Mapping[str, Any], **_: Any) -> bool:
-    """Whether an object that is deleted has to wait: kopf gives its finaliser to these only, and
-    takes it from others."""
-    return erases(body)
+def cluster_needs_finaliser(body: Mapping[str, Any], owns_no_claim: bool) -> bool:
+    """Whether a StorageCluster is to have the finaliser: with Delete, and where it has it already
+    and claims that an earlier version made may go with it.  kopf takes it from all others, also
+    while they are being deleted."""
+    if erases(body):
+        return True
+    is_managed = (body.get("spec") or {}).get("managed") is not None
+    has_it = names.FINALIZER in (body["metadata"].get("finalizers") or ())
+    return is_managed and has_it and not owns_no_claim
 
 
 def without_managed_fields(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus
 from quorate.wire.zone import Zone, ZoneStatus
 from quorate_operator import names
-from quorate_operator.declared.acceptance import Acceptance, accept, as_it_is
+from quorate_operator.declared.acceptance import Acceptance, accept, paused_acceptance
 from quorate_operator.declared.drains import DeclaredDrains, DrainView
 from quorate_operator.declared.object_status import Seen, cluster_status, zone_status
 from quorate_operator.mastership.runner import STARTING, Runner
@@ -80,7 +80,7 @@ class LedCluster:
         known = self.runner.known_zone(uid)
         acceptance = accept(zone, True, known)
         if pause:
-            return as_it_is(acceptance, known, pause)
+            return paused_acceptance(acceptance, known, pause)
         if acceptance.record is not None and self.has_data(zone, acceptance):
             self.runner.set_zone(msgspec.structs.replace(acceptance.record, uid=uid))
         return acceptance

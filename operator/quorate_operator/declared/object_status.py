@@ -23,6 +23,7 @@ from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance
 from quorate_operator.declared.drains import DrainView
 from quorate_operator.mastership.refused_writes import MASTER_FAILED, Refusal
+from quorate_operator.owned.kube_nodes import NO_NODE_YET
 from quorate_operator.owned.owned_objects import ManagedView, selector_text
 
 _Fact = tuple[str, bool | None, str, str]
@@ -238,11 +239,15 @@ def _domains(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact
     label = cluster.spec.managed.failure_domain_label
     if not managed.domainless:
         return [(name, True, "Known", f"the node of every agent has the label {label}")]
-    agent, why = min(managed.domainless.items())
+    pressing = sorted((why == NO_NODE_YET, agent) for agent, why in managed.domainless.items())
+    is_on_its_way, agent = pressing[0]
+    why = managed.domainless[agent]
     more = f", and {len(managed.domainless) - 1} more" if len(managed.domainless) > 1 else ""
+    if is_on_its_way:
+        return [(name, False, "Unknown", f"agent {agent}: {why}{more}")]
     way_out = (
-        f"label the nodes with {label}, and let the operator read Nodes"
-        " (examples/operator-cluster-role.yaml); until then such an agent is a failure domain by"
+        f"label the nodes with {label}, and let the operator read Nodes (`rbac.nodes` of the chart,"
+        " or examples/operator-cluster-role.yaml); until then such an agent is a failure domain by"
         " itself"
     )
     return [(name, False, "Unknown", f"agent {agent}: {why}{more}: {way_out}")]
@@ -251,13 +256,15 @@ def _domains(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact
 def _grown(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
     """Whether volumes are as large as declared; told from the first growth on."""
     name = names.CONDITION_VOLUMES_GROWN
-    if managed is None:
+    was_told = any(each.type == name for each in cluster.status.conditions)
+    if cluster.spec.managed is None:
         return []
+    if managed is None or managed.spec != cluster.spec:
+        unknown = (name, None, "NotLookedAt", "volumes of the declared spec are not yet looked at")
+        return [unknown] if was_told else []
     if managed.growth.reason:
         return [(name, False, managed.growth.reason, managed.growth.message)]
-    if any(each.type == name for each in cluster.status.conditions):
-        return [(name, True, "Grown", "every volume has the declared size")]
-    return []
+    return [(name, True, "Grown", "every volume has the declared size")] if was_told else []
 
 
 def _outside(managed: ManagedView | None) -> list[_Fact]:

@@ -123,6 +123,13 @@ class ServedNamespaces:
         """Wait until a Zone that is being deleted may go."""
         await self.of(body["metadata"]["namespace"]).zone_released(body)
 
+    def owns_no_claim(self, body: Body) -> bool:
+        """Whether no claim goes with this StorageCluster, as far as is known.  Any thread may
+        ask."""
+        metadata = body["metadata"]
+        controller = self._controllers.get(metadata["namespace"])
+        return controller is not None and controller.owns_no_claim(metadata["uid"])
+
     # --- which controllers there are -------------------------------------------------------------
 
     async def _list(self, place: str) -> None:

@@ -30,10 +30,10 @@ import msgspec
 from quorate.facts.errors import InvariantError
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.choose_leavers import Held
+from quorate.planning.choose_leavers import ClusterLoad
 from quorate.planning.disruption import Disruption
 from quorate.planning.preview import Preview
-from quorate.protocol.cluster_disruption import cluster_held
+from quorate.protocol.cluster_disruption import cluster_load
 from quorate.protocol.events import ROUTINE, Event, Reason, ToldEvent
 from quorate.protocol.master import Master
 from quorate.protocol.messages import FORMAT_VERSION, Greet, Hello, Message, RefusalCode, Refused
@@ -243,13 +243,13 @@ class Runner(BaseHandler):
             return Disruption((), (), 0)
         return self._master.disruption(gone, restarted)
 
-    def held(self) -> Held:
+    def load(self) -> ClusterLoad:
         """What each agent holds; nothing while not leading."""
         master = self._master
-        return cluster_held(master.agents, master.zones.values()) if master is not None else Held()
+        return cluster_load(master.agents, master.zones.values()) if master else ClusterLoad()
 
-    def take_places(self, cordoned: Collection[str], domains: Mapping[str, str]) -> None:
-        """Which agents are on cordoned nodes, the last choice as primaries, and where nodes are."""
+    def take_node_facts(self, cordoned: Collection[str], domains: Mapping[str, str]) -> None:
+        """Take the agents on cordoned nodes, the last choice as primaries, and failure domains."""
         self._step(lambda master: master.keep_primaries_off(cordoned, self._clock.now()))
         self._step(lambda master: master.places.tell_domains(domains))
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
-from quorate.planning.choose_leavers import Held, Holding, choose_leavers
+from quorate.planning.choose_leavers import AgentLoad, ClusterLoad, choose_leavers
 
 PEER_PORT = 7100
 EXTERNAL_PORT_OFFSET = 1000
@@ -21,7 +21,7 @@ class Agents(NamedTuple):
     run: bool
 
 
-def choose_agents(replicas: int, known: Collection[str], held: Held) -> Agents:
+def choose_agents(replicas: int, known: Collection[str], load: ClusterLoad) -> Agents:
     """`known`: agents that have a StatefulSet or are registered; names of others are ignored.
 
     More agents get the lowest free numbers, so that claims of before are used again.  Of too many
@@ -33,10 +33,10 @@ def choose_agents(replicas: int, known: Collection[str], held: Held) -> Agents:
     free = (n for n in range(1, replicas + len(numbers) + 1) if n not in numbers)
     while len(numbers) < replicas:
         numbers.append(next(free))
-    about = {each.name: each for each in held.agents}
+    about = {each.name: each for each in load.agents}
     names = [_name(number) for number in sorted(numbers)]
-    agents = [about.get(name, Holding(name, takes_part=False)) for name in names]
-    leaving = choose_leavers(agents, len(numbers) - replicas, held.copies)
+    agents = [about.get(name, AgentLoad(name, takes_part=False)) for name in names]
+    leaving = choose_leavers(agents, len(numbers) - replicas, load.copies)
     return Agents(tuple(name for name in names if name not in leaving), leaving, run=True)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from quorate_operator.kube.api import ApiRefused, KubeApi
-from quorate_operator.owned.volumes import as_it_is, is_growth
+from quorate_operator.owned.volumes import is_growth, with_its_size
 
 _log = logging.getLogger("quorate.owned")
 
@@ -64,43 +64,55 @@ class Applier:
         said, self.ungrown = self.ungrown, {}
         for manifest in wanted:
             kind, name = manifest["kind"], manifest["metadata"]["name"]
-            path = f"{PATHS[kind].format(self._namespace)}/{name}"
             present = there.get(kind, {}).get(name)
-            revision = present["metadata"]["resourceVersion"] if present is not None else ""
-            if present is not None and self._applied.get(path) == (manifest, revision):
+            grows = present is not None and is_growth(manifest, present)
+            before, until = self._refused_growth.get(name, ({}, 0.0))
+            if grows and name in said and before == manifest and time.monotonic() < until:
+                self.ungrown[name] = said[name]
                 continue
-            if present is not None and is_growth(manifest, present):
-                before, until = self._refused_growth.get(name, ({}, 0.0))
-                if name in said and before == manifest and time.monotonic() < until:
-                    self.ungrown[name] = said[name]
-                    continue
             try:
-                made = await self._api.apply(path, manifest)
+                is_changed = await self.put(manifest, present)
             except ApiRefused as error:
                 if error.is_conflict or error.status == 429:
                     raise
-                if present is None or not is_growth(manifest, present):
+                if present is None or not grows:
                     refused.append(error)
                     continue
                 self.ungrown[name] = str(error)
                 self._refused_growth[name] = manifest, time.monotonic() + GROW_AGAIN_S
-                refused += await self._apply_as_it_is(path, manifest, present)
+                refused += await self._apply_with_its_size(manifest, present)
                 continue
-            if made["metadata"]["resourceVersion"] != revision:
-                _log.info("applied %s %s in namespace %s", kind, name, self._namespace)
-                if kind == "StatefulSet":
-                    self.changed.append(name)
-            self._applied[path] = manifest, made["metadata"]["resourceVersion"]
+            if is_changed and kind == "StatefulSet":
+                self.changed.append(name)
         return refused
+
+    async def put(self, manifest: Json, present: Json | None) -> bool:
+        """Make one object so, unless it was applied before and is as it became then.  Return
+        whether that has changed it.  `present`: the object as it was seen last."""
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        path = self._path(kind, name)
+        revision = present["metadata"]["resourceVersion"] if present is not None else ""
+        if present is not None and self._applied.get(path) == (manifest, revision):
+            return False
+        made = await self._api.apply(path, manifest)
+        self._applied[path] = manifest, made["metadata"]["resourceVersion"]
+        if made["metadata"]["resourceVersion"] == revision:
+            return False
+        _log.info("applied %s %s in namespace %s", kind, name, self._namespace)
+        return True
 
     def has(self, kind: str, name: str) -> bool:
         """Whether the object was there, as it is to be, after the last `apply`."""
-        return f"{PATHS[kind].format(self._namespace)}/{name}" in self._applied
+        return self._path(kind, name) in self._applied
 
-    async def _apply_as_it_is(self, path: str, manifest: Json, present: Json) -> list[ApiRefused]:
+    def _path(self, kind: str, name: str) -> str:
+        return f"{PATHS[kind].format(self._namespace)}/{name}"
+
+    async def _apply_with_its_size(self, manifest: Json, present: Json) -> list[ApiRefused]:
         """Put right what else is wanted of a claim that may not grow."""
+        path = self._path(manifest["kind"], manifest["metadata"]["name"])
         try:
-            await self._api.apply(path, as_it_is(manifest, present))
+            await self._api.apply(path, with_its_size(manifest, present))
         except ApiRefused as error:
             if error.is_conflict or error.status == 429:
                 raise
@@ -123,7 +135,7 @@ class Applier:
         name, revision = item["metadata"]["name"], item["metadata"]["resourceVersion"]
         if item["metadata"].get("deletionTimestamp"):
             return
-        path = f"{PATHS[kind].format(self._namespace)}/{name}"
+        path = self._path(kind, name)
         _log.info("deleting %s %s in namespace %s", kind, name, self._namespace)
         try:
             await self._api.delete(path, revision)

@@ -34,11 +34,11 @@ def desired_children(
     cluster: StorageCluster,
     agents: Agents,
     removed: Collection[str],
-    disruption: Disruption,
     zones: Sequence[ZonePort],
     claims: Mapping[str, Json],
 ) -> list[Json]:
-    """The manifests of all objects that are to be there, in the order of their making.
+    """The manifests of all objects that are to be there, in the order of their making; the budget,
+    which follows the rows, is not among them (budget.py).
 
     `removed`: of the agents that leave those that may go now: they have no StatefulSet any more.
     `claims`: the claims that are there, by name: size and class of a volume are not taken back.
@@ -47,8 +47,7 @@ def desired_children(
     if managed is None:
         return []
     present = [name for name in (*agents.staying, *agents.leaving) if name not in removed]
-    # Nothing may be evicted for longer than needed by what was true before the other requests.
-    made = [budget_of(cluster, disruption), _account(cluster), _headless(cluster)]
+    made = [_account(cluster), _headless(cluster)]
     for agent in sorted(present, key=lambda name: (len(name), name)):
         name = stateful_set_name(cluster.metadata.name, agent)
         made.append(claim_of(cluster, agent, managed.storage, claims.get(name)))

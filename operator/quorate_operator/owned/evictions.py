@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from quorate.planning.disruption import Disruption
 from quorate_operator.owned.agent_names import pod_name, stateful_set_name
-from quorate_operator.owned.pod_states import Trouble, trouble
+from quorate_operator.owned.pod_states import Trouble, ending, is_ending, trouble
 
 PODS_NOT_READY = "PodsNotReady"
 _MESSAGE_MAX = 1000
@@ -28,18 +28,16 @@ def no_eviction_now(
 ) -> NoEvictionNow | None:
     """Return why no pod of a protected agent may be evicted; None where one may.
 
-    `pods`: by agent; `claims`: by name.  The API server subtracts
-    pods that are not ready from what the budget allows, so those count beside the rows."""
+    `pods`: by agent; `claims`: by name.  The API server subtracts pods that are not ready, or are
+    being deleted, from what the budget allows, so those count beside the rows."""
 
     def troubles(agents: tuple[str, ...]) -> list[Trouble]:
-        found = [
-            trouble(
-                pod_name(cluster, agent),
-                pods.get(agent),
-                claims.get(stateful_set_name(cluster, agent)),
-            )
-            for agent in agents
-        ]
+        found = []
+        for agent in agents:
+            name, pod = pod_name(cluster, agent), pods.get(agent)
+            found.append(trouble(name, pod, claims.get(stateful_set_name(cluster, agent))))
+            if found[-1] is None and pod is not None and is_ending(pod):
+                found[-1] = ending(name)
         return [each for each in found if each is not None]
 
     none = disruption.no_eviction

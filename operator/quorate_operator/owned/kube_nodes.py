@@ -20,6 +20,8 @@ VERBS = ("get", "list", "watch")
 ASK_AGAIN_S = 300.0
 """How long a right that was given may go unnoticed."""
 ANEW_S = 5.0
+NO_NODE_YET = "its pod is on no node yet"
+"""The reason why a failure domain is not known that needs no action."""
 
 Json = Mapping[str, Any]
 
@@ -124,8 +126,10 @@ def failure_domains(
         name = str(pod["spec"].get("nodeName", "")) if pod is not None else ""
         if not nodes:
             found.missing[agent] = "no Node can be read"
+        elif not name:  # what was told of it last holds until it is on a node again
+            found.missing[agent] = NO_NODE_YET
         if not nodes or not name:
-            continue  # what was told of it last holds until it is on a node again
+            continue
         node = nodes.get(name)
         if node is None:
             found.missing[agent] = f"node {name} cannot be read"

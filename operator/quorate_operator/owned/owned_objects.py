@@ -12,6 +12,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from quorate.planning.disruption import Disruption
@@ -27,11 +28,12 @@ from quorate_operator.owned.agent_names import (
     address,
     choose_agents,
     pod_name,
+    service_name,
     stateful_set_name,
 )
 from quorate_operator.owned.apply import PATHS, Applier, is_owned
+from quorate_operator.owned.budget import Budget
 from quorate_operator.owned.children import (
-    budget_of,
     claim_of,
     client_service_name,
     desired_children,
@@ -43,7 +45,7 @@ from quorate_operator.owned.external_listener import ZonePort, external_addresse
 from quorate_operator.owned.kube_nodes import KubeNodes, cordoned_agents, failure_domains
 from quorate_operator.owned.pod_states import trouble
 from quorate_operator.owned.restarts import Restart, gone_agents, next_restart
-from quorate_operator.owned.volumes import Growth, as_it_is, growth
+from quorate_operator.owned.volumes import Growth, growth, with_its_size
 from quorate_operator.process.keyed_queue import KeyedQueue
 
 _log = logging.getLogger("quorate.owned")
@@ -75,7 +77,7 @@ class ManagedView(NamedTuple):
     unreachable: dict[str, str] | None = None
     domainless: dict[str, str] | None = None
     """Why the failure domain of an agent is not known, by agent; None with a label of which an
-    agent learns without the operator."""
+    agent learns without the operator, and without pods."""
     named: frozenset[str] = frozenset()
     """Zones to which a Service leads; or cannot, because their agents listen on different ports."""
     growth: Growth = Growth()
@@ -90,11 +92,10 @@ class _Seen:
         self.cluster = cluster
         self.runner = runner
         self.applier = applier
+        self.budget = Budget(applier)
         self.pause = ""
         self.view: ManagedView | None = None
         self.gone: set[str] = set()
-        self.allowed: Disruption | None = None
-        """What the budget that was written last lets be away; None before the first one."""
         self.looked: object = None
         """What its objects follow, as of the last look or the last work."""
         self.watching: asyncio.Task[None] | None = None
@@ -114,6 +115,10 @@ class OwnedObjects:
         self._queue = KeyedQueue[str](lambda: random.uniform(0.8, 1.2))
         self._nodes = KubeNodes(api, self._look_at_all)
         self._tasks: list[asyncio.Task[None]] = []
+        self._owning = asyncio.Lock()
+        """Held while owners of claims are written: the last write is what was asked for last."""
+        self._without_claims: set[str] = set()
+        """Uids of clusters that own no claim."""
 
     async def close(self) -> None:
         """Write nothing more."""
@@ -149,22 +154,56 @@ class OwnedObjects:
         seen.cluster, seen.pause = cluster, pause
         return seen.view
 
-    async def own_claims(self, cluster: StorageCluster, owned: bool) -> None:
-        """Have the claims go with the cluster's object, or see to it that none does.
+    def owns_no_claim(self, uid: str) -> bool:
+        """Whether no claim goes with the StorageCluster, as far as is known.  Any thread may ask.
 
-        None does before the data is to go; one that an earlier version made may.
+        This version owns claims only once the data has gone; an earlier one did before."""
+        return uid in self._without_claims
+
+    async def own_claims(self, cluster: StorageCluster, owned: bool) -> None:
+        """Have all claims go with the cluster's object, also of agents that were scaled away and of
+        an earlier cluster of its name, or see to it that none does.
 
         ApiRefused, ApiUnclear, MandateLost: some may be as they were."""
         if cluster.spec.managed is None:
             return
-        name, storage = cluster.metadata.name, cluster.spec.managed.storage
         path = PATHS["PersistentVolumeClaim"].format(self._namespace)
-        claims = [each async for each in self._api.list(path, f"{names.LABEL_CLUSTER}={name}")]
+        chosen = f"{names.LABEL_CLUSTER}={cluster.metadata.name}"
+        async with self._owning:
+            claims = [each async for each in self._api.list(path, chosen)]
+            await self._set_owned(cluster, claims, owned)
+
+    async def _free_claims(self, seen: _Seen, claims: Sequence[Json]) -> None:
+        """See to it once that no claim goes with a cluster, unless it is being deleted.  One that
+        is refused does not hold up other objects: it is tried again with the next look."""
+        async with self._owning:
+            cluster = seen.cluster
+            if (
+                self.owns_no_claim(cluster.metadata.uid)
+                or cluster.metadata.deletion_timestamp is not None
+            ):
+                return
+            try:
+                await self._set_owned(cluster, claims, False)
+            except ApiRefused as refused:
+                _log.warning("claims of cluster %s: %s", cluster.metadata.name, refused)
+
+    async def _set_owned(
+        self, cluster: StorageCluster, claims: Sequence[Json], owned: bool
+    ) -> None:
+        if cluster.spec.managed is None:
+            return
+        uid, storage = cluster.metadata.uid, cluster.spec.managed.storage
+        path = PATHS["PersistentVolumeClaim"].format(self._namespace)
+        if owned:
+            self._without_claims.discard(uid)
         for there in claims:
             agent = there["metadata"]["labels"].get(names.LABEL_AGENT, "")
-            if agent and is_owned(there, cluster.metadata.uid) != owned:
-                made = as_it_is(claim_of(cluster, agent, storage, there, owned), there)
+            if agent and is_owned(there, uid) != owned:
+                made = with_its_size(claim_of(cluster, agent, storage, there, owned), there)
                 await self._api.apply(f"{path}/{there['metadata']['name']}", made)
+        if not owned:
+            self._without_claims.add(uid)
 
     def _drop(self, name: str) -> None:
         seen = self._seen.pop(name, None)
@@ -208,23 +247,22 @@ class OwnedObjects:
         while True:
             await asyncio.sleep(LOOK_S)
             for name, seen in list(self._seen.items()):
-                before = seen.allowed
-                if (
-                    before is None
-                    or seen.cluster.spec.managed is None
-                    or not seen.runner.is_leading
-                ):
-                    continue
-                now = seen.runner.disruption(seen.gone)
-                if not _allows_less(now, before):
+                now = self._judgement(name, seen)
+                if now is None or not seen.budget.must_be_lowered(now):
                     continue
                 try:
-                    await seen.applier.apply([budget_of(seen.cluster, now)], {})
-                    seen.allowed = now
+                    await seen.budget.write(seen.cluster, partial(self._judgement, name, seen))
                 except (ApiRefused, ApiUnclear, MandateLost) as error:
                     _log.warning("budget of cluster %s: %s", name, error)
                 except Exception:  # a defect here must not end the mastership
                     _log.exception("the budget of cluster %s", name)
+
+    def _judgement(self, name: str, seen: _Seen) -> Disruption | None:
+        """What may be away now, by the rows; None where that is no longer for this master to
+        say."""
+        if seen.cluster.spec.managed is None or not self._is_current(name, seen):
+            return None
+        return seen.runner.disruption(seen.gone)
 
     # --- work ------------------------------------------------------------------------------------
 
@@ -251,6 +289,8 @@ class OwnedObjects:
             return  # the look sees that it leads
         cluster = seen.cluster
         there = await seen.applier.present(f"{names.LABEL_CLUSTER}={name}")
+        claims = there["PersistentVolumeClaim"]
+        await self._free_claims(seen, [*claims.values()])
         sets = _by_agent(there["StatefulSet"])
         pods: dict[str, Json | None] = {
             agent: there["Pod"].get(pod_name(name, agent)) for agent in sets
@@ -258,16 +298,14 @@ class OwnedObjects:
         registered = {node.name for node in seen.runner.status().nodes}
         nodes = self._nodes.known
         domains = failure_domains(managed.failure_domain_label, pods, nodes)
-        seen.runner.take_places(cordoned_agents(pods, nodes), domains.known)
+        seen.runner.take_node_facts(cordoned_agents(pods, nodes), domains.known)
         gone = seen.gone = gone_agents(pods)
         disruption = seen.runner.disruption(gone)
         seen.looked = _facts(seen)
-        agents = choose_agents(managed.replicas, {*sets, *registered}, seen.runner.held())
+        agents = choose_agents(managed.replicas, {*sets, *registered}, seen.runner.load())
         in_use = {*registered, *disruption.protected}
         removed = [agent for agent in agents.leaving if agent not in in_use]
         zones = _zone_ports(seen.runner)
-        claims = there["PersistentVolumeClaim"]
-        wanted = desired_children(cluster, agents, removed, disruption, zones, claims)
         restart, unreachable = Restart(), None
         if managed.external_listener is not None and not seen.pause:
             given = [zone for zone in zones if zone.port]
@@ -276,12 +314,14 @@ class OwnedObjects:
             )
             seen.runner.set_external(outside.hosts, outside.ports)
             unreachable = outside.missing
-        if seen.pause:
-            wanted = [each for each in wanted if each["kind"] == "PodDisruptionBudget"]
         if not self._is_current(name, seen):
             return
-        seen.allowed = disruption
-        refused = await seen.applier.apply(wanted, there)
+        wanted: list[Json] = []
+        if not seen.pause:
+            wanted = desired_children(cluster, agents, removed, zones, claims)
+        # Nothing may be evicted for longer than needed by what was true before the other requests.
+        refused = await self._write_budget(name, seen, there["PodDisruptionBudget"])
+        refused += await seen.applier.apply(wanted, there)
         if not seen.pause:
             await seen.applier.prune(wanted, there, cluster.metadata.uid)
             staying = {agent: sets[agent] for agent in agents.staying if agent in sets}
@@ -295,88 +335,84 @@ class OwnedObjects:
             if pod is not None and self._is_current(name, seen):
                 _log.info("cluster %s: replacing the pod of %s", name, restart.agent)
                 await seen.applier.delete("Pod", pod)
-        no_eviction = None
-        if agents.run:
-            no_eviction = no_eviction_now(name, disruption, pods, claims)
-        named = frozenset(
-            zone.zone
-            for zone in zones
-            if not has_same_port(zone)
-            or client_service_name(zone) in there["Service"]
-            or seen.applier.has("Service", client_service_name(zone))
-        )
-        label = managed.failure_domain_label
-        domainless = None if label in COPIED_LABELS else domains.missing
-        self._tell(
-            name,
-            cluster,
-            seen,
-            agents,
-            pods,
-            there,
-            refused,
-            restart,
-            unreachable,
-            domainless,
-            named,
-            no_eviction,
-        )
-
-    def _is_current(self, name: str, seen: _Seen) -> bool:
-        """Whether the cluster is still led as it was when its state was read."""
-        return self._seen.get(name) is seen and seen.runner.is_leading
-
-    def _tell(
-        self,
-        name: str,
-        cluster: StorageCluster,
-        seen: _Seen,
-        agents: Agents,
-        pods: Mapping[str, Json | None],
-        there: Mapping[str, Mapping[str, Json]],
-        refused: list[ApiRefused],
-        restart: Restart,
-        unreachable: dict[str, str] | None,
-        domainless: dict[str, str] | None,
-        named: frozenset[str],
-        no_eviction: NoEvictionNow | None,
-    ) -> None:
-        claims = there["PersistentVolumeClaim"]
-        found = [
-            trouble(
-                pod_name(name, agent), pods.get(agent), claims.get(stateful_set_name(name, agent))
-            )
-            for agent in (agents.staying if agents.run else ())
-        ]
+        needs_operator = managed.failure_domain_label not in COPIED_LABELS
         view = ManagedView(
-            agents,
-            [address(name, self._namespace, agent) for agent in agents.staying],
-            [
-                PodProblem(name=each.pod, reason=each.reason, message=each.message[:1000])
-                for each in found
-                if each is not None
-            ],
-            str(refused[0]) if refused else "",
-            _waits_for(name, restart, seen.applier.changed),
-            cluster.spec,
-            unreachable,
-            domainless,
-            named,
-            growth(
-                {
-                    claim: claims[claim]
-                    for claim in (stateful_set_name(name, each) for each in agents.staying)
-                    if claim in claims
-                },
-                cluster.spec.managed.storage.size if cluster.spec.managed is not None else "",
-                seen.applier.ungrown,
+            agents=agents,
+            addresses=[address(name, self._namespace, agent) for agent in agents.staying],
+            pods=_problems(name, agents, pods, claims),
+            refused=str(refused[0]) if refused else "",
+            waits_for=_waits_for(name, restart, seen.applier.changed),
+            spec=cluster.spec,
+            unreachable=unreachable,
+            domainless=domains.missing if needs_operator and agents.run else None,
+            named=_named(zones, seen.applier, there["Service"]),
+            growth=growth(
+                _staying_claims(name, agents, claims), managed.storage.size, seen.applier.ungrown
             ),
-            no_eviction,
+            no_eviction=no_eviction_now(name, disruption, pods, claims) if agents.run else None,
         )
         if view != seen.view:
             _note_no_eviction(seen, view)
             seen.view = view
             self._on_change(name)
+
+    async def _write_budget(
+        self, name: str, seen: _Seen, present: Mapping[str, Json]
+    ) -> list[ApiRefused]:
+        """Return the API server's refusal, if it does not depend on the moment."""
+        judge = partial(self._judgement, name, seen)
+        try:
+            await seen.budget.write(seen.cluster, judge, present.get(service_name(name)))
+        except ApiRefused as refused:
+            if refused.is_conflict or refused.status == 429:
+                raise
+            return [refused]
+        return []
+
+    def _is_current(self, name: str, seen: _Seen) -> bool:
+        """Whether the cluster is still led as it was when its state was read."""
+        return self._seen.get(name) is seen and seen.runner.is_leading
+
+
+def _problems(
+    cluster: str,
+    agents: Agents,
+    pods: Mapping[str, Json | None],
+    claims: Mapping[str, Json],
+) -> list[PodProblem]:
+    """Pods of agents that are to run and do not.  `pods`: by agent; `claims`: by name."""
+    found = [
+        trouble(
+            pod_name(cluster, agent),
+            pods.get(agent),
+            claims.get(stateful_set_name(cluster, agent)),
+        )
+        for agent in (agents.staying if agents.run else ())
+    ]
+    return [
+        PodProblem(name=each.pod, reason=each.reason, message=each.message[:1000])
+        for each in found
+        if each is not None
+    ]
+
+
+def _named(
+    zones: Sequence[ZonePort], applier: Applier, services: Mapping[str, Json]
+) -> frozenset[str]:
+    """Zones to which a Service leads, or cannot."""
+    return frozenset(
+        zone.zone
+        for zone in zones
+        if not has_same_port(zone)
+        or client_service_name(zone) in services
+        or applier.has("Service", client_service_name(zone))
+    )
+
+
+def _staying_claims(cluster: str, agents: Agents, claims: Mapping[str, Json]) -> dict[str, Json]:
+    """Claims of the agents that are to stay, by name."""
+    made = [stateful_set_name(cluster, agent) for agent in agents.staying]
+    return {name: claims[name] for name in made if name in claims}
 
 
 def _waits_for(cluster: str, restart: Restart, changed: Sequence[str]) -> str:
@@ -386,12 +422,6 @@ def _waits_for(cluster: str, restart: Restart, changed: Sequence[str]) -> str:
     if changed and not restart.waits_for:
         return f"StatefulSet {changed[0]} is not yet looked at"
     return restart.waits_for
-
-
-def _allows_less(now: Disruption, before: Disruption) -> bool:
-    """Whether a budget of `now` refuses evictions that one of `before` allows."""
-    fewer = now.unavailable_max < before.unavailable_max
-    return fewer or not {*now.protected} <= {*before.protected}
 
 
 def _note_no_eviction(seen: _Seen, view: ManagedView) -> None:

@@ -19,6 +19,11 @@ def is_ready(pod: Json) -> bool:
     return _condition(pod, "Ready").get("status") == "True"
 
 
+def is_ending(pod: Json) -> bool:
+    """Whether the pod is being deleted; it may be ready for a while."""
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
 def is_running(pod: Json) -> bool:
     """Whether a process of the pod may run, as far as its kubelet has told."""
     if pod.get("status", {}).get("phase") == "Unknown":
@@ -50,8 +55,8 @@ def trouble(name: str, pod: Json | None, claim: Json | None) -> Trouble | None:
             return Trouble(name, waiting["reason"], said)
         if ended and "running" not in each.get("state", {}):
             return Trouble(name, ended.get("reason") or "Ended", _end(ended))
-    if pod["metadata"].get("deletionTimestamp"):
-        return Trouble(name, "Terminating", "it is being deleted")
+    if is_ending(pod):
+        return ending(name)
     scheduled = _condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
         if claim is not None and claim.get("status", {}).get("phase") == "Pending":
@@ -65,6 +70,11 @@ def trouble(name: str, pod: Json | None, claim: Json | None) -> Trouble | None:
         return Trouble(name, "NotReady", _condition(pod, "Ready").get("message") or "it starts")
     phase = pod.get("status", {}).get("phase") or "Pending"
     return Trouble(name, phase, pod.get("status", {}).get("message") or "its containers are made")
+
+
+def ending(name: str) -> Trouble:
+    """What is told of a pod that is being deleted."""
+    return Trouble(name, "Terminating", "it is being deleted")
 
 
 def _containers(pod: Json) -> list[Json]:

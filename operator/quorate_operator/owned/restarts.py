@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from quorate.planning.disruption import Disruption
-from quorate_operator.owned.pod_states import is_ready, is_running
+from quorate_operator.owned.pod_states import is_ending, is_ready, is_running
 
 REVISION_LABEL = "controller-revision-hash"
 
@@ -47,23 +47,19 @@ def next_restart(
     known = [each for each in verdicts if each.name in outdated]
     for each in known:  # it takes nothing away, and may be what the change is to mend
         pod = outdated[each.name]
-        if each.may_restart and pod is not None and not is_running(pod) and not _is_leaving(pod):
+        if each.may_restart and pod is not None and not is_running(pod) and not is_ending(pod):
             return Restart(each.name)
     for agent in updated:
         pod = pods[agent]
         if pod is not None and not is_ready(pod):
             return Restart("", f"pod {pod['metadata']['name']} was replaced and is not ready")
     for pod in outdated.values():
-        if pod is not None and _is_leaving(pod):
+        if pod is not None and is_ending(pod):
             return Restart("", f"pod {pod['metadata']['name']} is being replaced")
     if known and known[0].may_restart:
         return Restart(known[0].name)
     waits_for = known[0].restart_waits_for if known else f"agent {min(outdated)} is not registered"
     return Restart("", waits_for)
-
-
-def _is_leaving(pod: Json) -> bool:
-    return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _is_outdated(pod: Json | None, of: Json | None) -> bool:

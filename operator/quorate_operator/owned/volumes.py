@@ -26,7 +26,7 @@ def is_growth(wanted: Json, there: Json | None) -> bool:
     return memory_bytes(_asked(wanted)) > memory_bytes(_asked(there))
 
 
-def as_it_is(wanted: Json, there: Json) -> dict[str, Any]:
+def with_its_size(wanted: Json, there: Json) -> dict[str, Any]:
     """The wanted claim with the size that it has."""
     resources = {**wanted["spec"]["resources"], "requests": {"storage": _asked(there)}}
     return {**wanted, "spec": {**wanted["spec"], "resources": resources}}
@@ -42,7 +42,7 @@ def growth(claims: Mapping[str, Json], size: str, refused: Mapping[str, str]) ->
         about = f"claim {stuck[0]} stays at {_asked(claim)} instead of {size}"
         why = _why(claim, refused[stuck[0]])
         return Growth("ExpansionRefused", f"{about}: {why}{more}")
-    small = [name for name, claim in claims.items() if _is_small(claim)]
+    small = [name for name, claim in claims.items() if _is_small(claim, size)]
     if small:
         more = f", and {len(small) - 1} more" if len(small) > 1 else ""
         return Growth("Resizing", f"the volume of claim {small[0]} is not of {size} yet{more}")
@@ -64,7 +64,8 @@ def _asked(claim: Json) -> str:
     return str(claim["spec"]["resources"]["requests"]["storage"])
 
 
-def _is_small(claim: Json) -> bool:
-    """Whether its volume is smaller than it asks for; one without a volume is not meant."""
+def _is_small(claim: Json, size: str) -> bool:
+    """Whether its volume is smaller than `size`, which the claim may not ask for yet.  One without
+    a volume is not meant."""
     capacity = claim.get("status", {}).get("capacity", {}).get("storage")
-    return capacity is not None and memory_bytes(str(capacity)) < memory_bytes(_asked(claim))
+    return capacity is not None and memory_bytes(str(capacity)) < memory_bytes(size)

@@ -6,6 +6,7 @@ is one right too many.
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,8 @@ def test_a_whole_life_is_refused_nothing_and_uses_every_right(released: Released
     first.kill()
     road.wait_led_by(second)
     _live_with_external_agents(released)
-    _live_with_managed_agents(released)
+    with _node(released):
+        _live_with_managed_agents(released)
     second.terminate()  # watches are in the log once they have ended
 
     assert not released.missing(), f"the chart's roles lack: {released.missing()}"
@@ -95,12 +97,23 @@ def _live_with_external_agents(released: Released) -> None:
     wait_until(lambda: not road.items("partitiontables,storagenodes"), "end of all rows")
 
 
+@contextmanager
+def _node(released: Released) -> Iterator[None]:
+    """A Node to read, which belongs to no namespace."""
+    road = released.road
+    name = f"node-{road.namespace}"
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    road.kubectl("create", "--filename=-", stdin=json.dumps(node))
+    try:
+        yield
+    finally:
+        road.kubectl("delete", "node", name)
+
+
 def _live_with_managed_agents(released: Released) -> None:
     """Made, put right, changed one by one, fewer, and gone; in the end claims are kept."""
     road = released.road
     managed: dict[str, Any] = {"replicas": 3, "image": "i", "storage": {"size": "1Gi"}}
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{road.namespace}"}}
-    road.kubectl("create", "--filename=-", stdin=json.dumps(node))
     road.apply("StorageCluster", "shop", managed=managed, deletionPolicy="Delete")
     road.apply("Zone", "carts", clusterRef={"name": "shop"}, partitions=16, deletionPolicy="Delete")
 
@@ -128,7 +141,6 @@ def _live_with_managed_agents(released: Released) -> None:
                deletionPolicy="Delete")  # fmt: skip
     road.apply("StorageCluster", "shop", managed=managed, deletionPolicy="Delete")
     released.wait("two agents", lambda: len(released.names("statefulsets", "shop")) == 2, 120)
-    road.kubectl("delete", "node", node["metadata"]["name"])
     road.kubectl("delete", "zone", "carts", "--timeout=60s")
     released.wait("no Service", lambda: "carts-clients" not in released.names("services", "shop"))
     road.kubectl("annotate", "storagecluster", "shop", "quorate.io/release=true")

@@ -298,18 +298,19 @@ def test_a_budget_of_the_build_before_becomes_one_of_this(managed: Managed) -> N
 
 
 def test_a_zone_of_two_copies_says_that_no_pod_can_ever_be_evicted(managed: Managed) -> None:
-    managed.ask_copies(2)
-
-    managed.wait(
-        lambda: managed.condition("EvictionsAllowed")[1] == "TooFewCopies", "a reason that lasts"
-    )
-
     def told() -> list[str]:
         events = managed.road.items("events")
         found = [each for each in events if each["reason"] == "EvictionsRefused"]
         return [each["message"] for each in sorted(found, key=lambda e: e["firstTimestamp"])]
 
-    managed.wait(lambda: any("two copies" in each for each in told()), "an Event")
-    assert "Zone sessions: one or two copies are asked for" in told()[-1]
-    assert managed.evict(PODS[0]) == TOO_MANY_REQUESTS
-    managed.ask_copies(3)
+    managed.ask_copies(2)
+    try:
+        managed.wait(
+            lambda: managed.condition("EvictionsAllowed")[1] == "TooFewCopies",
+            "a reason that lasts",
+        )
+        managed.wait(lambda: any("two copies" in each for each in told()), "an Event")
+        assert "Zone sessions: one or two copies are asked for" in told()[-1]
+        assert managed.evict(PODS[0]) == TOO_MANY_REQUESTS
+    finally:
+        managed.ask_copies(3)

@@ -9,6 +9,7 @@ import pytest
 from quorate_cluster.road import Road
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.control_plane import ControlPlane
+from quorate_operator.names import FIELD_MANAGER, FINALIZER
 
 pytestmark = pytest.mark.integration
 
@@ -53,6 +54,37 @@ class Managed:
         """With whom claims would go."""
         claims = self.road.items("persistentvolumeclaims")
         return [owner for each in claims for owner in each["metadata"].get("ownerReferences", ())]
+
+    def own_claims(self) -> None:
+        """Leave cluster and claims as a build before did where deletionPolicy was Delete."""
+        patch = {"metadata": {"finalizers": [FINALIZER]}, "spec": {"deletionPolicy": "Delete"}}
+        self.patch(patch)
+        cluster = self.road.get("storagecluster", "main") or {}
+        owner = {
+            **{each: cluster[each] for each in ("apiVersion", "kind")},
+            **{each: cluster["metadata"][each] for each in ("name", "uid")},
+            "controller": True,
+            "blockOwnerDeletion": False,
+        }
+        for claim in self.road.items("persistentvolumeclaims"):
+            kept = {each: claim["metadata"][each] for each in ("name", "namespace", "labels")}
+            spec = {each: claim["spec"][each] for each in ("accessModes", "resources")}
+            made = {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {**kept, "ownerReferences": [owner]},
+                "spec": spec,
+            }
+            how = ("--server-side", "--force-conflicts", f"--field-manager={FIELD_MANAGER}")
+            self.road.kubectl("apply", *how, "--filename=-", stdin=json.dumps(made))
+
+    def patch(self, patch: Json) -> None:
+        said = f"--patch={json.dumps(patch)}"
+        self.road.kubectl("patch", "storagecluster", "main", "--type=merge", said)
+
+    def finalizers(self) -> list[str]:
+        found = self.road.get("storagecluster", "main") or {"metadata": {}}
+        return list(found["metadata"].get("finalizers", []))
 
     def told(self) -> dict[str, str]:
         """pod -> reason, by the cluster's status."""
@@ -178,7 +210,7 @@ def test_the_cluster_goes_at_once_while_no_operator_runs_and_claims_stay(
     uids = managed.uids()
     (operator,) = road.operators.values()
     operator.kill()
-    assert (road.get("storagecluster", "main") or {})["metadata"].get("finalizers", []) == []
+    assert managed.finalizers() == []
     road.kubectl("delete", "storagecluster", "main", "--timeout=20s")
     managed.wait(lambda: not managed.names("statefulsets,services,pods"), "no pod", 60)
     assert managed.uids() == uids
@@ -193,17 +225,42 @@ def test_the_cluster_goes_at_once_while_no_operator_runs_and_claims_stay(
 def test_with_delete_claims_go_when_the_data_has_gone(managed: Managed) -> None:
     road = managed.road
     managed.wait(lambda: managed.names("persistentvolumeclaims") == NAMES, "claims")
-    patch = json.dumps({"spec": {"deletionPolicy": "Delete"}})
-    road.kubectl("patch", "storagecluster", "main", "--type=merge", f"--patch={patch}")
-
-    def finalizers() -> list[str]:
-        return list((road.get("storagecluster", "main") or {})["metadata"].get("finalizers", []))
-
-    managed.wait(finalizers, "its deletion waits for the data")
+    managed.patch({"spec": {"deletionPolicy": "Delete"}})
+    managed.wait(managed.finalizers, "its deletion waits for the data")
     assert managed.owners() == [], "not before"
     road.kubectl("delete", "storagecluster", "main", "--timeout=60s")
 
     managed.wait(lambda: not managed.names("persistentvolumeclaims"), "no claim", 60)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_claims_that_a_build_before_owned_stay_with_a_cluster_that_now_says_retain(
+    managed: Managed, is_deleted: bool
+) -> None:
+    """The policy changes while no operator runs, and the cluster may be deleted then, too."""
+    road = managed.road
+    road.kubectl("scale", "storagecluster", "main", "--replicas=2")
+    managed.wait(lambda: managed.names("statefulsets") == NAMES[:2], "one is scaled away")
+    uids = managed.uids()
+    (operator,) = road.operators.values()
+    operator.kill()
+    managed.own_claims()
+    assert len(managed.owners()) == 3
+    paused = {"annotations": {"quorate.io/paused": "true"}}
+    managed.patch({"metadata": paused, "spec": {"deletionPolicy": "Retain"}})
+    if is_deleted:
+        road.kubectl("delete", "storagecluster", "main", "--wait=false")
+        assert managed.finalizers() == [FINALIZER]
+    operator.start()
+
+    if not is_deleted:
+        managed.wait(lambda: not managed.owners(), "claims belong to nobody")
+        managed.wait(lambda: not managed.finalizers(), "no finaliser", 90)
+        road.kubectl("delete", "storagecluster", "main", "--wait=false")
+    managed.wait(lambda: road.get("storagecluster", "main") is None, "the object gone")
+    managed.wait(lambda: not managed.names("statefulsets,services,pods"), "no pod", 60)
+    assert managed.uids() == uids
+    assert managed.owners() == []
 
 
 def test_a_policy_that_refuses_an_object_is_told_and_costs_the_lease_nothing(

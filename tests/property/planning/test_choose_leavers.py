@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from quorate.facts.partition_row import majority
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.choose_leavers import NEARLY_BYTES, Holding, choose_leavers
-from quorate.protocol.cluster_disruption import cluster_held
+from quorate.planning.choose_leavers import NEARLY_BYTES, AgentLoad, choose_leavers
+from quorate.protocol.cluster_disruption import cluster_load
 from quorate_lone_master.world import LoneMaster
 
 MOSTLY = st.sampled_from([True, True, True, True, False])
-AWAY = Holding("", online=False, bytes=9)
-IN_ONE_DOMAIN = [Holding("", failure_domain="north"), Holding("", failure_domain="north")]
+AWAY = AgentLoad("", online=False, bytes=9)
+IN_ONE_DOMAIN = [AgentLoad("", failure_domain="north"), AgentLoad("", failure_domain="north")]
 ANY = st.builds(
-    Holding,
+    AgentLoad,
     name=st.just(""),
     takes_part=MOSTLY,
     online=MOSTLY,
@@ -26,16 +26,16 @@ ANY = st.builds(
 )
 
 
-def named(agents: list[Holding]) -> list[Holding]:
+def named(agents: list[AgentLoad]) -> list[AgentLoad]:
     return [
-        Holding(
+        AgentLoad(
             f"agent-{at}", a.takes_part, a.online, a.draining, a.failure_domain, a.bytes, a.copies
         )
         for at, a in enumerate(agents)
     ]
 
 
-def left(agents: list[Holding], leavers: tuple[str, ...], copies: int) -> tuple[int, int]:
+def left(agents: list[AgentLoad], leavers: tuple[str, ...], copies: int) -> tuple[int, int]:
     """How many agents, and failure domains, are left to hold copies; more than asked for are no
     better."""
     there = [each for each in agents if each.name not in leavers and each.is_there]
@@ -46,7 +46,7 @@ def left(agents: list[Holding], leavers: tuple[str, ...], copies: int) -> tuple[
 @example([*IN_ONE_DOMAIN, AWAY], 1, 2)
 @given(st.lists(ANY, max_size=6), st.integers(0, 6), st.integers(1, 4))
 def test_no_other_choice_leaves_more_agents_or_domains_for_the_copies(
-    some: list[Holding], count: int, copies: int
+    some: list[AgentLoad], count: int, copies: int
 ) -> None:
     agents = named(some)
     count = min(count, len(agents))
@@ -65,7 +65,7 @@ def test_where_nothing_speaks_against_it_those_leave_that_hold_least(
     sizes: list[int], copies: int, data: st.DataObject
 ) -> None:
     held = [size << 30 for size in sizes]
-    agents = [Holding(f"agent-{at}", bytes=size, copies=1) for at, size in enumerate(held)]
+    agents = [AgentLoad(f"agent-{at}", bytes=size, copies=1) for at, size in enumerate(held)]
     count = data.draw(st.integers(0, len(agents) - copies)) if len(agents) > copies else 0
     chosen = choose_leavers(agents, count, copies)
 
@@ -81,7 +81,7 @@ def test_failure_domains_that_each_hold_a_copy_of_all_shrink_alike(
 ) -> None:
     """A domain of few agents holds as much as one of many: there each agent holds more."""
     agents = [
-        Holding(f"agent-{domain}{at}", failure_domain=str(domain), bytes=(1200 << 30) // count)
+        AgentLoad(f"agent-{domain}{at}", failure_domain=str(domain), bytes=(1200 << 30) // count)
         for domain, count in enumerate(counts)
         for at in range(count)
     ]
@@ -123,7 +123,7 @@ def test_all_that_leave_are_drained_at_once_and_no_copy_is_missing_meanwhile(
         world.kill(names[-1])
     else:
         is_one_away = False
-    held = cluster_held(world.master.agents, world.master.zones.values())
+    held = cluster_load(world.master.agents, world.master.zones.values())
     assert sum(each.bytes for each in held.agents) == 8 * replicas * sum(sizes)
     leaving = data.draw(st.integers(1, count - max(replicas, 1)))
     leavers = choose_leavers(held.agents, leaving, held.copies)

@@ -87,6 +87,26 @@ def test_where_the_node_does_not_say_the_agent_is_believed() -> None:
     assert world.registered()["b"] == "zone-b"
 
 
+def test_an_agent_that_says_another_domain_than_before_is_believed_until_its_node_is_read() -> None:
+    """The operator may no longer read Nodes, and the pod was made anew in another zone."""
+    world = World(nodes=(), client_ports=IN_PODS)
+    world.says = {"a": "zone-a"}
+    world.connect("a")
+    world.tell({"a": "zone-a", "b": "zone-a"})
+    world.says = {"a": "zone-b"}
+    world.connect("a")
+    assert world.registered()["a"] == "zone-b"
+    world.connect("a")
+    assert world.registered()["a"] == "zone-b"
+
+    world.tell({"a": "zone-c"})
+    world.connect("a")
+    assert world.registered()["a"] == "zone-c", "it says the same as before"
+    world.says = {"b": "zone-b"}
+    world.connect("b")
+    assert world.registered()["b"] == "zone-a", "its first word to this master is no news"
+
+
 def test_a_label_that_is_taken_away_is_forgotten() -> None:
     world = World(nodes=NODES, client_ports=IN_PODS)
     world.tell(RACKS)

@@ -3,15 +3,17 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate.planning.choose_leavers import Held, Holding
+from quorate.planning.choose_leavers import AgentLoad, ClusterLoad
 from quorate_operator.owned.agent_names import Agents, address, choose_agents
 
-NOBODY = Held()
+NOBODY = ClusterLoad()
 
 
-def about(*agents: tuple[str, int, bool]) -> Held:
+def about(*agents: tuple[str, int, bool]) -> ClusterLoad:
     """Agents with so many GiB, and whether they are drained."""
-    return Held(tuple(Holding(n, draining=d, bytes=b << 30, copies=1) for n, b, d in agents), 1)
+    return ClusterLoad(
+        tuple(AgentLoad(n, draining=d, bytes=b << 30, copies=1) for n, b, d in agents), 1
+    )
 
 
 def test_a_new_cluster_begins_with_the_lowest_numbers() -> None:
@@ -34,12 +36,12 @@ def test_those_leave_that_cost_least_and_of_equals_the_last() -> None:
 
 
 def test_bytes_count_and_not_copies() -> None:
-    few_large = Holding("agent-1", bytes=900 << 30, copies=2)
-    held = Held(
+    few_large = AgentLoad("agent-1", bytes=900 << 30, copies=2)
+    held = ClusterLoad(
         (
             few_large,
-            Holding("agent-2", bytes=30 << 30, copies=40),
-            Holding("agent-3", bytes=130 << 30),
+            AgentLoad("agent-2", bytes=30 << 30, copies=40),
+            AgentLoad("agent-3", bytes=130 << 30),
         )
     )
 
@@ -47,7 +49,9 @@ def test_bytes_count_and_not_copies() -> None:
 
 
 def test_of_those_that_hold_nearly_the_same_the_last_one_leaves() -> None:
-    held = Held(tuple(Holding(f"agent-{n}", bytes=(9 << 30) + n, copies=9) for n in (1, 2, 3)))
+    held = ClusterLoad(
+        tuple(AgentLoad(f"agent-{n}", bytes=(9 << 30) + n, copies=9) for n in (1, 2, 3))
+    )
 
     assert choose_agents(1, {"agent-1", "agent-2", "agent-3"}, held).leaving == (
         "agent-3",
@@ -56,11 +60,11 @@ def test_of_those_that_hold_nearly_the_same_the_last_one_leaves() -> None:
 
 
 def test_a_failure_domain_that_a_copy_needs_keeps_an_agent() -> None:
-    held = Held(
+    held = ClusterLoad(
         (
-            Holding("agent-1", failure_domain="north", bytes=40),
-            Holding("agent-2", failure_domain="north", bytes=40),
-            Holding("agent-3", failure_domain="south", bytes=1),
+            AgentLoad("agent-1", failure_domain="north", bytes=40),
+            AgentLoad("agent-2", failure_domain="north", bytes=40),
+            AgentLoad("agent-3", failure_domain="south", bytes=1),
         ),
         copies=2,
     )

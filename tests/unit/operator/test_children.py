@@ -8,9 +8,9 @@ import yaml
 
 from quorate.planning.disruption import Disruption
 from quorate_operator.owned.agent_names import Agents
-from quorate_operator.owned.children import desired_children
+from quorate_operator.owned.children import budget_of, desired_children
 from quorate_operator.owned.external_listener import ZonePort
-from quorate_owned.facts import managed_cluster, nobody
+from quorate_owned.facts import managed_cluster
 
 GOLDEN = Path(__file__).parent / "children.yaml"
 ONE = Agents(("agent-1",), (), run=True)
@@ -21,7 +21,7 @@ def children(
     agents: Agents = ONE, claims: dict[str, Json] | None = None, policy: str = "", **spec: Any
 ) -> dict[tuple[str, str], Json]:
     cluster = managed_cluster(deletion_policy=policy, **spec)
-    made = desired_children(cluster, agents, (), nobody(), (), claims or {})
+    made = desired_children(cluster, agents, (), (), claims or {})
     return {(each["kind"], each["metadata"]["name"]): each for each in made}
 
 
@@ -39,7 +39,8 @@ def test_all_objects_of_a_small_cluster() -> None:
         podTemplate={"labels": {"team": "shop"}, "env": [{"name": "TZ", "value": "UTC"}]},
     )
     rows = Disruption((), ("agent-1",), 1)
-    made = desired_children(cluster, ONE, (), rows, [ZonePort("cart", {"agent-1": 7201})], {})
+    made = desired_children(cluster, ONE, (), [ZonePort("cart", {"agent-1": 7201})], {})
+    made.insert(0, budget_of(cluster, rows))
     text = yaml.safe_dump_all(made, sort_keys=False)
 
     assert list(yaml.safe_load_all(GOLDEN.read_text())) == made, text
@@ -59,7 +60,7 @@ def test_each_agent_has_a_stateful_set_and_a_claim_that_it_mounts_by_name() -> N
 
 def test_one_that_has_left_has_no_stateful_set() -> None:
     agents = Agents(("agent-1",), ("agent-2",), run=True)
-    made = desired_children(managed_cluster(), agents, ["agent-2"], nobody(), (), {})
+    made = desired_children(managed_cluster(), agents, ["agent-2"], (), {})
 
     assert {each["metadata"]["name"] for each in made if each["kind"] == "StatefulSet"} == {
         "main-agent-1"
@@ -108,8 +109,7 @@ def test_what_a_user_adds_does_not_replace_what_the_operator_writes() -> None:
 def test_the_budget_protects_those_that_rows_name_and_lets_the_broken_go() -> None:
     """It counts who stays: an agent without a pod at the moment must count as away."""
     rows = Disruption((), ("agent-1", "agent-2", "agent-3"), 1)
-    made = desired_children(managed_cluster(), ONE, (), rows, (), {})
-    [budget] = [each["spec"] for each in made if each["kind"] == "PodDisruptionBudget"]
+    budget = budget_of(managed_cluster(), rows)["spec"]
 
     assert budget["minAvailable"] == 2
     assert "maxUnavailable" not in budget
@@ -124,7 +124,7 @@ def test_a_zone_has_a_client_service_where_one_port_leads_to_all_agents() -> Non
         ZonePort("cart", {"agent-1": 7201, "agent-2": 7201}),
         ZonePort("odd", {"a": 1, "b": 2}),
     ]
-    made = desired_children(managed_cluster(), ONE, (), nobody(), zones, {})
+    made = desired_children(managed_cluster(), ONE, (), zones, {})
     services = {e["metadata"]["name"]: e["spec"] for e in made if e["kind"] == "Service"}
 
     assert services.keys() == {"main-agents", "cart-clients"}

@@ -288,22 +288,67 @@ async def test_claims_go_with_the_cluster_when_its_data_goes(declared: Namespace
     assert owner["name"] == "main"
 
 
-async def test_a_claim_that_an_earlier_version_made_stays_with_kept_data(
+async def test_of_a_cluster_of_agents_of_others_no_claim_is_looked_for(
     declared: Namespace,
 ) -> None:
-    """It was owned by a StorageCluster with deletionPolicy Delete, which is let go with data."""
+    """The operator may have no right to."""
+    declared.start()
+    await declared.delete("main", "StorageCluster")
+
+    assert not [at for _, at in declared.api.requests if "persistentvolumeclaims" in at]
+
+
+def _own_claim(declared: Namespace, path: str = CLAIM) -> None:
+    """As an earlier version did where deletionPolicy was Delete."""
+    claim = declared.api.objects[CLAIM]
+    owner = {"name": "main", "uid": "uid-of-main"}
+    metadata = {**claim["metadata"], "name": path.rpartition("/")[2], "ownerReferences": [owner]}
+    declared.api.put(path, {**claim, "metadata": metadata})
+
+
+def _owns(declared: Namespace, path: str = CLAIM) -> bool:
+    return "ownerReferences" in declared.api.objects[path]["metadata"]
+
+
+@pytest.mark.parametrize(("policy", "released"), [("Retain", False), ("Delete", True)])
+async def test_a_claim_that_an_earlier_version_made_stays_with_kept_data(
+    declared: Namespace, policy: str, released: bool
+) -> None:
     await _manage(declared, "Delete")
     cluster = declared.path("StorageCluster", "main")
     body = declared.api.objects[cluster]
-    claim = declared.api.objects[CLAIM]
-    owner = {"name": "main", "uid": body["metadata"]["uid"]}
-    metadata = {**claim["metadata"], "ownerReferences": [owner]}
-    declared.api.put(CLAIM, {**claim, "metadata": metadata})
-    released = {**body["metadata"], "annotations": {names.ANNOTATION_RELEASE: "true"}}
-    declared.api.put(cluster, {**body, "metadata": released})
+    _own_claim(declared)
+    annotations = {names.ANNOTATION_RELEASE: "true"} if released else {}
+    metadata = {**body["metadata"], "annotations": annotations}
+    spec = {**body["spec"], "deletionPolicy": policy}
+    declared.api.put(cluster, {**body, "metadata": metadata, "spec": spec})
     await declared.delete("main", "StorageCluster")
 
-    assert "ownerReferences" not in declared.api.objects[CLAIM]["metadata"]
+    assert not _owns(declared)
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+async def test_a_new_operator_takes_claims_from_their_cluster_before_that_loses_its_finaliser(
+    declared: Namespace, is_paused: bool
+) -> None:
+    """Paused or not, and also those of agents that were scaled away."""
+    await _manage(declared, "Delete")
+    await declared.controller.close()
+    scaled_away = CLAIM.replace("agent-1", "agent-9")
+    for path in (CLAIM, scaled_away):
+        _own_claim(declared, path)
+    annotations = {names.ANNOTATION_PAUSED: "true"} if is_paused else {}
+    declared.declare("StorageCluster", "main", annotations, managed=MANAGED)
+    declared.api.refuse = lambda method, path: 403 if (method, path) == ("PATCH", CLAIM) else 0
+    await declared.restart()
+    await until(lambda: ("PATCH", CLAIM) in declared.api.requests, "refused")
+    assert not declared.controller.owns_no_claim("uid-of-main")
+
+    declared.api.refuse = lambda method, path: 0
+    declared.controller._owned._queue.add("main")
+
+    await until(lambda: declared.controller.owns_no_claim("uid-of-main"), "it owns none")
+    assert [path for path in (CLAIM, scaled_away) if _owns(declared, path)] == []
 
 
 # --- a namespace that is deleted ---------------------------------------------------------------

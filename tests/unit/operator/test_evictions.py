@@ -55,3 +55,18 @@ def test_pods_that_are_not_ready_use_up_what_the_rows_allow() -> None:
     assert found is not None, "the budget counts an agent without a pod as away"
     strangers: dict[str, Json | None] = {**READY, "agent-4": None}
     assert no_eviction_now("main", allowing(1), strangers, {}) is None, "no row names it"
+
+
+def test_a_pod_that_is_being_deleted_counts_as_not_ready() -> None:
+    """Its agent serves for some seconds more; the API server allows no other eviction meanwhile."""
+    ending = pod("main-agent-2-0")
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+    found = no_eviction_now("main", allowing(1), {**READY, "agent-2": ending}, {})
+
+    assert found is not None
+    assert found.reason == "PodsNotReady"
+    assert found.message == (
+        "not ready: 1; at most 1 may be away at once; "
+        "pod main-agent-2-0: Terminating: it is being deleted"
+    )

@@ -12,7 +12,7 @@ from quorate_operator.owned.agent_names import Agents
 from quorate_operator.owned.children import desired_children
 from quorate_operator.owned.external_listener import Outside, ZonePort, external_addresses
 from quorate_operator.owned.owned_objects import ManagedView
-from quorate_owned.facts import managed_cluster, nobody
+from quorate_owned.facts import managed_cluster
 
 Json = dict[str, Any]
 TWO = Agents(("agent-1", "agent-2"), (), run=True)
@@ -26,7 +26,7 @@ def listeners(kind: str = "NodePort", **more: Any) -> Json:
 
 
 def services(*zones: ZonePort, **spec: Any) -> dict[str, Json]:
-    made = desired_children(managed_cluster(**spec), TWO, (), nobody(), zones, {})
+    made = desired_children(managed_cluster(**spec), TWO, (), zones, {})
     found = {e["metadata"]["name"]: e for e in made if e["kind"] == "Service"}
     return {name: each for name, each in found.items() if name.endswith("-external")}
 
@@ -60,7 +60,7 @@ def test_without_a_listener_or_a_zone_there_is_none_and_pods_are_as_before() -> 
     assert services(CHOSEN_BY_AGENTS, listeners=listeners()) == {}
     offset = "--external-port-offset=1000"
     for spec, expected in (({}, False), ({"listeners": listeners()}, True)):
-        made = desired_children(managed_cluster(**spec), TWO, (), nobody(), (), {})
+        made = desired_children(managed_cluster(**spec), TWO, (), (), {})
         [pod, _] = [e["spec"]["template"]["spec"] for e in made if e["kind"] == "StatefulSet"]
         assert (offset in pod["containers"][0]["args"]) is expected
 

@@ -13,6 +13,7 @@ from quorate_operator.embedded.objects import ObjectStore
 from quorate_operator.metastores.sqlite import EmbeddedStore
 from quorate_operator.owned.agent_names import Agents
 from quorate_operator.owned.evictions import NoEvictionNow
+from quorate_operator.owned.kube_nodes import NO_NODE_YET
 from quorate_operator.owned.owned_objects import ManagedView
 from quorate_operator.owned.volumes import Growth
 from quorate_owned.facts import managed_cluster
@@ -113,12 +114,19 @@ async def test_an_operator_without_kubernetes_refuses_managed_agents(tmp_path: P
 
 
 def test_a_label_of_the_users_own_says_which_agent_has_no_failure_domain() -> None:
-    assert all(each.type != "FailureDomainsKnown" for each in told(VIEW).conditions)
-    assert condition(told(VIEW._replace(domainless={})), "FailureDomainsKnown")[0] == "True"
+    kind = "FailureDomainsKnown"
+    assert all(each.type != kind for each in told(VIEW).conditions)
+    assert condition(told(VIEW._replace(domainless={})), kind)[0] == "True"
     missing = {"agent-2": "node n2 has no label rack", "agent-1": "node n1 has no label rack"}
-    status, _, message = condition(told(VIEW._replace(domainless=missing)), "FailureDomainsKnown")
+    status, _, message = condition(told(VIEW._replace(domainless=missing)), kind)
     assert status == "False"
     assert message.startswith("agent agent-1: node n1 has no label rack, and 1 more: label the ")
+    assert "`rbac.nodes` of the chart, or examples/operator-cluster-role.yaml" in message
+    waits = {"agent-1": NO_NODE_YET}
+    message = condition(told(VIEW._replace(domainless=waits)), kind)[2]
+    assert message == f"agent agent-1: {NO_NODE_YET}"
+    message = condition(told(VIEW._replace(domainless={**missing, **waits})), kind)[2]
+    assert message.startswith("agent agent-2: node n2"), "what can be mended goes first"
 
 
 def test_a_volume_that_is_too_small_is_told_until_it_has_grown() -> None:
@@ -129,8 +137,18 @@ def test_a_volume_that_is_too_small_is_told_until_it_has_grown() -> None:
 
     cluster = managed_cluster().model_copy(update={"status": status})
     seen = Seen(ClusterStatus(1, (), ()))
-    grown = cluster_status(cluster, seen, "me", "2026-01-01T00:00:00Z", managed=VIEW)
+    now = "2026-01-01T00:00:00Z"
+    grown = cluster_status(cluster, seen, "me", now, managed=VIEW)
     assert condition(grown, "VolumesGrown")[:2] == ("True", "Grown")
+
+    earlier = VIEW._replace(spec=managed_cluster(storage={"size": "1Gi"}).spec)
+    for view in (earlier, None):  # none is known yet to an operator that has just begun
+        unknown = cluster_status(cluster, seen, "me", now, managed=view)
+        assert condition(unknown, "VolumesGrown")[:2] == ("Unknown", "NotLookedAt")
+    external = cluster.spec.model_copy(update={"managed": None})
+    of_others = cluster.model_copy(update={"spec": external})
+    told_of_others = cluster_status(of_others, seen, "me", now)
+    assert all(each.type != "VolumesGrown" for each in told_of_others.conditions)
 
 
 def test_it_says_whether_a_pod_may_be_evicted_and_who_is_waited_for() -> None:

@@ -9,18 +9,18 @@ import pytest
 
 from quorate.facts.partition_row import majority
 from quorate.facts.zone import ZoneRecord
-from quorate.planning.choose_leavers import Held
+from quorate.planning.choose_leavers import ClusterLoad
 from quorate.planning.disruption import Disruption
-from quorate.protocol.cluster_disruption import cluster_held
+from quorate.protocol.cluster_disruption import cluster_load
 from quorate.protocol.events import Event
 from quorate.protocol.messages import ZoneReady
 from quorate.protocol.status import ClusterStatus
 from quorate_lone_master.world import LoneMaster
 from quorate_loopback.memory_api import MemoryApi, watch_all
-from quorate_operator.kube.api import KubeApi
+from quorate_operator.kube.api import ApiUnclear, KubeApi
 from quorate_operator.kube.watch import Revisions
 from quorate_operator.mastership.runner import Runner
-from quorate_operator.owned import kube_nodes, owned_objects
+from quorate_operator.owned import budget, kube_nodes, owned_objects
 from quorate_operator.owned.owned_objects import ManagedView, OwnedObjects
 from quorate_owned.facts import managed_cluster
 from quorate_owned.kubelet import BAD_IMAGE, PODS, SETS, Kubelet
@@ -51,12 +51,12 @@ class LoneRunner:
     def set_external(self, hosts: dict[str, str], ports: dict[str, dict[str, int]]) -> None:
         self._world.master.places.tell(hosts, ports)
 
-    def take_places(self, cordoned: Collection[str], domains: Mapping[str, str]) -> None:
+    def take_node_facts(self, cordoned: Collection[str], domains: Mapping[str, str]) -> None:
         self._world.master.keep_primaries_off(cordoned, self._world.now)
         self._world.master.places.tell_domains(domains)
 
-    def held(self) -> Held:
-        return cluster_held(self._world.master.agents, self._world.master.zones.values())
+    def load(self) -> ClusterLoad:
+        return cluster_load(self._world.master.agents, self._world.master.zones.values())
 
     def tell(self, events: Sequence[Event]) -> None:
         self.told += events
@@ -237,6 +237,61 @@ async def test_the_budget_is_lowered_while_a_look_at_everything_takes_its_time(
     managed.world.kill("agent-2")
 
     await managed.until(lambda: managed.may_be_away() == 0, "nobody may go")
+
+
+async def test_a_lowered_budget_is_written_again_until_that_succeeds(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker is slow, and what it wrote last has not been answered."""
+    monkeypatch.setattr(budget, "AGAIN_S", 0.01)
+    managed.place_zone()
+    await managed.until(lambda: managed.may_be_away() == 1, "one may go")
+    apply, tried = managed.api.apply, 0
+
+    async def unclear(path: str, body: Json) -> Json:
+        nonlocal tried
+        if "poddisruptionbudgets" not in path:
+            return await apply(path, body)
+        tried += 1
+        if tried <= 3:
+            raise ApiUnclear("no clear answer")
+        return await apply(path, body)
+
+    monkeypatch.setattr(managed.api, "apply", unclear)
+    monkeypatch.setattr(managed.owned._queue, "add_in_turn", lambda name: None)
+    managed.world.kill("agent-2")
+
+    await managed.until(lambda: managed.may_be_away() == 0, "nobody may go")
+    assert tried == 4
+
+
+async def test_a_budget_that_is_lowered_beside_a_worker_changes_nothing_that_it_tells(
+    managed: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A volume that may not grow, and StatefulSets that were applied a moment ago."""
+    managed.place_zone()
+    await managed.until(lambda: managed.may_be_away() == 1, "one may go")
+    managed.api.refuse = lambda method, path: (
+        403 if method == "PATCH" and path.endswith("claims/main-agent-1") else 0
+    )
+    apply, waits = managed.api.apply, asyncio.Event()
+
+    async def slow(path: str, body: Json) -> Json:
+        made = await apply(path, body)
+        if path.endswith("statefulsets/main-agent-3"):
+            await waits.wait()
+        return made
+
+    monkeypatch.setattr(managed.api, "apply", slow)
+    managed.declare(image=NEW_IMAGE, storage={"size": "20Gi"})
+    applier = managed.owned._seen["main"].applier
+    await managed.until(lambda: len(applier.changed) == 2, "a worker in the middle of it")
+    managed.world.kill("agent-2")
+    await managed.until(lambda: managed.may_be_away() == 0, "nobody may go")
+
+    assert applier.changed == ["main-agent-1", "main-agent-2"]
+    assert applier.ungrown.keys() == {"main-agent-1"}
+    waits.set()
 
 
 async def test_why_no_pod_may_be_evicted_is_known_and_told_once_where_it_lasts(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from quorate_operator.owned.volumes import Growth, as_it_is, growth, is_growth
+from quorate_operator.owned.volumes import Growth, growth, is_growth, with_its_size
 
 Json = dict[str, Any]
 OF_THE_CLASS = (
@@ -22,7 +22,7 @@ def test_sizes_are_compared_and_not_texts() -> None:
     assert not is_growth(claim("1024Mi"), claim("1Gi"))
     assert not is_growth(claim("1Gi"), None)
     assert not is_growth({"kind": "Service"}, {"kind": "Service"})
-    kept = as_it_is(claim("2Gi"), claim("1Gi"))
+    kept = with_its_size(claim("2Gi"), claim("1Gi"))
     assert kept["spec"] == claim("1Gi")["spec"]
 
 
@@ -46,5 +46,8 @@ def test_a_volume_that_has_not_grown_yet_is_told_and_one_that_is_not_there_is_no
     assert growth(claims, "2Gi", {}) == Growth(
         "Resizing", "the volume of claim main-agent-1 is not of 2Gi yet"
     )
+    not_asked_yet = {"main-agent-1": claim("1Gi", "1Gi")}
+    assert growth(not_asked_yet, "2Gi", {}).reason == "Resizing", "as seen before it was applied"
     assert growth({"main-agent-2": claim("2Gi")}, "2Gi", {}) == Growth()
+    assert growth({"main-agent-1": claim("4Gi", "2Gi")}, "2Gi", {}) == Growth(), "as is declared"
     assert growth({"main-agent-1": claim("2Gi", "2Gi")}, "2Gi", {}) == Growth()
