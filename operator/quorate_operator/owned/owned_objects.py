@@ -56,7 +56,7 @@ WORKERS = 2
 LOOK_S = 1.0
 ANEW_S = 60.0
 """Seconds until a cluster without a seen change is looked at again."""
-NO_EVICTION_TOLD_S = 10.0
+NO_EVICTION_TOLD_S = 20.0
 """Seconds without an allowed eviction until an Event tells of it: a restart takes less."""
 
 Json = dict[str, Any]

@@ -354,7 +354,7 @@ def _demo(folder: Path, *arguments: str) -> list[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_the_demo_checks_every_step_and_leaves_nothing(tmp_path: Path) -> None:
     ran = subprocess.run(
         _demo(tmp_path / "around" / "demo", "--megabytes", "3"),
