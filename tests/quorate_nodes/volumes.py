@@ -32,11 +32,3 @@ def clean(installed: Installed, volume: str) -> None:
         shutil.rmtree(each) if each.is_dir() else each.unlink()
     installed.nodes.kubectl("patch", "pv", volume, '--patch={"spec":{"claimRef":null}}')
     installed.wait(lambda: phase_of(installed, volume) == "Available", f"{volume} available")
-
-
-def offer_again(installed: Installed, volume: str) -> None:
-    """Leave to a released volume what it has, and offer it to the claim of the same name."""
-    installed.wait(lambda: phase_of(installed, volume) == "Released", f"{volume} released")
-    forget = '--patch={"spec":{"claimRef":{"uid":null,"resourceVersion":null}}}'
-    installed.nodes.kubectl("patch", "pv", volume, "--type=merge", forget)
-    installed.wait(lambda: phase_of(installed, volume) == "Available", f"{volume} available")

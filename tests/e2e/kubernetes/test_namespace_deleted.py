@@ -1,14 +1,12 @@
 """The namespace is deleted with operator, agents and all: it goes, and volumes are kept."""
 
-import json
 import time
 
 import pytest
 
 from quorate_cluster.fixtures import Measured
-from quorate_nodes.digests import digests
 from quorate_nodes.installed import AGENTS, CLUSTER, NAMESPACE, ZONE, Installed
-from quorate_nodes.volumes import clean, offer_again, phase_of, volume_of
+from quorate_nodes.volumes import clean, phase_of, volume_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.deep, pytest.mark.timeout(400)]
 
@@ -37,33 +35,3 @@ def test_a_namespace_goes_with_everything_but_volumes(
     assert first_day.client(ZONE).get("greeting") is None, "another cluster, whose zone is empty"
     assert len(first_day.pods(AGENTS)) == 3
     assert first_day.get("secret", f"{CLUSTER}-quorate")
-
-
-def test_volumes_of_a_deleted_namespace_are_found_again_with_the_secret_that_was_kept(
-    first_day: Installed, measured: Measured
-) -> None:
-    """As docs/operations.md has it."""
-    nodes = first_day.nodes
-    client = first_day.client(ZONE)
-    for number in range(500):
-        assert client.set(f"key-{number}", number)
-    before = digests(first_day, ZONE)
-    volumes = [volume_of(first_day, agent) for agent in NAMES]
-    kept = first_day.get("secret", f"{CLUSTER}-quorate")
-    metadata = {
-        each: kept["metadata"][each] for each in ("name", "labels") if each in kept["metadata"]
-    }
-    nodes.kubectl("delete", "namespace", NAMESPACE, "--timeout=120s")
-
-    began = time.monotonic()
-    first_day.make_namespace()
-    first_day.kubectl("apply", "--filename=-", stdin=json.dumps({**kept, "metadata": metadata}))
-    for volume in volumes:
-        offer_again(first_day, volume)
-    first_day.follow_manual("Install")
-    first_day.follow_manual("A cluster and a zone")
-    first_day.wait_whole(120)
-    measured("volumes of a deleted namespace found again", f"{time.monotonic() - began:.1f} s")
-    assert [volume_of(first_day, agent) for agent in NAMES] == volumes
-    assert digests(first_day, ZONE) == before
-    assert first_day.client(ZONE).get("key-499") == b"499"
