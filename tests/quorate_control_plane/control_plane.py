@@ -149,6 +149,18 @@ class ControlPlane:
             raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr or done.stdout}")
         return done
 
+    def drop_namespace(self, name: str) -> None:
+        """Delete a namespace whose operator is gone; nothing is waited for.
+
+        An object that waits for the operator would keep it for ever, and the controller that looks
+        again and again busy for the rest of the run."""
+        kinds, within = "zones,storageclusters", f"--namespace={name}"
+        held = self.kubectl("get", kinds, within, "--output=name", check=False).stdout.split()
+        if held:
+            free = '--patch={"metadata":{"finalizers":null}}'
+            self.kubectl("patch", *held, within, "--type=merge", free, check=False)
+        self.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
+
     def kubectl_command(self, *arguments: str) -> list[str]:
         """The command line of kubectl as an administrator."""
         command = [str(self._binaries["kubectl"]), f"--kubeconfig={self.kubeconfig}"]

@@ -43,4 +43,4 @@ def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> It
     name = f"test-{zlib.crc32(request.node.nodeid.encode()):08x}"
     control_plane.kubectl("create", "namespace", name)
     yield name
-    control_plane.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
+    control_plane.drop_namespace(name)

@@ -59,6 +59,21 @@ def test_children_of_a_deleted_owner_are_collected(kubectl: Kubectl, namespace: 
     kubectl("wait", "--for=delete", "configmap/child", here, "--timeout=30s")
 
 
+def test_a_dropped_namespace_goes_although_an_object_waits_for_its_operator(
+    control_plane: ControlPlane, kubectl: Kubectl
+) -> None:
+    name = "test-dropped"
+    kubectl("create", "namespace", name)
+    metadata = {"name": "sessions", "finalizers": ["quorate.io/zone-data"]}
+    spec = {"clusterRef": {"name": "main"}, "partitions": 16, "replicas": 3}
+    zone = {"apiVersion": "quorate.io/v1alpha1", "kind": "Zone", "metadata": metadata, "spec": spec}
+    kubectl("create", "--filename=-", f"--namespace={name}", stdin=json.dumps(zone))
+
+    control_plane.drop_namespace(name)
+
+    kubectl("wait", "--for=delete", f"namespace/{name}", "--timeout=60s")
+
+
 def test_another_user_may_do_only_what_rbac_grants(
     control_plane: ControlPlane, kubectl: Kubectl, namespace: str
 ) -> None:

@@ -95,9 +95,7 @@ def served(control_plane: ControlPlane) -> Iterator[Served]:
         yield served
     finally:
         served.close()
-        control_plane.kubectl(
-            "delete", "namespace", NAMESPACE, "--wait=false", "--ignore-not-found"
-        )
+        control_plane.drop_namespace(NAMESPACE)
 
 
 @pytest.fixture(autouse=True)

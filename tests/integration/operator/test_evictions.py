@@ -177,7 +177,7 @@ def cluster(
             yield made
         finally:
             made.close()
-            control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+            control_plane.drop_namespace(namespace)
 
 
 @pytest.fixture

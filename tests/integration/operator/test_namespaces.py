@@ -55,7 +55,7 @@ class Office(Road):
         super().close()
         for each in self.served:
             each.close()
-            self.administer("delete", "namespace", each.namespace, "--wait=false")
+            self._control_plane.drop_namespace(each.namespace)
         self.administer("delete", "clusterrolebinding", *ROLES)
 
     def administer(self, *arguments: str) -> None:

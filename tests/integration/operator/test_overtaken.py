@@ -82,4 +82,4 @@ def test_a_cluster_that_another_operator_took_is_led_again_when_that_one_is_gone
         road.check_keys("first")
         assert operator.is_alive()
     finally:
-        control_plane.kubectl("delete", "namespace", other, "--wait=false")
+        control_plane.drop_namespace(other)

@@ -166,7 +166,7 @@ def test_a_cluster_of_the_same_name_in_another_namespace_does_not_get_the_agents
     finally:
         other.agents = {}
         other.close()
-        control_plane.kubectl("delete", "namespace", other.namespace, "--wait=false")
+        control_plane.drop_namespace(other.namespace)
 
     road.check_keys("first")
     assert road.conditions()["Available"] == "True"
