@@ -3,6 +3,14 @@
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Closable(Protocol):
+    """What has connections of the loop."""
+
+    async def close(self) -> None:
+        """Close them."""
 
 
 async def until(is_true: Callable[[], object], what: str = "change", timeout_s: float = 10) -> None:
@@ -26,3 +34,12 @@ async def until_quiet(
         await asyncio.sleep(0.02)
         if count() != said:
             said, since = count(), time.monotonic()
+
+
+async def closed(each: Closable) -> None:
+    """Close it, and return when the loop has no connection any more.  One with TLS says goodbye
+    first; a loop that ended before would leave it to the collector, in some later test."""
+    await each.close()
+    loop: Any = asyncio.get_running_loop()
+    own = 1  # by which other threads wake the loop
+    await until(lambda: len(loop._selector.get_map()) <= own, "end of all connections")

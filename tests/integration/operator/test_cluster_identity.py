@@ -9,6 +9,7 @@ from quorate.facts.topology import NodeRecord
 from quorate.protocol.metastore import NodeKey, Stored
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_link.secret import SecretRefused
+from quorate_loopback.waiting import closed
 from quorate_operator.kube.access import read_kubeconfig
 from quorate_operator.kube.api import KubeApi, path_of
 from quorate_operator.kube.secret import cluster_secret
@@ -25,7 +26,7 @@ def node(name: str, store: str) -> NodeRecord:
 async def api(control_plane: ControlPlane) -> AsyncIterator[KubeApi]:
     api = KubeApi(read_kubeconfig(control_plane.kubeconfig), None)
     yield api
-    await api.close()
+    await closed(api)
 
 
 async def test_the_names_of_two_clusters_and_their_agents_do_not_join_to_one_object(
@@ -101,4 +102,4 @@ async def test_without_the_right_the_way_out_is_named(
         with pytest.raises(SecretRefused, match=r"get main-quorate, as in examples/operator-role"):
             await cluster_secret(api, namespace, "main")
     finally:
-        await api.close()
+        await closed(api)

@@ -19,6 +19,7 @@ from quorate_cluster.road import QUIET, Road, sound_operator
 from quorate_cluster.served import NotServed
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.control_plane import ControlPlane
+from quorate_loopback.waiting import closed
 from quorate_operator.kube.access import find_access
 from quorate_operator.kube.api import ApiRefused, KubeApi
 from quorate_operator.names import FIELD_MANAGER
@@ -144,7 +145,7 @@ class Managed:
                 raise
             return refused.status
         finally:
-            await api.close()
+            await closed(api)
         return 201
 
     def wait(self, is_so: Callable[[], object], what: str, timeout_s: float = 60) -> None:

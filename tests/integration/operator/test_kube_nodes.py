@@ -6,7 +6,7 @@ import json
 import pytest
 
 from quorate_control_plane.control_plane import ControlPlane
-from quorate_loopback.waiting import until
+from quorate_loopback.waiting import closed, until
 from quorate_operator.kube.access import find_access
 from quorate_operator.kube.api import KubeApi
 from quorate_operator.owned.kube_nodes import KubeNode, KubeNodes
@@ -45,7 +45,7 @@ async def test_a_cordoned_node_is_seen_at_once(control_plane: ControlPlane, name
         assert changes
     finally:
         following.cancel()
-        await api.close()
+        await closed(api)
         await kubectl(control_plane, "delete", "node", name, "--ignore-not-found")
         await kubectl(control_plane, "delete", "clusterrole,clusterrolebinding", user)
 
@@ -64,4 +64,4 @@ async def test_without_the_right_nodes_are_not_asked_for(
                 await nodes.follow()
         assert not watched
     finally:
-        await api.close()
+        await closed(api)

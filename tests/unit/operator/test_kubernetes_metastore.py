@@ -12,6 +12,7 @@ from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.metastore import Key, NodeKey, Revision, Seen, ShardKey, Stored, ZoneKey
 from quorate_control_plane.control_plane import ControlPlane
+from quorate_loopback.waiting import closed
 from quorate_operator.kube.access import read_kubeconfig
 from quorate_operator.kube.api import KubeApi
 from quorate_operator.kube.scope import Scope
@@ -63,7 +64,7 @@ class Place:
 async def place(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Place]:
     place = Place(control_plane, namespace)
     yield place
-    await place.api.close()
+    await closed(place.api)
 
 
 async def test_what_is_there_is_seen_and_then_what_anybody_changes(place: Place) -> None:

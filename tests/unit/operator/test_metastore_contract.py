@@ -20,6 +20,7 @@ from quorate.protocol.metastore import (
     ZoneKey,
 )
 from quorate_control_plane.control_plane import ControlPlane
+from quorate_loopback.waiting import closed
 from quorate_operator.kube.access import read_kubeconfig
 from quorate_operator.kube.api import KubeApi
 from quorate_operator.metastores.kubernetes import KubernetesMetastore
@@ -71,7 +72,7 @@ async def metastore(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIter
         api = KubeApi(read_kubeconfig(control_plane.kubeconfig), None)
         namespace = request.getfixturevalue("namespace")
         yield KubernetesMetastore(api, namespace, "main")
-        await api.close()
+        await closed(api)
 
 
 @pytest.mark.parametrize("kind", ["zone", "node", "shard"])
