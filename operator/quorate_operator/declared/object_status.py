@@ -23,6 +23,7 @@ from quorate_operator import names
 from quorate_operator.declared.acceptance import Acceptance
 from quorate_operator.declared.drains import DrainView
 from quorate_operator.mastership.refused_writes import MASTER_FAILED, Refusal
+from quorate_operator.owned.children import client_service_name
 from quorate_operator.owned.kube_nodes import NO_NODE_YET
 from quorate_operator.owned.owned_objects import ManagedView, selector_text
 
@@ -330,7 +331,13 @@ def _zone_facts(
     is_kept = observed.phase != "Deleting"
     serves = is_kept and observed.available + observed.degraded == observed.partitions
     available = serves and not lacks_name
-    service = f"every partition serves; Service {zone.metadata.name}-clients is not made yet"
+    if available:
+        why, sentence = "AllServing", "every partition has a serving primary"
+    elif serves:
+        why, service = "ServiceMissing", client_service_name(zone.metadata.name)
+        sentence = f"every partition serves; Service {service} is not made yet"
+    else:
+        why, sentence = observed.phase, observed.sentence
     replicated = is_kept and observed.available == observed.partitions
     in_force = acceptance.record
     copies = in_force.replicas if in_force is not None else zone.spec.replicas
@@ -345,16 +352,7 @@ def _zone_facts(
     full = "; ".join(f"agent {node}: {why}" for node, why in observed.full.items())
     refused = "; ".join(f"agent {node}: {reason}" for node, reason in observed.refusals)
     return [
-        (
-            names.CONDITION_AVAILABLE,
-            available,
-            "AllServing" if available else "ServiceMissing" if serves else observed.phase,
-            "every partition has a serving primary"
-            if available
-            else service
-            if serves
-            else observed.sentence,
-        ),
+        (names.CONDITION_AVAILABLE, available, why, sentence),
         (
             names.CONDITION_FULLY_REPLICATED,
             replicated,

@@ -67,6 +67,12 @@ class ApiRefused(QuorateError):
         return self.status in (404, 409)
 
     @property
+    def is_passing(self) -> bool:
+        """Whether the same request may succeed in another moment, once its maker has looked again
+        or has waited."""
+        return self.is_conflict or self.status == 429
+
+    @property
     def is_schema(self) -> bool:
         """Whether the kind's own schema refuses a field, and no policy or webhook does.
 

@@ -73,7 +73,7 @@ class Applier:
             try:
                 is_changed = await self.put(manifest, present)
             except ApiRefused as error:
-                if error.is_conflict or error.status == 429:
+                if error.is_passing:
                     raise
                 if present is None or not grows:
                     refused.append(error)
@@ -114,7 +114,7 @@ class Applier:
         try:
             await self._api.apply(path, with_its_size(manifest, present))
         except ApiRefused as error:
-            if error.is_conflict or error.status == 429:
+            if error.is_passing:
                 raise
             return [error]
         return []

@@ -173,16 +173,16 @@ def _stateful_set(cluster: StorageCluster, managed: ManagedAgents, agent: str, r
     }
 
 
-def client_service_name(zone: ZonePort) -> str:
-    """Name of the Service at which clients of the zone start."""
-    return f"{zone.zone}-clients"
+def client_service_name(zone: str) -> str:
+    """Name of the Service at which clients of the zone of this name start."""
+    return f"{zone}-clients"
 
 
 def _client_service(cluster: StorageCluster, zone: ZonePort) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(cluster, client_service_name(zone)),
+        "metadata": _metadata(cluster, client_service_name(zone.zone)),
         "spec": {
             "ipFamilyPolicy": "PreferDualStack",
             "selector": selector(cluster.metadata.name),

@@ -128,13 +128,10 @@ def failure_domains(
             found.missing[agent] = "no Node can be read"
         elif not name:  # what was told of it last holds until it is on a node again
             found.missing[agent] = NO_NODE_YET
-        if not nodes or not name:
-            continue
-        node = nodes.get(name)
-        if node is None:
+        elif name not in nodes:
             found.missing[agent] = f"node {name} cannot be read"
-            continue
-        found.known[agent] = node.labels.get(label, "")
-        if not found.known[agent]:
-            found.missing[agent] = f"node {name} has no label {label}"
+        else:
+            found.known[agent] = nodes[name].labels.get(label, "")
+            if not found.known[agent]:
+                found.missing[agent] = f"node {name} has no label {label}"
     return found

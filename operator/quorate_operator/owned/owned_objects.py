@@ -364,7 +364,7 @@ class OwnedObjects:
         try:
             await seen.budget.write(seen.cluster, judge, present.get(service_name(name)))
         except ApiRefused as refused:
-            if refused.is_conflict or refused.status == 429:
+            if refused.is_passing:
                 raise
             return [refused]
         return []
@@ -404,8 +404,8 @@ def _named(
         zone.zone
         for zone in zones
         if not has_same_port(zone)
-        or client_service_name(zone) in services
-        or applier.has("Service", client_service_name(zone))
+        or client_service_name(zone.zone) in services
+        or applier.has("Service", client_service_name(zone.zone))
     )
 
 
