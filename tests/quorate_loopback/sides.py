@@ -22,6 +22,14 @@ SECRET = ClusterSecret("cluster-of-tests", bytes(range(32)))
 OPENED: list[Endpoint] = []
 """What a test has opened; who runs it closes them."""
 
+
+async def close_opened() -> None:
+    """Close what a test has opened."""
+    for endpoint in OPENED:
+        await endpoint.close()
+    OPENED.clear()
+
+
 Scenario = Callable[[], Coroutine[object, object, None]]
 RunScenario = Callable[[Scenario], None]
 Accept = Callable[[Hello], Refused | None]

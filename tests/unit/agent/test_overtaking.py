@@ -8,16 +8,14 @@ from quorate.protocol.messages import Append, Batch
 from quorate.wire.frames import encode_to_send
 from quorate_agent.overtaking import APPEND_BYTES_MAX, Overtaking
 from quorate_link import Link
-from quorate_loopback.sides import OPENED, Side, linked
+from quorate_loopback.sides import Side, close_opened, linked
 from quorate_loopback.waiting import until
 
 
 @pytest.fixture(autouse=True)
 async def _closed() -> AsyncIterator[None]:
     yield
-    for endpoint in OPENED:
-        await endpoint.close()
-    OPENED.clear()
+    await close_opened()
 
 
 def _batch(partition: int, hwm: int, size: int = 10) -> Batch:

@@ -8,16 +8,14 @@ from quorate.facts.topology import NodeRecord
 from quorate.protocol.messages import Hello
 from quorate_agent.peers import Peers
 from quorate_link import Link
-from quorate_loopback.sides import HOST, OPENED, Side
+from quorate_loopback.sides import HOST, Side, close_opened
 from quorate_loopback.waiting import until
 
 
 @pytest.fixture(autouse=True)
 async def _closed() -> AsyncIterator[None]:
     yield
-    for endpoint in OPENED:
-        await endpoint.close()
-    OPENED.clear()
+    await close_opened()
 
 
 class Dialing(Side):

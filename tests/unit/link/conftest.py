@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import uvloop
 
-from quorate_loopback.sides import OPENED, RunScenario, Scenario
+from quorate_loopback.sides import RunScenario, Scenario, close_opened
 
 DEADLINE_SECONDS = 20
 
@@ -25,9 +25,7 @@ def run(request: pytest.FixtureRequest) -> RunScenario:
                     async with asyncio.timeout(DEADLINE_SECONDS):
                         await scenario()
                 finally:
-                    for endpoint in OPENED:
-                        await endpoint.close()
-                    OPENED.clear()
+                    await close_opened()
 
             runner.run(bounded())
         assert problems == []
