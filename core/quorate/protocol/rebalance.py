@@ -210,6 +210,12 @@ class Rebalance:
         """Whether `node` would be stuck, were it made primary, as it and others report."""
         return node != row.replicas[0] and is_cut_off(self._nodes, row, node)
 
+    def _lacks_successor(self, row: PartitionRow, wanted: Sequence[str]) -> bool:
+        """Whether the primary stays on a node that is leaving, because too few reach another."""
+        return self._nodes.leaving(wanted[0]) and any(
+            node in row.owners and self._is_kept_off(row, node) for node in wanted[1:]
+        )
+
     def is_wanted(self, row: PartitionRow, record: ZoneRecord) -> bool:
         """Whether the row's active migration still leads to its target."""
         # A store that is gone for good leaves, although its node is to have a copy again.
@@ -232,7 +238,7 @@ class Rebalance:
     def _next_step(self, row: PartitionRow, record: ZoneRecord) -> PlannedMigration | None:
         nodes, wanted = self._nodes, self._wanted(row)
         meant = self.target.assignments[row.partition] if self.target is not None else ()
-        if meant and self._is_kept_off(row, meant[0]):
+        if meant and (self._is_kept_off(row, meant[0]) or self._lacks_successor(row, wanted)):
             self._kept_off.add(row.partition)
         planner = Planner.MINIMAL if self._hands_over(row, wanted) else record.planner
         lost = [*nodes.gone_voters(row)]

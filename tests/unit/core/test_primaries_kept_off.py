@@ -51,6 +51,20 @@ def test_they_lead_where_nobody_else_can() -> None:
     world.wait(lambda: set(primaries(world, zone)) == {"c"})
 
 
+def test_they_leave_once_their_successors_are_reached_again() -> None:
+    zone = ZoneRecord("uid-1", "books", 6, 2)
+    world = LoneMaster(zone, nodes=("a", "b"))
+    before = primaries(world, zone)
+    world.unreached = {"a": ("b",), "b": ("a",)}
+    world.pass_time(2_000)
+    world.master.keep_primaries_off({"a"}, world.now)
+    world.pass_time(60_000)
+    assert primaries(world, zone) == before
+
+    world.unreached = {}
+    world.wait(lambda: set(primaries(world, zone)) == {"b"})
+
+
 def test_all_of_them_lead_as_before() -> None:
     zone = ZoneRecord("uid-1", "books", 12, 3)
     world = LoneMaster(zone, nodes=NODES)
