@@ -123,6 +123,11 @@ class Forwards:
         size = sum(len(word) for _, words in queued for word in words)
         return size <= WORDS_BYTES_MAX and self.covers(partition, now_ms)
 
+    def came_before_its_row(self, client: ClientConnection, primary: str) -> bool:
+        """Whether the agent that forwards for this client is the primary by our row, which is older
+        than the one that made it forward: to be redirected there would lead in a circle."""
+        return isinstance(client, ForwardedClient) and client.agent == primary
+
     def take_on(self, slot: Slot, partition: int, primary: str) -> None:
         """Send the slot's command to `primary`, whether for the first time or again."""
         request = self._requests.get(slot)
@@ -259,7 +264,7 @@ class Forwards:
         if until_ms <= boot_ms() or not leases.sent_heartbeat(node, message.heard_ms):
             respond(replies.CLUSTERDOWN)  # nothing has happened: it may be asked again
             return
-        client = ForwardedClient(self._endpoint, respond, message, until_ms)
+        client = ForwardedClient(self._endpoint, node, respond, message, until_ms)
         call = _call(message, client.session)
         if isinstance(call, bytes):
             respond(call)
@@ -272,15 +277,21 @@ class Forwards:
 
 
 class ForwardedClient(ClientConnection):
-    """Stands for a client of another agent, which waits until `until_ms`, while one command of its
-    is executed."""
+    """Stands for a client of another `agent`, which waits until `until_ms`, while one command of
+    its is executed."""
 
-    __slots__ = ("_respond", "_until_ms")
+    __slots__ = ("_respond", "_until_ms", "agent")
 
     def __init__(
-        self, endpoint: Executor, respond: Callable[[bytes], None], message: Forward, until_ms: int
+        self,
+        endpoint: Executor,
+        agent: str,
+        respond: Callable[[bytes], None],
+        message: Forward,
+        until_ms: int,
     ) -> None:
         super().__init__(endpoint)
+        self.agent = agent
         self._respond = respond
         self._until_ms = until_ms
         self.state = Connection(0, "", "", 0)

@@ -82,7 +82,7 @@ class Redirects:
         endpoint, forwards = self._endpoint, self._forwards
         partition = number >> self._shift
         elsewhere = self._elsewhere(client, partition)
-        if not elsewhere:
+        if not elsewhere or forwards.came_before_its_row(client, elsewhere):
             endpoint.parking.park(client, command, args, now, slot)
         elif endpoint.across.may_look(command, number):
             slot = endpoint.parking.place(client, command, args, now, slot)

@@ -70,10 +70,11 @@ class Agent:
         self.sent: list[Any] = []
         self.up = {"a", "b"}
         self.is_full = False
+        self.nodes = {"a": ("a", 1), "b": ("b", 2)}
         self.outside: dict[str, tuple[str, int]] = {}
         self.endpoint = endpoint_of(
             self.replicas,
-            {"a": ("a", 1), "b": ("b", 2)},
+            self.nodes,
             self.sent.append,
             lambda node: node in self.up,
             lambda: self.is_full,

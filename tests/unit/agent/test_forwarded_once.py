@@ -345,3 +345,36 @@ def test_rows_that_remember_replies_are_no_keys_of_clients(agent: Agent) -> None
     agent.write(b"DEL", b"k")
     assert client.ask(b"DBSIZE") == [0]
     assert client.ask(b"RANDOMKEY") == [None]
+
+
+def test_what_comes_before_the_row_that_sent_it_here_waits_for_the_row(agent: Agent) -> None:
+    """The former primary heard of its successor first, and forwards within a millisecond."""
+    agent.give(OTHER, range(4))
+    agent.endpoint.forwards.perform("b", _forward(agent, b"SET", b"k", b"1"))
+    agent.turn()
+    assert _answers(agent) == []
+    agent.give(agent.me, range(4))
+    assert _answers(agent) == [b"+OK\r\n"]
+
+
+def test_what_waits_for_such_a_row_follows_the_row_that_comes(agent: Agent) -> None:
+    agent.give(OTHER, range(4))
+    agent.endpoint.forwards.perform("b", _forward(agent, b"SET", b"k", b"1"))
+    agent.up.add("c")
+    agent.nodes["c"] = ("c", 3)
+    agent.give(Holder("c", "s-c.1", 1), range(4))
+    (told,) = _answers(agent)
+    assert told.startswith(b"-MOVED ")
+    assert told.endswith(b" c:3\r\n")
+
+
+def test_who_waits_for_such_a_row_waits_no_longer_than_its_client(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was the other agent that had the older row, and it is primary still."""
+    agent.give(OTHER, range(4))
+    agent.endpoint.forwards.perform("b", _forward(agent, b"SET", b"k", b"late", left_ms=4_000))
+    later = boot_ms() + 4_000
+    monkeypatch.setattr(endpoint, "boot_ms", lambda: later)
+    agent.turn()
+    assert _answers(agent) == [replies.CLUSTERDOWN]
