@@ -121,7 +121,7 @@ def test_what_is_forwarded_for_a_client_outside_is_answered_as_to_it(agent: Agen
         assert message.external is external
 
     agent.replicas.lost_primary.clear()
-    beat = agent.beat("b")
+    beat = agent.beat("c")  # whose row is older
     said: list[Any] = agent.sent
     said.clear()
     for external, there in ((True, b"b.example.org:31002"), (False, b"b:2")):
@@ -129,7 +129,7 @@ def test_what_is_forwarded_for_a_client_outside_is_answered_as_to_it(agent: Agen
             "uid-1", "other", 1, False, ((b"GET", KEY),),
             heard_ms=beat.sent_ms, left_ms=60_000, external=external,
         )  # fmt: skip
-        agent.endpoint.forwards.perform("b", asked)
+        agent.endpoint.forwards.perform("c", asked)
         assert said.pop().reply == b"-MOVED %d %b\r\n" % (SLOT, there)
 
 
