@@ -8,7 +8,7 @@ import time
 
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.master import Master
+from quorate.protocol.master.master import Master
 from quorate.protocol.metastore import Key, ShardKey, Value
 from quorate_lone_master.world import LoneMaster
 

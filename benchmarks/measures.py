@@ -16,7 +16,7 @@ from redis_side import one_redis_server
 from report import Section
 from size import PARTITIONS, Size
 
-from quorate_cli.agent_metrics import parked_by_duration
+from quorate_cli.processes.agent_metrics import parked_by_duration
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.outage import Pulses
 from quorate_cluster.processes import Agent

@@ -16,8 +16,8 @@ from typing import NoReturn
 from rich.console import Console
 
 from quorate.facts.errors import QuorateError
-from quorate_cli.cluster_folder import ERROR_LOG
-from quorate_cli.problem import WAY_OUT, Problem, words
+from quorate_cli.processes.cluster_folder import ERROR_LOG
+from quorate_cli.terminal.problem import WAY_OUT, Problem, words
 
 DEFECT_EXIT_CODE = 70
 INTERRUPT_EXIT_CODE = 128 + signal.SIGINT

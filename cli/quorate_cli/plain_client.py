@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
 from quorate.facts.addresses import split_address
-from quorate_cli.problem import Problem, words
+from quorate_cli.terminal.problem import Problem, words
 
 REDIRECTS_MAX = 16
 CONNECT_S = 5.0

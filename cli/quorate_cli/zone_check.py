@@ -17,7 +17,7 @@ from urllib.error import HTTPError, URLError
 
 from quorate.facts.addresses import bare_host
 from quorate_cli.plain_client import ErrorReply, PlainClient
-from quorate_cli.problem import Problem
+from quorate_cli.terminal.problem import Problem
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 SERVER = "https://kubernetes.default.svc"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from quorate.facts.addresses import join_address
-from quorate.protocol.messages import Hello, RefusalCode, Refused
+from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
 from quorate_link.dialed_hosts import DialedHosts
 from quorate_link.handler import Handler, LinkCounters, LinkSettings
 from quorate_link.link import Link

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from quorate.protocol.formats import SPOKEN, Formats
-from quorate.protocol.messages import FRAME_BYTES_MAX, Hello, Message, Refused
+from quorate.protocol.messages.formats import SPOKEN, Formats
+from quorate.protocol.messages.handshake import FRAME_BYTES_MAX, Hello, Refused
+from quorate.protocol.messages.message import Message
 from quorate_link.handshake import OPENING_BYTES_MAX
 
 if TYPE_CHECKING:

@@ -22,10 +22,16 @@ from typing import Final
 import msgspec
 
 from quorate.facts.errors import QuorateError
-from quorate.protocol.formats import SPOKEN, Formats
-from quorate.protocol.messages import Hello, RefusalCode, Refused
-from quorate.protocol.opening_messages import NONCE_BYTES, Challenge, Proof
-from quorate.protocol.roles import MAY_SEND
+from quorate.protocol.messages.formats import SPOKEN, Formats
+from quorate.protocol.messages.handshake import (
+    NONCE_BYTES,
+    Challenge,
+    Hello,
+    Proof,
+    RefusalCode,
+    Refused,
+)
+from quorate.protocol.messages.message import MAY_SEND
 from quorate.wire.frames import (
     decode_opening,
     decode_said,

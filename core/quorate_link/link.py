@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from quorate.facts.addresses import join_address
 from quorate.facts.errors import WireError
-from quorate.protocol.formats import unknown_in
-from quorate.protocol.messages import Hello, Message, RefusalCode, Refused
+from quorate.protocol.messages.formats import unknown_in
+from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
+from quorate.protocol.messages.message import Message
 from quorate.wire.frames import FrameReader, decoder_of, encode_frame, encode_to_send
 from quorate.wire.long_frames import LongFrame
 from quorate_link.handshake import Handshake, Unproven

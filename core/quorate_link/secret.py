@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from quorate.facts.errors import QuorateError
-from quorate.protocol.roles import ROLES
+from quorate.protocol.messages.message import ROLES
 
 CLUSTER_ID = "clusterId"
 KEY = "key"

@@ -2,8 +2,8 @@
 
 import sys
 
-from quorate_agent.early_end import end_at_once_when_told
-from quorate_agent.huge_pages import use_huge_pages
+from quorate_agent.machine.huge_pages import use_huge_pages
+from quorate_agent.process.early_end import end_at_once_when_told
 
 if not __debug__:
     sys.exit("quorate-agent: -O removes checks that keep data safe; start Python without -O")
@@ -14,7 +14,7 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:
         use_huge_pages()
     end_at_once_when_told()
-    from quorate_agent import process  # takes a second or more
+    from quorate_agent.process import process  # takes a second or more
 
     process.main(arguments)
 

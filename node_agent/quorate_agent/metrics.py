@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from quorate.protocol.replicas import Replicas
-from quorate_agent.client_memory import ClientMemory
-from quorate_agent.disk_room import DiskRoom
+from quorate.protocol.agent.replicas import Replicas
+from quorate_agent.clients.memory import ClientMemory
+from quorate_agent.folder.disk_room import DiskRoom
 from quorate_link import LinkCounters
 
 PARKED_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)

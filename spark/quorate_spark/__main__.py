@@ -20,7 +20,7 @@ from typing import NoReturn
 from rich.console import Console
 
 from quorate.facts.errors import QuorateError
-from quorate_spark.agent_link import parse_addresses, read_cluster
+from quorate_spark.reading.agent_link import parse_addresses, read_cluster
 from quorate_spark.report import print_report, report_json
 from quorate_spark.settings import Settings
 from quorate_spark.validate import run_validation

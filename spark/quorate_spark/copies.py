@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from quorate.facts.keyspace import is_partition_count
-from quorate.protocol.tool_messages import CopyState
+from quorate.protocol.messages.tools import CopyState
 
 
 class CopySeen(NamedTuple):

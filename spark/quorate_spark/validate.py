@@ -17,17 +17,17 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from quorate_spark.agent_link import Cluster, Unreadable, parse_addresses
-from quorate_spark.compare_counters import Judgement, Settled, Unsettled
-from quorate_spark.compare_rows import Again, Baseline, PartitionTally
+from quorate_spark.comparing.compare_counters import Judgement, Settled, Unsettled
+from quorate_spark.comparing.compare_rows import Again, Baseline, PartitionTally
+from quorate_spark.comparing.outvoted import votes_by_rows
 from quorate_spark.copies import CopySeen, Reading
-from quorate_spark.digest_scan import DigestScan
-from quorate_spark.outvoted import votes_by_rows
-from quorate_spark.recheck import recheck
-from quorate_spark.scan_rows import RowScan, ScannedPartition, SparkRowScan
+from quorate_spark.passes.digest_scan import DigestScan
+from quorate_spark.passes.scan_rows import RowScan, ScannedPartition, SparkRowScan
+from quorate_spark.passes.spark_session import SparkMissing, local_spark
+from quorate_spark.reading.agent_link import Cluster, Unreadable, parse_addresses
+from quorate_spark.reading.recheck import recheck
+from quorate_spark.reading.settle import ZoneCopies, settle
 from quorate_spark.settings import Settings
-from quorate_spark.settle import ZoneCopies, settle
-from quorate_spark.spark_session import SparkMissing, local_spark
 from quorate_spark.verdict import (
     CounterDifference,
     KeyDifference,

@@ -7,7 +7,7 @@ clients are told must find what they keep of partitions that have gone.
 import sys
 from typing import Any
 
-from quorate_agent.tracking import Tracking
+from quorate_agent.notices.tracking import Tracking
 
 
 def _end_in_silence(self: Tracking, partition: int) -> None:

@@ -7,7 +7,7 @@ looks for stale reads must find what this agent says while it is cut off.
 import sys
 from typing import Any
 
-from quorate.protocol.primary import Primary, Stage
+from quorate.protocol.copies.primary import Primary, Stage
 
 _NEVER_MS = 1 << 62
 _renew = Primary.renew

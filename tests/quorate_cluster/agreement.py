@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 
 from quorate.facts.partition_row import PartitionRow, check_row
-from quorate.protocol.messages import Activated, ZoneTable
-from quorate.protocol.tool_messages import AskCopies, AskRows, Copies, CopyRows, CopyState
+from quorate.protocol.messages.master import Activated, ZoneTable
+from quorate.protocol.messages.tools import AskCopies, AskRows, Copies, CopyRows, CopyState
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.proxy import OPERATOR, Frame, Verdict
-from quorate_spark.agent_link import AgentLink, Unreadable
+from quorate_spark.reading.agent_link import AgentLink, Unreadable
 
 _BYTES_MAX = 4 * 1024 * 1024
 _rows = msgspec.json.Decoder(tuple[PartitionRow, ...])

@@ -8,10 +8,9 @@ import msgspec
 from quorate.facts.lineage import Lineage
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, Voter
-from quorate.protocol import messages as m
-from quorate.protocol import tool_messages as t
-from quorate.protocol import transfer_messages
-from quorate.protocol.roles import MAY_SEND, ROLES
+from quorate.protocol.messages import master, tools, transfer
+from quorate.protocol.messages import replication as among
+from quorate.protocol.messages.message import MAY_SEND, ROLES, Message
 from quorate.wire.frames import encode_frame
 
 _WORDS: Sequence[Sequence[bytes]] = (
@@ -99,7 +98,7 @@ def _mutated(data: bytes, chance: random.Random) -> bytes:
     return bytes(changed)
 
 
-def _messages(chance: random.Random, zone: str) -> list[m.Message]:
+def _messages(chance: random.Random, zone: str) -> list[Message]:
     """Valid messages with numbers from everywhere."""
 
     def number() -> int:
@@ -113,36 +112,38 @@ def _messages(chance: random.Random, zone: str) -> list[m.Message]:
     lineage = Lineage()
     row = PartitionRow(number(), number(), number(), holder, ("ghost",), (Voter("ghost", "s"),))
     partition, term = chance.choice((0, 1, number())), number()
-    update = msgspec.msgpack.encode(m.Update(number(), term, ((data(), data(), number()),)))
+    update = msgspec.msgpack.encode(among.Update(number(), term, ((data(), data(), number()),)))
     ranges = ((number(), number()), (1, (1 << 63) - 1))
     rows = ((data(), number(), number(), number(), data()),)
-    everything: list[m.Message] = [
-        m.Fence(zone, partition, term, holder),
-        m.FenceAck(zone, partition, term, "s", lineage, number(), ((term, ranges),), 1, True),
-        m.FenceRefused(zone, partition, term, number()),
-        m.Sync(zone, partition, term, lineage, number()),
-        m.Append(zone, (m.Batch(partition, term, number(), number(), number(), (update,)),)),
-        m.Append(zone, (m.Batch(partition, term, 1, 1, 1, (data(),)),)),
-        m.Acks(zone, ((partition, term, number()),)),
-        m.Rejected(zone, partition, term, number()),
-        transfer_messages.FetchUpdates(zone, partition, term, ranges),
-        transfer_messages.Updates(zone, partition, term, (update,), number()),
-        transfer_messages.FetchKeys(zone, partition, term, (data(),)),
-        transfer_messages.KeyRows(zone, partition, term, number(), rows),
-        transfer_messages.FetchSnapshot(zone, partition, term, data(), number()),
-        transfer_messages.SnapshotChunk(zone, partition, term, None, data(), 1, 0, rows, number()),
-        transfer_messages.Unavailable(zone, partition, term),
-        m.Heartbeat(number(), number()),
-        m.HeartbeatAck(number(), number(), number(), ((zone, partition, term),)),
-        t.AskCopies("z"),
-        t.AskRows("z", partition, data(), number(), (number() % 300,)),
-        t.AskDigests("z", (partition, number()), (number(),)),
-        t.AskBuckets("z", partition, number(), data()),
-        t.Damage("z", data(), data()),
-        m.MasterPing(number(), number()),
-        m.ZoneGone(number(), zone),
-        m.PreparedRow(number(), zone, "id", row),
-        m.Freeze(number(), zone, partition, "id", term),
-        m.Inventory(zone, ()),
+    everything: list[Message] = [
+        among.Fence(zone, partition, term, holder),
+        among.FenceAck(zone, partition, term, "s", lineage, number(), ((term, ranges),), 1, True),
+        among.FenceRefused(zone, partition, term, number()),
+        among.Sync(zone, partition, term, lineage, number()),
+        among.Append(
+            zone, (among.Batch(partition, term, number(), number(), number(), (update,)),)
+        ),
+        among.Append(zone, (among.Batch(partition, term, 1, 1, 1, (data(),)),)),
+        among.Acks(zone, ((partition, term, number()),)),
+        among.Rejected(zone, partition, term, number()),
+        transfer.FetchUpdates(zone, partition, term, ranges),
+        transfer.Updates(zone, partition, term, (update,), number()),
+        transfer.FetchKeys(zone, partition, term, (data(),)),
+        transfer.KeyRows(zone, partition, term, number(), rows),
+        transfer.FetchSnapshot(zone, partition, term, data(), number()),
+        transfer.SnapshotChunk(zone, partition, term, None, data(), 1, 0, rows, number()),
+        transfer.Unavailable(zone, partition, term),
+        among.Heartbeat(number(), number()),
+        among.HeartbeatAck(number(), number(), number(), ((zone, partition, term),)),
+        tools.AskCopies("z"),
+        tools.AskRows("z", partition, data(), number(), (number() % 300,)),
+        tools.AskDigests("z", (partition, number()), (number(),)),
+        tools.AskBuckets("z", partition, number(), data()),
+        tools.Damage("z", data(), data()),
+        master.MasterPing(number(), number()),
+        master.ZoneGone(number(), zone),
+        master.PreparedRow(number(), zone, "id", row),
+        master.Freeze(number(), zone, partition, "id", term),
+        master.Inventory(zone, ()),
     ]
     return everything

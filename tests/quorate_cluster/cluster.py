@@ -13,8 +13,8 @@ from quorate_cluster.processes import HOST, Agent, Listening, Operator, secret_f
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.kept_folder import KeptFolder
 from quorate_control_plane.ports import free_ports
-from quorate_spark.agent_link import Cluster as Access
-from quorate_spark.agent_link import read_cluster
+from quorate_spark.reading.agent_link import Cluster as Access
+from quorate_spark.reading.agent_link import read_cluster
 
 _API_VERSION = "quorate.io/v1alpha1"
 _AVAILABLE_S_MAX = 60.0

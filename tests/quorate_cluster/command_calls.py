@@ -8,7 +8,7 @@ what the very same calls get from the command handlers alone, in this process.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from quorate_agent.resp.table import COMMANDS
+from quorate_agent.resp.tables.table import COMMANDS
 from quorate_differential.local_endpoint import LocalEndpoint
 
 _KEYED = {

@@ -7,7 +7,7 @@ from pathlib import Path
 PLANTED = """
 import sys
 
-from quorate.protocol.master import Master
+from quorate.protocol.master.master import Master
 from quorate_operator.__main__ import main
 
 
@@ -29,7 +29,7 @@ POISONED = """
 import sys
 from pathlib import Path
 
-from quorate.protocol.master import Master
+from quorate.protocol.master.master import Master
 from quorate_operator.__main__ import main
 
 file = Path(sys.argv.pop(1))

@@ -7,7 +7,7 @@ from hashlib import sha256
 from quorate.facts.keyspace import is_reserved
 from quorate_cluster.agreement import read_copy
 from quorate_link.secret import parse_secret
-from quorate_spark.agent_link import AgentLink, Cluster
+from quorate_spark.reading.agent_link import AgentLink, Cluster
 
 Digests = dict[str, dict[int, tuple[int, str]]]
 """By agent and partition: rows and their digest."""

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 
-from quorate.protocol.messages import ZoneGone
+from quorate.protocol.messages.master import ZoneGone
 from quorate_operator.__main__ import main
 from quorate_operator.mastership.agent_links import AgentLinks
 from quorate_operator.mastership.runner import Runner

@@ -9,22 +9,20 @@ import threading
 
 from migration_words import Kind, Moment, Role, kind_of
 from quorate.facts.partition_row import PartitionRow, committed_row
-from quorate.protocol.messages import (
+from quorate.protocol.messages.handshake import Challenge, Proof, Refused
+from quorate.protocol.messages.master import (
     AgentReport,
     CaughtUp,
     Frozen,
-    Heartbeat,
-    HeartbeatAck,
     MasterPing,
     Members,
     Prepared,
     PreparedRow,
-    Refused,
     RowsStored,
     ZoneTable,
 )
-from quorate.protocol.opening_messages import Challenge, Proof
-from quorate.protocol.transfer_messages import SnapshotChunk, Updates
+from quorate.protocol.messages.replication import Heartbeat, HeartbeatAck
+from quorate.protocol.messages.transfer import SnapshotChunk, Updates
 from quorate_cluster.proxy import OPERATOR, Frame, Verdict
 
 _ROUTINE = (

@@ -22,8 +22,9 @@ from typing import Any, TypeVar, cast, get_args
 
 import msgspec
 
-from quorate.protocol.messages import FRAME_BYTES_MAX, Members, Message
-from quorate.protocol.opening_messages import Challenge, Proof
+from quorate.protocol.messages.handshake import FRAME_BYTES_MAX, Challenge, Proof
+from quorate.protocol.messages.master import Members
+from quorate.protocol.messages.message import Message
 from quorate.wire.frames import decode_message, encode_frame
 from quorate.wire.long_frames import HEADER_BYTES, LongFrames
 from quorate_control_plane.ports import free_ports

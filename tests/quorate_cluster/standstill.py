@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from quorate.protocol.master import PING_MS
+from quorate.protocol.master.master import PING_MS
 from quorate.protocol.settings import DEFAULTS
 
 SILENCE_S = DEFAULTS.failure_detection_ms / 1000

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from quorate_agent.resp.command import Command, Scope
-from quorate_agent.resp.table import COMMANDS
+from quorate_agent.resp.tables.table import COMMANDS
 from quorate_differential.collection_streams import random_collection_command
 from quorate_differential.number_texts import (
     FAR_INTEGERS,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from quorate_agent.resp.table import COMMANDS
+from quorate_agent.resp.tables.table import COMMANDS
 from quorate_differential.raw_replies import reply_end
 
 Allows = Callable[[bytes, bytes], bool]

@@ -4,8 +4,8 @@ from typing import Any
 
 import hiredis
 
-from quorate_agent.client import ClientConnection
-from quorate_agent.endpoint import ZoneEndpoint
+from quorate_agent.clients.connection import ClientConnection
+from quorate_agent.commands.endpoint import ZoneEndpoint
 from quorate_differential.kept_socket import KeptSocket
 from quorate_differential.raw_replies import encode_command
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from quorate.facts.keyspace import key_partition, key_slot
 from quorate_agent.resp.cluster_view import ClusterNode, ClusterView
 from quorate_agent.resp.command import Scope, command_slot
-from quorate_agent.resp.connection import CommandParser
+from quorate_agent.resp.reading.parser import CommandParser
 from quorate_agent.resp.replies import CROSSSLOT, OK, bulks, integer
 from quorate_agent.resp.scan import ScanPositions
 from quorate_agent.resp.session import Connection, KeysRequest, Session
-from quorate_agent.resp.table import resolve
+from quorate_agent.resp.tables.table import resolve
 from quorate_agent.resp.transaction import Call
 from quorate_differential.dict_view import DictView
 

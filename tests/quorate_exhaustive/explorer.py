@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import PartitionRow
-from quorate.protocol.messages import FORMAT_VERSION, AskInventory, Hello, Inventory, Members
+from quorate.protocol.agent.outbox import MASTER
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
+from quorate.protocol.messages.master import AskInventory, Inventory, Members
 from quorate.protocol.metastore import Key, ShardKey, Value
-from quorate.protocol.outbox import MASTER
 from quorate_exhaustive.invariants import Held, check_recoverable, held_on
 from quorate_exhaustive.processes import (
     METASTORE,

@@ -8,7 +8,7 @@ from quorate.facts.errors import InvariantError
 from quorate.facts.lineage import EMPTY_LINEAGE, Lineage
 from quorate.facts.partition_row import PartitionRow, majority
 from quorate.facts.update_counter import kept_under
-from quorate.protocol.copy import Copy
+from quorate.protocol.copies.copy import Copy
 from quorate_exhaustive.processes import UID, Disk, Written
 
 

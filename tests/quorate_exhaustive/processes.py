@@ -13,28 +13,21 @@ import msgspec
 
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol import migration_commit
-from quorate.protocol.agent import AgentCore
-from quorate.protocol.leases import Leases
-from quorate.protocol.master import Master
-from quorate.protocol.messages import (
-    FORMAT_VERSION,
-    Heartbeat,
-    HeartbeatAck,
-    Hello,
-    Message,
-    RowsStored,
-    TransferProgress,
-    ZoneReady,
-)
+from quorate.protocol.agent.agent import AgentCore
+from quorate.protocol.agent.leases import Leases
+from quorate.protocol.agent.outbox import MASTER
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.primary import Primary, Stage, Waiter
+from quorate.protocol.master.master import Master
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
+from quorate.protocol.messages.master import FromMaster, RowsStored, TransferProgress, ZoneReady
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import Heartbeat, HeartbeatAck
 from quorate.protocol.metastore import Key, Value
-from quorate.protocol.migration_commit import Nodes, Part
-from quorate.protocol.outbox import MASTER
-from quorate.protocol.primary import Primary, Stage, Waiter
-from quorate.protocol.replicas import Replicas
-from quorate.protocol.roles import FromMaster
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage
+from quorate.protocol.zone_master import migration_commit
+from quorate.protocol.zone_master.migration_commit import Nodes, Part
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_exhaustive.state_text import state_text
 from quorate_sim.changed import changed

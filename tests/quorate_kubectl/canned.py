@@ -21,7 +21,7 @@ from quorate.wire.partition_table import accepted_zone, stored_row
 from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_node import node_spec
 from quorate_cli.kubectl.app import app
-from quorate_cli.problem import Problem
+from quorate_cli.terminal.problem import Problem
 
 Json = dict[str, Any]
 OURS = f"/apis/{API_VERSION}/namespaces/shop"

@@ -8,15 +8,16 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import StorageKind, ZoneRecord
-from quorate.protocol.leases import Leases
-from quorate.protocol.messages import Heartbeat, Message
-from quorate.protocol.replicas import Replicas, Turn
+from quorate.protocol.agent.leases import Leases
+from quorate.protocol.agent.replicas import Replicas, Turn
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import Heartbeat
 from quorate.protocol.settings import DEFAULTS
-from quorate_agent.client import Slot, boot_ms
-from quorate_agent.endpoint import ZoneEndpoint
+from quorate_agent.clients.connection import Slot, boot_ms
+from quorate_agent.clients.turn_share import TurnShare
+from quorate_agent.commands.endpoint import ZoneEndpoint
 from quorate_agent.metrics import AgentMetrics
 from quorate_agent.storage.memory import MemoryStorage
-from quorate_agent.turn_share import TurnShare
 from quorate_differential.kept_client import KeptClient
 
 ZONE = ZoneRecord("uid-1", "books", 4, 1, StorageKind.IN_MEMORY)

@@ -2,8 +2,8 @@
 
 import socket
 
-from quorate_agent.descriptors import Descriptors
-from quorate_agent.endpoint import ZoneEndpoint
+from quorate_agent.commands.endpoint import ZoneEndpoint
+from quorate_agent.machine.descriptors import Descriptors
 
 
 def listening_socket() -> socket.socket:

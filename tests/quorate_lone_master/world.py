@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.events import Event
-from quorate.protocol.master import Master
-from quorate.protocol.messages import (
-    FORMAT_VERSION,
+from quorate.protocol.master.master import Master
+from quorate.protocol.messages.events import Event
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
+from quorate.protocol.messages.master import (
     Activated,
     AgentReport,
     AskInventory,
@@ -21,15 +21,14 @@ from quorate.protocol.messages import (
     CopyReport,
     Freeze,
     Frozen,
-    Hello,
     Inventory,
-    Message,
     Prepared,
     PreparedRow,
     RowsStored,
     TransferProgress,
     ZoneTable,
 )
+from quorate.protocol.messages.message import Message
 from quorate.protocol.metastore import Key, Value
 from quorate.protocol.settings import DEFAULTS, ProtocolSettings
 from quorate.protocol.status import ZoneStatus

@@ -7,24 +7,22 @@ import msgspec
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.events import Event
-from quorate.protocol.messages import (
-    FORMAT_VERSION,
+from quorate.protocol.messages.events import Event
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, Refused
+from quorate.protocol.messages.master import (
     Activated,
     AgentReport,
     AskInventory,
     CopyReport,
-    Hello,
     Inventory,
     MasterPing,
     Members,
-    Message,
-    Refused,
     RowsStored,
     ZoneGone,
     ZoneReady,
     ZoneTable,
 )
+from quorate.protocol.messages.message import Message
 from quorate.protocol.metastore import Key, Seen, ShardKey, Value
 from quorate.protocol.settings import DEFAULTS
 from quorate_link import BaseHandler, ClusterSecret, Endpoint, Link

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, Refused
+from quorate.protocol.messages.message import Message
 from quorate_link import (
     BaseHandler,
     ClusterSecret,

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from quorate.facts.time import Now
 from quorate.facts.zone import SyncWrites, ZoneRecord
-from quorate.protocol.agent import AgentCore, ZoneOpened
-from quorate.protocol.coordinator import Ended, Outcome
-from quorate.protocol.masterships import why_not_obeyed
-from quorate.protocol.messages import FORMAT_VERSION, Greet, Hello, Message
-from quorate.protocol.outbox import MASTER
-from quorate.protocol.parts import Telling
-from quorate.protocol.primary import Primary, Waiter
-from quorate.protocol.replicas import Replicas, Turn
+from quorate.protocol.agent.agent import AgentCore, ZoneOpened
+from quorate.protocol.agent.masterships import why_not_obeyed
+from quorate.protocol.agent.outbox import MASTER
+from quorate.protocol.agent.replicas import Replicas, Turn
+from quorate.protocol.copies.primary import Primary, Waiter
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
+from quorate.protocol.messages.master import Greet
+from quorate.protocol.messages.message import Message
+from quorate.protocol.transactions.coordinator import Ended, Outcome
+from quorate.protocol.transactions.parts import Telling
 from quorate_sim.disk import Disk, SimAgentStore
 from quorate_sim.network import Link
 from quorate_sim.transactors import DEADLINE_MS, ZONE, Transaction, evaluate

@@ -11,12 +11,15 @@ from quorate.facts.keyspace import key_partition
 from quorate.facts.partition_row import PartitionRow, check_row, is_quorum
 from quorate.facts.topology import NodeRecord, Voter
 from quorate.facts.zone import SyncWrites
-from quorate.protocol.copy import Copy
-from quorate.protocol.messages import FenceAck, Hello, Message, PreparedRow, RowsStored
-from quorate.protocol.primary import Primary, Stage
-from quorate.protocol.replicas import Turn
+from quorate.protocol.agent.replicas import Turn
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.primary import Primary, Stage
+from quorate.protocol.messages.handshake import Hello
+from quorate.protocol.messages.master import PreparedRow, RowsStored
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import FenceAck
+from quorate.protocol.messages.tools import Refill
 from quorate.protocol.storage import Row
-from quorate.protocol.tool_messages import Refill
 from quorate_sim.disk import SimStorage
 from quorate_sim.linearizability import Call, check_key
 from quorate_sim.placement_checks import placement_problems

@@ -12,9 +12,9 @@ from quorate.facts.keyspace import key_partition
 from quorate.facts.partition_row import PartitionRow, majority
 from quorate.facts.topology import Voter
 from quorate.facts.zone import SyncWrites, ZoneRecord
-from quorate.protocol.messages import Message
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.messages.message import Message
 from quorate.protocol.metastore import ShardKey
-from quorate.protocol.primary import Primary
 from quorate_sim.agent_process import AgentProcess, Clock
 from quorate_sim.checks import Checks
 from quorate_sim.clients import Clients, Op

@@ -14,19 +14,18 @@ import msgspec
 
 from migration_words import MOMENTS, Kind, Moment, Role, kind_of
 from quorate.facts.partition_row import Migration, PartitionRow, committed_row
-from quorate.protocol.messages import (
+from quorate.protocol.copies.primary import Primary, Stage
+from quorate.protocol.messages.master import (
     ActivationBlocked,
     CaughtUp,
-    FenceAck,
     Frozen,
-    Message,
     Prepared,
     PreparedRow,
     RowsStored,
-    Sync,
 )
-from quorate.protocol.primary import Primary, Stage
-from quorate.protocol.transaction_messages import TransactionMessage
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import FenceAck, Sync
+from quorate.protocol.messages.transactions import TransactionMessage
 
 if TYPE_CHECKING:
     from quorate_sim.agent_process import AgentProcess

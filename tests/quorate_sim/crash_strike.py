@@ -21,25 +21,21 @@ from collections.abc import Callable
 from functools import partial
 
 from migration_words import Moment, Role
-from quorate.protocol.messages import (
-    Acks,
+from quorate.protocol.messages.handshake import Hello, Refused
+from quorate.protocol.messages.master import (
     AgentReport,
-    Append,
     CaughtUp,
     Frozen,
-    Heartbeat,
-    HeartbeatAck,
-    Hello,
     MasterPing,
     Members,
-    Message,
     Prepared,
     PreparedRow,
-    Refused,
     RowsStored,
     ZoneTable,
 )
-from quorate.protocol.transfer_messages import KeyRows, SnapshotChunk, Updates
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import Acks, Append, Heartbeat, HeartbeatAck
+from quorate.protocol.messages.transfer import KeyRows, SnapshotChunk, Updates
 from quorate_sim.agent_process import AgentProcess
 from quorate_sim.cluster import Cluster
 from quorate_sim.coverage import Reached, Running

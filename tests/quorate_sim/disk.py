@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple, TypeVar
 
 from quorate.facts.zone import ZoneRecord
+from quorate.protocol.copies.totals import row_digest
 from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull, ZoneRefused
-from quorate.protocol.totals import row_digest
 
 K = TypeVar("K")
 V = TypeVar("V")

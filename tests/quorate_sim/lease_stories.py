@@ -2,7 +2,8 @@
 
 import msgspec
 
-from quorate.protocol.messages import CaughtUp, Message, PreparedRow
+from quorate.protocol.messages.master import CaughtUp, PreparedRow
+from quorate.protocol.messages.message import Message
 from quorate_sim.network import Link, Process
 from quorate_sim.scenario import SETTINGS, Scenario
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.master import Master
-from quorate.protocol.messages import FORMAT_VERSION, Greet, Hello, Message, PreparedRow
+from quorate.protocol.master.master import Master
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
+from quorate.protocol.messages.master import Greet, PreparedRow
+from quorate.protocol.messages.message import Message
 from quorate.protocol.metastore import Key, Revision, ShardKey, Stored, Value, ZoneKey
 from quorate_operator.mastership.second_look import SecondLook, pauses_s
 from quorate_sim.agent_process import Clock

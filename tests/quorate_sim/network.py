@@ -6,7 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from quorate.protocol.messages import Heartbeat, HeartbeatAck, Hello, Message
+from quorate.protocol.messages.handshake import Hello
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import Heartbeat, HeartbeatAck
 from quorate_sim.world import MS, World
 
 if TYPE_CHECKING:

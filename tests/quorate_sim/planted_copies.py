@@ -9,17 +9,15 @@ from quorate.facts.lineage import Lineage
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder
-from quorate.protocol import supply, transfer
-from quorate.protocol.copy import Copy
-from quorate.protocol.fill import Fill
-from quorate.protocol.messages import (
-    FenceAck,
-    Message,
-    Update,
-)
-from quorate.protocol.outbox import Outbox
-from quorate.protocol.primary import Primary
-from quorate.protocol.replicas import Replicas, Turn
+from quorate.protocol.agent import transfer
+from quorate.protocol.agent.outbox import Outbox
+from quorate.protocol.agent.replicas import Replicas, Turn
+from quorate.protocol.copies import supply
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.fill import Fill
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import FenceAck, Update
 from quorate.protocol.storage import Row
 from quorate_sim.changed import changed
 

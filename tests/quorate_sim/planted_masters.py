@@ -7,13 +7,15 @@ import msgspec
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, Voter
-from quorate.protocol import agent, migration_commit, ownership, rebuild_zone, recover_rows
-from quorate.protocol.agent import AgentCore
-from quorate.protocol.master import Master
-from quorate.protocol.messages import Hello, Trouble
+from quorate.protocol.agent import agent
+from quorate.protocol.agent.agent import AgentCore
+from quorate.protocol.master.master import Master
+from quorate.protocol.messages.handshake import Hello
+from quorate.protocol.messages.master import Trouble
 from quorate.protocol.metastore import Key, Revision, Value
-from quorate.protocol.partition_reports import PartitionReports
-from quorate.protocol.recover_rows import Told, Waiting, recovered_row
+from quorate.protocol.zone_master import migration_commit, ownership, rebuild_zone, recover_rows
+from quorate.protocol.zone_master.partition_reports import PartitionReports
+from quorate.protocol.zone_master.recover_rows import Told, Waiting, recovered_row
 from quorate_operator.mastership.second_look import SecondLook
 from quorate_operator.metastores.memory import MemoryMetastore
 from quorate_sim.changed import changed

@@ -12,8 +12,8 @@ from quorate.facts.zone import Planner, ZoneRecord
 from quorate.planning.distribute_partitions import DataNode
 from quorate.planning.next_migration import next_migration
 from quorate.planning.plan_migrations import PlannedMigration, named_step
-from quorate.protocol import rebalance
-from quorate.protocol.rebalance import Rebalance
+from quorate.protocol.zone_master import rebalance
+from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate_sim.changed import changed
 
 

@@ -3,13 +3,13 @@
 from contextlib import AbstractContextManager
 
 from quorate.facts.time import Now
-from quorate.protocol import recover_rows, replicas
-from quorate.protocol.agent import AgentCore
-from quorate.protocol.fill import Fill
-from quorate.protocol.messages import Greet
-from quorate.protocol.roles import FromMaster
+from quorate.protocol.agent import replicas
+from quorate.protocol.agent.agent import AgentCore
+from quorate.protocol.agent.zone_openings import Opening, ZoneOpenings
+from quorate.protocol.copies.fill import Fill
+from quorate.protocol.messages.master import FromMaster, Greet
 from quorate.protocol.storage import Storage
-from quorate.protocol.zone_openings import Opening, ZoneOpenings
+from quorate.protocol.zone_master import recover_rows
 from quorate_sim.changed import changed
 
 

@@ -4,12 +4,8 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
-from quorate.protocol.coordinator import Coordinator, Ended
-from quorate.protocol.lock_queue import LockQueue
-from quorate.protocol.parts import OpenPart, Parts
-from quorate.protocol.primary import Primary
-from quorate.protocol.storage import Operation
-from quorate.protocol.transaction_messages import (
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.messages.transactions import (
     COORDINATOR,
     AskDecision,
     Decision,
@@ -17,6 +13,10 @@ from quorate.protocol.transaction_messages import (
     PreparePart,
     TransactionMessage,
 )
+from quorate.protocol.storage import Operation
+from quorate.protocol.transactions.coordinator import Coordinator, Ended
+from quorate.protocol.transactions.lock_queue import LockQueue
+from quorate.protocol.transactions.parts import OpenPart, Parts
 from quorate_sim.changed import changed
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from quorate.protocol.masterships import RECOVERY_TERMS, TERMS_BELIEVED
-from quorate.protocol.tool_messages import Refill, Refilling
+from quorate.protocol.agent.masterships import RECOVERY_TERMS, TERMS_BELIEVED
+from quorate.protocol.messages.tools import Refill, Refilling
 from quorate_sim.world import MS
 
 if TYPE_CHECKING:

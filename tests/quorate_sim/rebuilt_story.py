@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from quorate.facts.partition_row import PartitionRow
-from quorate.protocol.messages import Fence, Message, Sync
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import Fence, Sync
 from quorate_sim.network import Link, Process
 from quorate_sim.scenario import Scenario
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import StorageKind, SyncWrites
-from quorate.protocol.copy import Copy
-from quorate.protocol.primary import Primary
-from quorate.protocol.replicas import Replicas
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.primary import Primary
 from quorate.protocol.settings import ProtocolSettings
 from quorate_sim.agent_process import AgentProcess
 from quorate_sim.clients import Op

@@ -1,18 +1,12 @@
 """How rows, values and messages look in a trace."""
 
 from quorate.facts.partition_row import PartitionRow
-from quorate.protocol.copy import decode_update
-from quorate.protocol.messages import (
-    AgentReport,
-    Append,
-    Heartbeat,
-    HeartbeatAck,
-    MasterPing,
-    Message,
-    ZoneTable,
-)
+from quorate.protocol.copies.copy import decode_update
+from quorate.protocol.messages.master import AgentReport, MasterPing, ZoneTable
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import Append, Heartbeat, HeartbeatAck
+from quorate.protocol.messages.transfer import SnapshotChunk, Updates
 from quorate.protocol.metastore import Value
-from quorate.protocol.transfer_messages import SnapshotChunk, Updates
 
 
 def row_text(row: PartitionRow) -> str:

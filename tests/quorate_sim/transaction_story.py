@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from quorate.facts.keyspace import key_partition
-from quorate.protocol.coordinator import Outcome
-from quorate.protocol.primary import Primary
-from quorate.protocol.replicas import Replicas
-from quorate.protocol.transaction_messages import TransactionMessage
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.messages.transactions import TransactionMessage
+from quorate.protocol.transactions.coordinator import Outcome
 from quorate_sim.agent_process import AgentProcess
 from quorate_sim.cluster import Cluster
 from quorate_sim.scenario import SETTINGS

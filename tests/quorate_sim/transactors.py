@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.keyspace import key_partition
-from quorate.protocol.coordinator import Ended, Outcome, PartWanted
-from quorate.protocol.parts import Evaluated
-from quorate.protocol.primary import Primary
-from quorate.protocol.transaction_messages import PreparePart
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.messages.transactions import PreparePart
+from quorate.protocol.transactions.coordinator import Ended, Outcome, PartWanted
+from quorate.protocol.transactions.parts import Evaluated
 from quorate_sim.serializability import Step, Txn, problem
 from quorate_sim.world import MS
 

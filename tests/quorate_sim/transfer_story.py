@@ -1,7 +1,7 @@
 """Stories that begin in the middle of a full copy: what comes of it is kept back for a while."""
 
-from quorate.protocol.messages import Message
-from quorate.protocol.transfer_messages import SnapshotChunk
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.transfer import SnapshotChunk
 from quorate_sim.network import Link, Process
 from quorate_sim.scenario import Scenario
 

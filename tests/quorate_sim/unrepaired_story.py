@@ -1,6 +1,6 @@
 """The story of a copy that has promised a term and not yet adopted it."""
 
-from quorate.protocol.transfer_messages import FetchKeys, Unavailable
+from quorate.protocol.messages.transfer import FetchKeys, Unavailable
 from quorate_sim.scenario import Scenario
 
 

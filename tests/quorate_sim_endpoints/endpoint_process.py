@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from quorate.protocol.client_messages import Forward, Forwarded
-from quorate.protocol.messages import Message
-from quorate.protocol.replicas import Turn
-from quorate_agent import across, client, endpoint, forwards, hand_overs, overview, redirects
+from quorate.protocol.agent.replicas import Turn
+from quorate.protocol.messages.clients import Forward, Forwarded
+from quorate.protocol.messages.message import Message
+from quorate_agent.clients import connection as client
+from quorate_agent.commands import across, endpoint, forwards, overview, redirects
 from quorate_agent.metrics import AgentMetrics
+from quorate_agent.notices import hand_overs
 from quorate_sim.agent_process import Action, AgentProcess
 from quorate_sim.cluster import Cluster
 from quorate_sim.network import Link
@@ -23,8 +25,8 @@ from quorate_sim.world import MS
 from quorate_sim_endpoints.watched_forwards import WatchedEndpoint
 
 if TYPE_CHECKING:
-    from quorate.protocol.replicas import Replicas
-    from quorate_agent.endpoint import ZoneEndpoint
+    from quorate.protocol.agent.replicas import Replicas
+    from quorate_agent.commands.endpoint import ZoneEndpoint
 
 
 class EndpointProcess(AgentProcess):

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from quorate.protocol.client_messages import Forward, Forwarded
-from quorate_agent import endpoint
-from quorate_agent.endpoint import ZoneEndpoint
-from quorate_agent.execution import CommandExecution
-from quorate_agent.forwards import Forwards
+from quorate.protocol.messages.clients import Forward, Forwarded
+from quorate_agent.commands import endpoint
+from quorate_agent.commands.endpoint import ZoneEndpoint
+from quorate_agent.commands.execution import CommandExecution
+from quorate_agent.commands.forwards import Forwards
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from quorate.protocol.primary import Primary
-    from quorate.protocol.replicas import Replicas
+    from quorate.protocol.agent.replicas import Replicas
+    from quorate.protocol.copies.primary import Primary
     from quorate.protocol.storage import Operation
-    from quorate_agent.client import ClientConnection, Slot
+    from quorate_agent.clients.connection import ClientConnection, Slot
     from quorate_agent.resp.transaction import Call
 
 _NOTHING_HAPPENED = (b"-OOM ", b"-MISCONF ", b"-MOVED ")

@@ -15,10 +15,11 @@ from typing import Self
 
 from quorate.facts.errors import WireError
 from quorate.facts.lineage import Entry, Lineage
-from quorate.protocol.formats import SPOKEN
-from quorate.protocol.messages import FORMAT_VERSION, Hello, Message, Refused
-from quorate.protocol.storage import Row as StorageRow
-from quorate.protocol.tool_messages import (
+from quorate.protocol.copies.totals import DIGEST_BYTES, buckets_of, key_bucket, row_digest
+from quorate.protocol.messages.formats import SPOKEN
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, Refused
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.tools import (
     AskBuckets,
     AskCopies,
     AskDigests,
@@ -30,7 +31,7 @@ from quorate.protocol.tool_messages import (
     CopyState,
     Digests,
 )
-from quorate.protocol.totals import DIGEST_BYTES, buckets_of, key_bucket, row_digest
+from quorate.protocol.storage import Row as StorageRow
 from quorate.wire.frames import FrameReader, encode_frame
 from quorate_link.blocking import shake_hands
 from quorate_link.handshake import Handshake, Unproven

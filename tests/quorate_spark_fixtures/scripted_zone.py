@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from quorate_link.secret import make_secret
-from quorate_spark.agent_link import Cluster, Unreadable
-from quorate_spark.compare_rows import Baseline, PartitionTally, RowSeen
+from quorate_spark.comparing.compare_rows import Baseline, PartitionTally, RowSeen
 from quorate_spark.copies import CopySeen
-from quorate_spark.read_copies import read_copies, read_rows
-from quorate_spark.recheck import row_seen
-from quorate_spark.scan_rows import ScannedPartition
+from quorate_spark.passes.scan_rows import ScannedPartition
+from quorate_spark.reading.agent_link import Cluster, Unreadable
+from quorate_spark.reading.read_copies import read_copies, read_rows
+from quorate_spark.reading.recheck import row_seen
+from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.settings import Settings
-from quorate_spark.settle import ZoneCopies
 from quorate_spark_fixtures.scripted_agent import ScriptedAgent, ScriptedCopy
 
 QUICK = Settings(

@@ -14,10 +14,11 @@ from msgspec import inspect
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.copy_record import CopyRecord, PromiseRecord
-from quorate.protocol.messages import FORMAT_VERSION, Message, Update
-from quorate.protocol.opening_messages import Challenge, Proof
-from quorate.protocol.transaction_messages import Decision, Part
+from quorate.protocol.copies.record import CopyRecord, PromiseRecord
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Challenge, Proof
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import Update
+from quorate.protocol.messages.transactions import Decision, Part
 from quorate_versions.samples import sample
 
 MESSAGES: tuple[type, ...] = (*get_args(Message), Challenge, Proof)

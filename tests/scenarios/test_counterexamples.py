@@ -8,8 +8,9 @@ import pytest
 from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import majority
 from quorate.facts.topology import Holder
-from quorate.protocol import migration_commit, primary
-from quorate.protocol.copy import Copy
+from quorate.protocol.copies import primary
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.zone_master import migration_commit
 from quorate_sim.changed import changed
 from quorate_sim.disk import SimStorage
 from quorate_sim.lease_stories import (

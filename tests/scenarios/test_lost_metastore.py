@@ -4,10 +4,12 @@ import pytest
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.masterships import RECOVERY_TERMS, TERMS_BELIEVED
-from quorate.protocol.messages import CaughtUp, Freeze, Message, PreparedRow, Sync, ZoneTable
+from quorate.protocol.agent.masterships import RECOVERY_TERMS, TERMS_BELIEVED
+from quorate.protocol.messages.master import CaughtUp, Freeze, PreparedRow, ZoneTable
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import Sync
 from quorate.protocol.metastore import ZoneKey
-from quorate.protocol.recover_rows import RECOVERY_GAP
+from quorate.protocol.zone_master.recover_rows import RECOVERY_GAP
 from quorate_operator.metastores.memory import MemoryMetastore
 from quorate_sim.master_process import MasterProcess
 from quorate_sim.network import Link, Process

@@ -10,19 +10,13 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord, Voter
 from quorate.facts.zone import SyncWrites, ZoneRecord
-from quorate.protocol.master import Master
-from quorate.protocol.messages import (
-    Acks,
-    Append,
-    FenceAck,
-    Inventory,
-    Message,
-    PreparedRow,
-    ZoneTable,
-)
+from quorate.protocol.master.master import Master
+from quorate.protocol.messages.master import Inventory, PreparedRow, ZoneTable
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import Acks, Append, FenceAck
+from quorate.protocol.messages.transfer import Updates
 from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Value, ZoneKey
 from quorate.protocol.settings import DEFAULTS
-from quorate.protocol.transfer_messages import Updates
 from quorate_lone_master.world import LoneMaster
 from quorate_sim.changed import changed
 from quorate_sim.metastore import Outcome

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from quorate.protocol.messages import Append
-from quorate.protocol.refill import ASKED_MS_MAX
+from quorate.protocol.agent.refill import ASKED_MS_MAX
+from quorate.protocol.messages.replication import Append
+from quorate.protocol.messages.tools import Refill, Refilling
 from quorate.protocol.storage import Row
-from quorate.protocol.tool_messages import Refill, Refilling
 from quorate_sim.network import Link, Process
 from quorate_sim.scenario import Scenario
 from quorate_sim.transfer_story import KEYS, NEW, OLD, HeldChunks, written_long_ago

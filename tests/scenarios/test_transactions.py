@@ -8,8 +8,7 @@ import pytest
 
 from quorate.facts.errors import InvariantError
 from quorate.facts.keyspace import key_partition
-from quorate.protocol.coordinator import Outcome
-from quorate.protocol.transaction_messages import (
+from quorate.protocol.messages.transactions import (
     AskDecision,
     Decide,
     Decided,
@@ -21,6 +20,7 @@ from quorate.protocol.transaction_messages import (
     PreparePart,
     TransactionMessage,
 )
+from quorate.protocol.transactions.coordinator import Outcome
 from quorate_sim import planted_transactions
 from quorate_sim.transaction_story import PARTITIONS, TransactionStory
 from quorate_sim.transactors import ZONE

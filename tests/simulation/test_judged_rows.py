@@ -7,8 +7,8 @@ import pytest
 from quorate.facts.errors import InvariantError
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
-from quorate.protocol.copy import Copy
-from quorate.protocol.messages import RowsStored
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.messages.master import RowsStored
 from quorate_sim.checks import Checks
 from quorate_sim.cluster import Cluster
 from quorate_sim.disk import Image, SimStorage

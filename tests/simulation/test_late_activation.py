@@ -3,9 +3,9 @@
 import pytest
 
 from quorate.facts.errors import InvariantError
-from quorate.protocol.messages import Message
-from quorate.protocol.primary import Stage
-from quorate.protocol.transfer_messages import Updates
+from quorate.protocol.copies.primary import Stage
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.transfer import Updates
 from quorate_sim.network import Link, Process
 from quorate_sim.planted_primaries import answered_tail_ignored
 from quorate_sim.scenario import Scenario

@@ -2,7 +2,8 @@
 
 import pytest
 
-from quorate.protocol.messages import Message, PreparedRow
+from quorate.protocol.messages.master import PreparedRow
+from quorate.protocol.messages.message import Message
 from quorate_sim.network import Link, Process
 from quorate_sim.scenario import Scenario
 

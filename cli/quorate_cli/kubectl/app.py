@@ -13,10 +13,10 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from quorate.planning.distribute_partitions import DataNode
-from quorate.protocol.zone_preview import zone_preview
-from quorate_cli import resources
-from quorate_cli.cli_command import SETTINGS
-from quorate_cli.events_command import until_nobody_reads
+from quorate.protocol.zone_master.preview import zone_preview
+from quorate_cli.commands.cli import SETTINGS
+from quorate_cli.commands.events import until_nobody_reads
+from quorate_cli.commands.plan import print_plan
 from quorate_cli.kubectl import exec_client, objects, told_events
 from quorate_cli.kubectl.declared_state import Found, cluster_state, state_json
 from quorate_cli.kubectl.drain import declare_drain, follow_drain
@@ -24,13 +24,13 @@ from quorate_cli.kubectl.kube_api import KubeApi, core_path
 from quorate_cli.kubectl.operator_lease import Operator, find_operator
 from quorate_cli.kubectl.replace import find_freed, free
 from quorate_cli.kubectl.report import Report
-from quorate_cli.object_view import describe_all
-from quorate_cli.plan_command import print_plan
-from quorate_cli.problem import Problem
-from quorate_cli.resources import ZONE, find_kind
-from quorate_cli.status_view import StatusView, show
-from quorate_cli.terminal import Teller
-from quorate_cli.version_option import VersionOption
+from quorate_cli.objects import resources
+from quorate_cli.objects.object_view import describe_all
+from quorate_cli.objects.resources import ZONE, find_kind
+from quorate_cli.objects.status_view import StatusView, show
+from quorate_cli.terminal.problem import Problem
+from quorate_cli.terminal.teller import Teller
+from quorate_cli.terminal.version_option import VersionOption
 
 HELP = "Quorate on Kubernetes, as its custom resources tell it: clusters, zones, agents."
 WAIT_S = 300.0

@@ -15,8 +15,8 @@ from quorate.protocol.status import MigrationStatus, NodeStatus, ZoneStatus
 from quorate.wire.resource import Condition
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone
-from quorate_cli.cluster_state import ClusterState
 from quorate_cli.kubectl.objects import StoredRows
+from quorate_cli.objects.cluster_state import ClusterState
 
 UNKNOWN = (
     "unavailable_partitions",

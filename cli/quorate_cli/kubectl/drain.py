@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from quorate.wire.resource import Condition
 from quorate.wire.storage_cluster import StorageCluster
-from quorate_cli import resources
 from quorate_cli.kubectl.kube_api import Conflict, KubeApi, objects_path
 from quorate_cli.kubectl.objects import fetch, registrations
-from quorate_cli.problem import Problem
+from quorate_cli.objects import resources
+from quorate_cli.terminal.problem import Problem
 
 ATTEMPTS = 5
 POLL_S = 0.5

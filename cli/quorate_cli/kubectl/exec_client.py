@@ -14,7 +14,7 @@ from quorate.facts.topology import NodeRecord
 from quorate.wire.zone import Zone
 from quorate_cli.kubectl.kube_api import KubeApi
 from quorate_cli.kubectl.objects import LABEL_AGENT
-from quorate_cli.problem import Problem
+from quorate_cli.terminal.problem import Problem
 
 CONTAINER = "agent"
 CLIENT = ("python3", "-m", "quorate_cli.plain_client")

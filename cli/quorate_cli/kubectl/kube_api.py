@@ -19,9 +19,9 @@ from kubernetes.config import kube_config
 from kubernetes.config.config_exception import ConfigException
 
 from quorate.wire.resource import API_VERSION, GROUP
-from quorate_cli.operator_api import NotThere
-from quorate_cli.problem import Problem, words
-from quorate_cli.resources import Whole
+from quorate_cli.objects.operator_api import NotThere
+from quorate_cli.objects.resources import Whole
+from quorate_cli.terminal.problem import Problem, words
 
 _files: Any = kube_config  # its functions ship without types
 PAGE = 500

@@ -12,11 +12,11 @@ from quorate.wire.resource import API_VERSION, GROUP, Resource
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.storage_node import StorageNode, node_record
 from quorate.wire.zone import Zone
-from quorate_cli import resources
 from quorate_cli.kubectl.kube_api import KubeApi, objects_path
-from quorate_cli.operator_api import NotThere
-from quorate_cli.problem import Problem
-from quorate_cli.resources import Kind, Whole, name_of
+from quorate_cli.objects import resources
+from quorate_cli.objects.operator_api import NotThere
+from quorate_cli.objects.resources import Kind, Whole, name_of
+from quorate_cli.terminal.problem import Problem
 
 LABEL_CLUSTER = f"{GROUP}/cluster"
 LABEL_AGENT = f"{GROUP}/agent"

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from quorate_cli.kubectl.kube_api import Forbidden, KubeApi, group_path
-from quorate_cli.operator_api import NotThere
+from quorate_cli.objects.operator_api import NotThere
 
 LEASE = "quorate-operator"
 GROUP = "coordination.k8s.io/v1"

@@ -10,9 +10,9 @@ from quorate.wire.partition_table import PartitionTable, partition_row, zone_rec
 from quorate.wire.storage_cluster import StorageCluster
 from quorate_cli.kubectl.kube_api import KubeApi, core_path, objects_path
 from quorate_cli.kubectl.objects import LABEL_CLUSTER, StoredRows, parsed, registrations
-from quorate_cli.operator_api import NotThere
-from quorate_cli.problem import Problem
-from quorate_cli.resources import Whole
+from quorate_cli.objects.operator_api import NotThere
+from quorate_cli.objects.resources import Whole
+from quorate_cli.terminal.problem import Problem
 
 
 class Freed(NamedTuple):

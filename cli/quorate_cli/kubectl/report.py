@@ -26,8 +26,8 @@ from quorate_cli.kubectl.objects import LABEL_CLUSTER
 from quorate_cli.kubectl.operator_lease import GROUP as LEASES
 from quorate_cli.kubectl.operator_lease import LEASE
 from quorate_cli.kubectl.told_events import told
-from quorate_cli.problem import Problem, words
-from quorate_cli.version_option import own_version
+from quorate_cli.terminal.problem import Problem, words
+from quorate_cli.terminal.version_option import own_version
 
 LOG_LINES = 20_000
 LOG_BYTES = 16 << 20

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import typer
 
-from quorate.protocol.events import STATE, ToldEvent, ZoneState
+from quorate.protocol.messages.events import STATE, ToldEvent, ZoneState
 from quorate.wire.resource import API_VERSION
 from quorate.wire.zone import Zone
-from quorate_cli.events_command import print_line
+from quorate_cli.commands.events import print_line
 from quorate_cli.kubectl.declared_state import sentence
 from quorate_cli.kubectl.kube_api import Expired, KubeApi, Unreached, core_path
 from quorate_cli.kubectl.objects import zones
-from quorate_cli.resources import Whole
+from quorate_cli.objects.resources import Whole
 
 OF_OURS = f"involvedObject.apiVersion={API_VERSION}"
 RETRY_S = 0.5

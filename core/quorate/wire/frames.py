@@ -11,9 +11,8 @@ from typing import TypeVar
 import msgspec
 
 from quorate.facts.errors import WireError
-from quorate.protocol.messages import FRAME_BYTES_MAX, Hello, Message, Refused
-from quorate.protocol.opening_messages import Challenge, Proof
-from quorate.protocol.roles import MAY_SEND
+from quorate.protocol.messages.handshake import FRAME_BYTES_MAX, Challenge, Hello, Proof, Refused
+from quorate.protocol.messages.message import MAY_SEND, Message
 from quorate.wire.long_frames import HEADER_BYTES, LONG_BYTES, LongFrame, LongFrames
 
 Opening = Challenge | Proof | Refused | Hello

@@ -9,7 +9,7 @@ gather the writes and turn them into one update after the handler has returned.
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from quorate.protocol.copy import Copy
+from quorate.protocol.copies.copy import Copy
 from quorate.protocol.storage import Operation, Row
 
 

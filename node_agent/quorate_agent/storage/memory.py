@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import accumulate
 from typing import Final
 
+from quorate.protocol.copies.totals import Totals
 from quorate.protocol.storage import COUNTER_MAX, ROW_OVERHEAD_BYTES, Row, StorageFull
-from quorate.protocol.totals import Totals
 
 UNBOUNDED: Final = 1 << 62
 LOG_OVERHEAD_BYTES: Final = 192

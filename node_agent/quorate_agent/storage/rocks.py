@@ -21,9 +21,9 @@ from typing import Final, NamedTuple, TypeVar
 
 from rocksdict import WriteBatch
 
+from quorate.protocol.copies.totals import DIGEST_BYTES, Totals
 from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull
-from quorate.protocol.totals import DIGEST_BYTES, Totals
-from quorate_agent.disk_room import DiskRoom
+from quorate_agent.folder.disk_room import DiskRoom
 from quorate_agent.storage.database import TABLES_OPEN, Database
 from quorate_agent.storage.long_values import LONG_BYTES, LongValues
 from quorate_agent.storage.rocks_log import RocksLog

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from quorate.facts.errors import WireError
-from quorate.protocol.events import EventPage, ToldEvent
+from quorate.protocol.messages.events import EventPage, ToldEvent
 from quorate.protocol.metastore import OutcomeUnknown
 from quorate.protocol.storage import COUNTER_MAX
 from quorate.wire.resource import API_VERSION, DeletionPolicy

@@ -13,7 +13,13 @@ import sqlite3
 from collections.abc import Collection
 from pathlib import Path
 
-from quorate.protocol.metastore import Conflict, OutcomeUnknown, ShardKey, Unavailable, ZoneKey
+from quorate.protocol.metastore import (
+    Conflict,
+    OutcomeUnknown,
+    ShardKey,
+    Unavailable,
+    ZoneKey,
+)
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
 from quorate.wire.storage_cluster import StorageCluster, StorageClusterStatus

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from quorate.facts.addresses import join_address, split_address
 from quorate.facts.errors import QuorateError
-from quorate.protocol.masterships import RECOVERY_TERMS
-from quorate.protocol.messages import FORMAT_VERSION, Hello
+from quorate.protocol.agent.masterships import RECOVERY_TERMS
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.wire.resource import API_VERSION
 from quorate.wire.storage_cluster import StorageCluster, external
 from quorate_link import BaseHandler, Endpoint, Link, RoleKeys

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
-from quorate.protocol.events import ToldEvent
-from quorate.protocol.messages import EventsTold, Message, Refused
-from quorate.protocol.node_registry import STALL_MS
+from quorate.protocol.members.node_registry import STALL_MS
+from quorate.protocol.messages.events import ToldEvent
+from quorate.protocol.messages.handshake import Refused
+from quorate.protocol.messages.master import EventsTold
+from quorate.protocol.messages.message import Message
 from quorate.wire.frames import encode_to_send
 from quorate.wire.long_frames import LongFrame
 from quorate_link import Link

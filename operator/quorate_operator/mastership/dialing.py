@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from quorate.facts.addresses import join_address, split_address
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
-from quorate.protocol.master import Master
+from quorate.protocol.master.master import Master
 from quorate_link import Endpoint, Link, Peer
 
 _log = logging.getLogger("quorate.dialing")

@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from quorate.protocol.events import (
+from quorate.protocol.messages.events import (
     STATE,
     Event,
     ToldEvent,

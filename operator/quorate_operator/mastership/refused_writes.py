@@ -7,7 +7,7 @@ may end at any moment.  So attempts become rarer, and the first one that is take
 import asyncio
 from typing import NamedTuple
 
-from quorate.protocol.events import Event, Reason
+from quorate.protocol.messages.events import Event, Reason
 from quorate.protocol.metastore import Key, ReadRefused, WriteRefused
 
 MASTER_FAILED = "MasterFailed"

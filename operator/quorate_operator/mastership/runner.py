@@ -33,10 +33,12 @@ from quorate.facts.zone import ZoneRecord
 from quorate.planning.choose_leavers import ClusterLoad
 from quorate.planning.disruption import Disruption
 from quorate.planning.preview import Preview
-from quorate.protocol.cluster_disruption import cluster_load
-from quorate.protocol.events import ROUTINE, Event, Reason, ToldEvent
-from quorate.protocol.master import Master
-from quorate.protocol.messages import FORMAT_VERSION, Greet, Hello, Message, RefusalCode, Refused
+from quorate.protocol.master.disruption import cluster_load
+from quorate.protocol.master.master import Master
+from quorate.protocol.messages.events import ROUTINE, Event, Reason, ToldEvent
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode, Refused
+from quorate.protocol.messages.master import Greet
+from quorate.protocol.messages.message import Message
 from quorate.protocol.metastore import DamagedRow, Key, Metastore, Seen, Unavailable, Value
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus, ZoneStatus

@@ -7,7 +7,7 @@ import pytest
 
 from quorate_agent.resp.replies import VALUE_BYTES_MAX
 from quorate_agent.resp.session import Session
-from quorate_agent.resp.table import COMMANDS
+from quorate_agent.resp.tables.table import COMMANDS
 from quorate_differential.command_streams import random_command
 from quorate_differential.exemptions import same_reply
 from quorate_differential.local_endpoint import LocalEndpoint

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from quorate_cli.kubectl.app import app
 from quorate_cli.kubectl.kube_api import KubeApi
-from quorate_cli.problem import Problem
+from quorate_cli.terminal.problem import Problem
 from quorate_cluster.pod_names import operator_that_knows
 from quorate_cluster.processes import environment
 from quorate_cluster.road import QUIET, Json, Road

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from quorate.protocol.messages import FORMAT_VERSION, Hello
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate.wire.frames import encode_frame
 from quorate_cluster.bad_input import client_bytes, peer_bytes
 from quorate_cluster.cluster import Cluster

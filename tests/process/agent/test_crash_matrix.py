@@ -27,7 +27,7 @@ from quorate_cluster.proxied_cluster import ProxiedCluster
 from quorate_cluster.proxy import OPERATOR
 from quorate_cluster.waiting import wait_until
 from quorate_cluster.workload import Workload
-from quorate_spark.agent_link import Unreadable
+from quorate_spark.reading.agent_link import Unreadable
 
 PARTITIONS = 8
 FROZEN_S = 8.0

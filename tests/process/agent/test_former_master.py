@@ -15,23 +15,19 @@ import pytest
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.messages import (
-    FORMAT_VERSION,
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode, Refused
+from quorate.protocol.messages.master import (
     AskInventory,
     EventsTold,
     Freeze,
     Greet,
-    Hello,
     MasterPing,
     Members,
-    Message,
     PreparedRow,
-    RefusalCode,
-    Refused,
     ZoneGone,
     ZoneTable,
 )
-from quorate.protocol.roles import FromMaster
+from quorate.protocol.messages.message import FromMaster, Message
 from quorate.wire.frames import FrameReader, encode_frame
 from quorate_cluster.agreement import copies_rows, stored_rows
 from quorate_cluster.cluster import Cluster

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from quorate.protocol.client_messages import Forward, Forwarded
-from quorate.protocol.messages import Message
+from quorate.protocol.messages.clients import Forward, Forwarded
+from quorate.protocol.messages.message import Message
 from quorate_cluster.client_errors import CLIENT_ERRORS
 from quorate_cluster.outage import key_in_each
 from quorate_cluster.processes import HOST

@@ -12,7 +12,7 @@ import pytest
 
 from quorate.facts.keyspace import key_slot
 from quorate.protocol.settings import DEFAULTS
-from quorate_agent.hand_overs import GATHER_MS
+from quorate_agent.notices.hand_overs import GATHER_MS
 from quorate_cluster.background import Background
 from quorate_cluster.changes import grow
 from quorate_cluster.client_errors import CLIENT_ERRORS, text_of, undocumented

@@ -12,8 +12,8 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from quorate.facts.keyspace import key_partition
-from quorate_agent.client_memory import SETTING, WATCHED_BYTES
-from quorate_agent.memory_limit import memory_limit
+from quorate_agent.clients.memory import SETTING, WATCHED_BYTES
+from quorate_agent.machine.memory_limit import memory_limit
 from quorate_cluster.beside import NEVER, clients_beside
 from quorate_cluster.fixtures import Measured, StartCluster
 from quorate_cluster.outage import Pulses

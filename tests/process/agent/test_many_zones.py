@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 import redis
 
-from quorate_agent.descriptors import CLIENTS_MIN, RESERVE, Descriptors
+from quorate_agent.machine.descriptors import CLIENTS_MIN, RESERVE, Descriptors
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import StartCluster
 from quorate_cluster.processes import HOST

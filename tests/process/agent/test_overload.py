@@ -10,7 +10,7 @@ from math import inf
 
 import pytest
 
-from quorate_agent.garbage import PAUSE_S
+from quorate_agent.machine.garbage import PAUSE_S
 from quorate_cluster.beside import NEVER, clients_beside
 from quorate_cluster.fixtures import Measured, StartCluster
 from quorate_cluster.flood import Flood, Pour, commands

@@ -7,15 +7,9 @@ from functools import partial
 
 import pytest
 
-from quorate.protocol.messages import (
-    FORMAT_VERSION,
-    Hello,
-    Members,
-    RefusalCode,
-    Refused,
-    ZoneGone,
-)
-from quorate.protocol.tool_messages import AskRows
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode, Refused
+from quorate.protocol.messages.master import Members, ZoneGone
+from quorate.protocol.messages.tools import AskRows
 from quorate.wire.frames import FrameReader, encode_frame
 from quorate_cluster.background import Background
 from quorate_cluster.fixtures import StartCluster

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from quorate_cli.cluster_folder import ClusterFolder
-from quorate_cli.dev_cluster import DevCluster
-from quorate_cli.keeper import end_all
+from quorate_cli.demo.keeper import end_all
+from quorate_cli.dev.dev_cluster import DevCluster
+from quorate_cli.processes.cluster_folder import ClusterFolder
 
 PATH = os.pathsep.join(path for path in sys.path if path)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from quorate_cli import resources
-from quorate_cli.dev_cluster import DevCluster
+from quorate_cli.dev.dev_cluster import DevCluster
+from quorate_cli.objects import resources
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

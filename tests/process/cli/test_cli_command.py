@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from quorate_cli.dev_cluster import DevCluster
-from quorate_cli.ports import STRIDE
+from quorate_cli.dev.dev_cluster import DevCluster
+from quorate_cli.dev.ports import STRIDE
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from redis import RedisCluster
 
-from quorate_cli.cluster_folder import ClusterFolder
-from quorate_cli.dev_cluster import DevCluster
+from quorate_cli.dev.dev_cluster import DevCluster
+from quorate_cli.processes.cluster_folder import ClusterFolder
 from quorate_cluster.waiting import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]

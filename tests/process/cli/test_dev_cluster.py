@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from redis import RedisCluster
 
-from quorate_cli import resources
-from quorate_cli.cluster_folder import OPERATOR
-from quorate_cli.dev_cluster import DevCluster
-from quorate_cli.operator_api import OperatorApi
-from quorate_cli.ports import STRIDE, choose_client_port_base
-from quorate_cli.problem import Problem
-from quorate_cli.process import kill
-from quorate_cli.process_states import process_states
+from quorate_cli.dev.dev_cluster import DevCluster
+from quorate_cli.dev.ports import STRIDE, choose_client_port_base
+from quorate_cli.dev.process_states import process_states
+from quorate_cli.objects import resources
+from quorate_cli.objects.operator_api import OperatorApi
+from quorate_cli.processes.cluster_folder import OPERATOR
+from quorate_cli.processes.process import kill
+from quorate_cli.terminal.problem import Problem
 from quorate_cluster.background import Background
 from quorate_cluster.interrupts import Interrupted, interrupted_behind
 from quorate_cluster.waiting import wait_until
@@ -350,7 +350,7 @@ def test_the_last_agent_is_not_removed(quorate: Quorate) -> None:
 
 
 def _demo(folder: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "quorate_cli.demo", "--folder", str(folder), *arguments]
+    return [sys.executable, "-m", "quorate_cli.demo.__main__", "--folder", str(folder), *arguments]
 
 
 @pytest.mark.spark

@@ -8,10 +8,10 @@ import pytest
 from redis import RedisCluster
 
 from quorate.facts.keyspace import key_partition
-from quorate_cli import resources
-from quorate_cli.cluster_folder import ClusterFolder
-from quorate_cli.cluster_state import fetch_state
-from quorate_cli.dev_cluster import DevCluster
+from quorate_cli.dev.dev_cluster import DevCluster
+from quorate_cli.objects import resources
+from quorate_cli.objects.cluster_state import fetch_state
+from quorate_cli.processes.cluster_folder import ClusterFolder
 from quorate_cluster.meanwhile import meanwhile
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from quorate_spark.spark_session import local_spark
+from quorate_spark.passes.spark_session import local_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

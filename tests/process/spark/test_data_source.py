@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from quorate.protocol.messages import Message
-from quorate.protocol.tool_messages import AskRows
-from quorate_spark.compare_counters import Settled
-from quorate_spark.scan_rows import SparkRowScan
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.tools import AskRows
+from quorate_spark.comparing.compare_counters import Settled
+from quorate_spark.passes.scan_rows import SparkRowScan
+from quorate_spark.reading.settle import settle
 from quorate_spark.settings import Settings
-from quorate_spark.settle import settle
 from quorate_spark.validate import baseline_of
 from quorate_spark_fixtures.scripted_zone import QUICK, PlainRowScan, ScriptedZone, listening
 
@@ -39,7 +39,7 @@ def zone() -> Iterator[ScriptedZone]:
 def reader(
     spark: "SparkSession", zone: ScriptedZone, options: Mapping[str, str] | None = None
 ) -> "DataFrameReader":
-    from quorate_spark.data_source import QuorateDataSource
+    from quorate_spark.passes.data_source import QuorateDataSource
 
     spark.dataSource.register(QuorateDataSource)
     whole = {"zone": "z", "agents": ",".join(zone.copies.agents), **(options or {})}

@@ -10,8 +10,8 @@ from types import EllipsisType
 
 import pytest
 
-from quorate.protocol.messages import Message
-from quorate.protocol.tool_messages import AskRows
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.tools import AskRows
 from quorate_cluster.processes import environment
 from quorate_cluster.waiting import wait_until
 from quorate_spark_fixtures.scripted_agent import Answer

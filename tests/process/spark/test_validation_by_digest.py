@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from quorate.facts.keyspace import key_partition
-from quorate.protocol.tool_messages import Damage, Damaged
-from quorate.protocol.totals import key_bucket
+from quorate.protocol.copies.totals import key_bucket
+from quorate.protocol.messages.tools import Damage, Damaged
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.meanwhile import meanwhile
 from quorate_cluster.processes import environment
-from quorate_spark.agent_link import AgentLink
+from quorate_spark.reading.agent_link import AgentLink
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from quorate.protocol.tool_messages import Damage, Damaged
+from quorate.protocol.messages.tools import Damage, Damaged
 from quorate_cluster.client_errors import CLIENT_ERRORS
 from quorate_cluster.cluster import Cluster
 from quorate_cluster.fixtures import StartCluster
 from quorate_cluster.meanwhile import meanwhile
 from quorate_cluster.processes import environment
-from quorate_spark.agent_link import AgentLink
-from quorate_spark.scan_rows import SparkRowScan
+from quorate_spark.passes.scan_rows import SparkRowScan
+from quorate_spark.reading.agent_link import AgentLink
+from quorate_spark.reading.settle import ZoneCopies
 from quorate_spark.settings import Settings
-from quorate_spark.settle import ZoneCopies
 from quorate_spark.validate import Validation
 from quorate_spark.verdict import Outcome, Verdict
 

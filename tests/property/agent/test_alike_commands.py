@@ -4,8 +4,8 @@ damaged."""
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quorate_agent.resp.connection import CommandParser
-from quorate_agent.resp.quick_reader import read_alike, read_alone
+from quorate_agent.resp.reading.parser import CommandParser
+from quorate_agent.resp.reading.quick_reader import read_alike, read_alone
 from quorate_differential.raw_replies import encode_command
 
 _word = st.one_of(

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from quorate_agent import client, endpoint, turn_share
+from quorate_agent.clients import connection as client
+from quorate_agent.clients import turn_share
+from quorate_agent.commands import endpoint
 from quorate_differential.raw_replies import encode_command
 from quorate_lone_agent.agent import Agent
 

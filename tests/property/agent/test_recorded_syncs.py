@@ -22,10 +22,10 @@ from hypothesis.stateful import (
 )
 
 from quorate.protocol.storage import Row
-from quorate_agent.data_folder import DataFolder
-from quorate_agent.descriptors import Descriptors
+from quorate_agent.folder.data_folder import DataFolder
+from quorate_agent.machine.descriptors import Descriptors
 from quorate_agent.storage.rocks import RocksStorage
-from quorate_agent.stored_zones import open_stored_zones, open_zone, what_is_synced
+from quorate_agent.zones.stored_zones import open_stored_zones, open_zone, what_is_synced
 from quorate_cluster.waiting import wait_until
 
 UIDS = ("z1", "z2", "z3")

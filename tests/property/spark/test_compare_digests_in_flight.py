@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from quorate.protocol.tool_messages import CopyDigest
-from quorate_spark.compare_digests import DigestsTold, DigestWatch
+from quorate.protocol.messages.tools import CopyDigest
+from quorate_spark.comparing.compare_digests import DigestsTold, DigestWatch
 
 NODES = ("A", "B", "C")
 HISTORIES = 2000

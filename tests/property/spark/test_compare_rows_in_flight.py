@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate_spark.compare_rows import (
+from quorate_spark.comparing.compare_rows import (
     Again,
     Baseline,
     Candidate,

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, cast
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from quorate_agent.admin import CONNECTIONS_MAX, start_admin
-from quorate_agent.probes import Probes
+from quorate_agent.process.admin import CONNECTIONS_MAX, start_admin
+from quorate_agent.process.probes import Probes
 
 HOST = "127.0.0.1"
 Ask = Callable[[bytes], Awaitable[tuple[str, str]]]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from quorate_agent.arguments import read_arguments, settings_of
-from quorate_agent.settings import AgentSettings
+from quorate_agent.process.arguments import read_arguments, settings_of
+from quorate_agent.process.settings import AgentSettings
 
 WHO = ["--name", "a", "--data", "/data", "--cluster", "main", "--secret-file", "/secret"]
 

@@ -5,14 +5,14 @@ import pytest
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder
 from quorate.facts.zone import StorageKind, ZoneRecord
-from quorate.protocol import upkeep
-from quorate.protocol.leases import Leases
-from quorate.protocol.replicas import Replicas
+from quorate.protocol.agent import upkeep
+from quorate.protocol.agent.leases import Leases
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.totals import row_digest
+from quorate.protocol.messages.tools import AskDigests, CopyDigest, Digests
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Row
-from quorate.protocol.tool_messages import AskDigests, CopyDigest, Digests
-from quorate.protocol.totals import row_digest
-from quorate_agent import tools
+from quorate_agent.process import tools
 from quorate_agent.storage.memory import MemoryStorage
 
 

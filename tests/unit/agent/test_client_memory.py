@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from quorate_agent.client_memory import GIVEN_BACK_BYTES, WATCHED_BYTES, ClientMemory, budget
-from quorate_agent.endpoint import ZoneEndpoint
-from quorate_agent.large_commands import LargeCommands
-from quorate_agent.resp import connection
+from quorate_agent.clients.memory import GIVEN_BACK_BYTES, WATCHED_BYTES, ClientMemory, budget
+from quorate_agent.commands.endpoint import ZoneEndpoint
+from quorate_agent.commands.large_commands import LargeCommands
+from quorate_agent.resp.reading import parser as parser_module
 from quorate_differential.kept_client import KeptClient
 from quorate_differential.raw_replies import encode_command
 from quorate_lone_agent.agent import Agent
@@ -248,8 +248,8 @@ def test_memory_is_given_back_once_much_of_it_was_let_go() -> None:
 def test_a_command_that_is_too_large_is_answered_behind_its_last_byte(
     monkeypatch: pytest.MonkeyPatch, words: list[bytes], error: str
 ) -> None:
-    monkeypatch.setattr(connection, "BULK_BYTES_MAX", 1_000_000)
-    monkeypatch.setattr(connection, "QUERY_BYTES_MAX", 1_500_000)
+    monkeypatch.setattr(parser_module, "BULK_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(parser_module, "QUERY_BYTES_MAX", 1_500_000)
     agent = Agent(64 * MIB)
     client = agent.writer()
     stream = encode_command([b"PING"]) + encode_command(words)

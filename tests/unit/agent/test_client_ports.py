@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from quorate.protocol.storage import ZoneRefused
-from quorate_agent.client_ports import ClientPorts
+from quorate_agent.clients.ports import ClientPorts
 from quorate_control_plane.ports import free_ports
 
 

@@ -9,12 +9,12 @@ import pytest
 import uvloop
 
 from quorate.facts.keyspace import key_partition
-from quorate.protocol.primary import Primary
+from quorate.protocol.copies.primary import Primary
 from quorate.protocol.storage import Row
-from quorate_agent import client as client_module
-from quorate_agent import endpoint
-from quorate_agent.client import BACKLOG_MAX, QUEUE_MAX, ClientConnection, Slot, boot_ms
-from quorate_agent.turn_share import TurnShare
+from quorate_agent.clients import connection as client_module
+from quorate_agent.clients.connection import BACKLOG_MAX, QUEUE_MAX, ClientConnection, Slot, boot_ms
+from quorate_agent.clients.turn_share import TurnShare
+from quorate_agent.commands import endpoint
 from quorate_differential.raw_replies import encode_command
 from quorate_lone_agent.agent import Agent
 from quorate_loopback.waiting import until

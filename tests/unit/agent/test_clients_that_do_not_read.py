@@ -6,7 +6,7 @@ import socket
 import pytest
 import uvloop
 
-from quorate_agent.client import QUEUE_BYTES_MAX, UNREAD_BYTES_MAX, ClientConnection
+from quorate_agent.clients.connection import QUEUE_BYTES_MAX, UNREAD_BYTES_MAX, ClientConnection
 from quorate_differential.raw_replies import encode_command
 from quorate_lone_agent.agent import Agent
 

@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 
 from quorate.facts.keyspace import key_partition
-from quorate_agent.client import ClientConnection
+from quorate_agent.clients.connection import ClientConnection
 from quorate_agent.resp.replies import UNKNOWN_OUTCOME
 from quorate_differential.kept_client import KeptClient
 from quorate_differential.kept_socket import KeptSocket

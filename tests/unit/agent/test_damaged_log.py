@@ -16,9 +16,9 @@ import pytest
 from deep_tests import most_are_deep
 from quorate.facts.lineage import Entry, Lineage
 from quorate.facts.topology import Holder
-from quorate.protocol.copy import Copy
-from quorate.protocol.messages import Update
-from quorate.protocol.totals import row_digest
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.totals import row_digest
+from quorate.protocol.messages.replication import Update
 from quorate_agent.storage.database import DatabaseRefused
 from quorate_agent.storage.rocks import RocksStorage
 

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from quorate.facts.zone import ZoneRecord
-from quorate_agent import data_folder
-from quorate_agent.data_folder import (
+from quorate_agent.folder import data_folder
+from quorate_agent.folder.data_folder import (
     DataFolder,
     FolderRefused,
     put_folder_back,
@@ -60,7 +60,7 @@ def test_a_second_start_is_refused_while_the_first_lives_and_names_its_process(p
 def test_a_killed_process_leaves_the_folder_free(path: Path) -> None:
     code = """
 import sys
-from quorate_agent.data_folder import DataFolder
+from quorate_agent.folder.data_folder import DataFolder
 folder = DataFolder.open(sys.argv[1], cluster="demo", node="agent-1", cluster_id="id")
 print(folder.store, flush=True)
 sys.stdin.read()

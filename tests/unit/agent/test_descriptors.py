@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from quorate.protocol.storage import ZoneRefused
-from quorate_agent.descriptors import CLIENTS_MIN, FIXED, RESERVE, Descriptors
+from quorate_agent.machine.descriptors import CLIENTS_MIN, FIXED, RESERVE, Descriptors
 from quorate_link.descriptors import raise_limit
 
 

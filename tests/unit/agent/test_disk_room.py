@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from quorate_agent import disk_room
-from quorate_agent.disk_room import MIB, DiskRoom, reserve_of
+from quorate_agent.folder import disk_room
+from quorate_agent.folder.disk_room import MIB, DiskRoom, reserve_of
 
 GIB = 1024 * MIB
 

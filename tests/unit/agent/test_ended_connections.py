@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from quorate_agent.listener import GOODBYE_S
+from quorate_agent.clients.listener import GOODBYE_S
 from quorate_lone_agent.agent import OTHER, Agent
 from quorate_lone_agent.listening import listen
 from quorate_loopback.waiting import until

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from quorate_agent import endpoint as endpoint_module
-from quorate_agent import overview
-from quorate_agent.client import boot_ms
-from quorate_agent.overview import TAKE_OVER_MS
+from quorate_agent.clients.connection import boot_ms
+from quorate_agent.commands import endpoint as endpoint_module
+from quorate_agent.commands import overview
+from quorate_agent.commands.overview import TAKE_OVER_MS
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, Agent
 

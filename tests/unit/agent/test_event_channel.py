@@ -10,8 +10,8 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.events import ToldEvent, ZoneState
-from quorate_agent.event_channel import zone_state
+from quorate.protocol.messages.events import ToldEvent, ZoneState
+from quorate_agent.notices.event_channel import zone_state
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import endpoint_of, replicas_in_memory
 

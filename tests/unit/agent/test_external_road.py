@@ -13,11 +13,11 @@ from redis.asyncio.cluster import ClusterNode, RedisCluster
 from quorate.facts.addresses import join_address
 from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.protocol.settings import DEFAULTS
-from quorate_agent.data_folder import DataFolder
-from quorate_agent.descriptors import Descriptors
-from quorate_agent.probes import Probes
-from quorate_agent.server import Agent
-from quorate_agent.settings import AgentSettings
+from quorate_agent.folder.data_folder import DataFolder
+from quorate_agent.machine.descriptors import Descriptors
+from quorate_agent.process.probes import Probes
+from quorate_agent.process.server import Agent
+from quorate_agent.process.settings import AgentSettings
 from quorate_control_plane.ports import free_ports
 from quorate_loopback.runner_world import known_secret
 from quorate_loopback.sides import HOST, SECRET

@@ -5,7 +5,7 @@ import time
 from types import SimpleNamespace
 from typing import Any, cast
 
-from quorate_agent import farewell
+from quorate_agent.process import farewell
 
 BOUND_S = 1.0
 TURN_S = 0.1

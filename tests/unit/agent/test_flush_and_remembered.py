@@ -1,6 +1,6 @@
 """A forwarded request that is asked again after FLUSHALL is not executed again."""
 
-from quorate.protocol.client_messages import Forward, Forwarded
+from quorate.protocol.messages.clients import Forward, Forwarded
 from quorate_lone_agent.agent import Agent
 
 

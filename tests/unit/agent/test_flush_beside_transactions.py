@@ -4,8 +4,8 @@ import pytest
 
 from quorate.facts.keyspace import key_partition
 from quorate.facts.topology import NodeRecord
-from quorate.protocol.lock_queue import LockQueue
-from quorate.protocol.transaction_messages import FinishPart, PartPrepared, PreparePart
+from quorate.protocol.messages.transactions import FinishPart, PartPrepared, PreparePart
+from quorate.protocol.transactions.lock_queue import LockQueue
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, ZONE, Agent, key_in
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.agent import AgentCore, MastershipNotKept
-from quorate.protocol.messages import FORMAT_VERSION, Hello, RefusalCode
+from quorate.protocol.agent.agent import AgentCore, MastershipNotKept
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode
 from quorate.protocol.settings import DEFAULTS
-from quorate_agent import data_folder
-from quorate_agent.data_folder import DataFolder
-from quorate_agent.descriptors import Descriptors
-from quorate_agent.server import Agent, now
-from quorate_agent.settings import AgentSettings
+from quorate_agent.folder import data_folder
+from quorate_agent.folder.data_folder import DataFolder
+from quorate_agent.machine.descriptors import Descriptors
+from quorate_agent.process.server import Agent, now
+from quorate_agent.process.settings import AgentSettings
 from quorate_loopback.sides import SECRET
 
 RECORD = ZoneRecord("uid-1", "books", 16, 3)

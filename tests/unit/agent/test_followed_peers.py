@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from quorate.facts.topology import NodeRecord
-from quorate.protocol.messages import FORMAT_VERSION, Hello
-from quorate_agent.peers import Peers
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
+from quorate_agent.process.peers import Peers
 
 
 class _Peer:

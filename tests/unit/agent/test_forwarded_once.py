@@ -6,12 +6,12 @@ import pytest
 from quorate.facts.keyspace import key_partition
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, Voter
-from quorate.protocol.client_messages import Forward, Forwarded
-from quorate.protocol.messages import Heartbeat
+from quorate.protocol.messages.clients import Forward, Forwarded
+from quorate.protocol.messages.replication import Heartbeat
 from quorate.protocol.storage import Row
-from quorate_agent import endpoint
-from quorate_agent import forwards as forwards_module
-from quorate_agent.client import boot_ms
+from quorate_agent.clients.connection import boot_ms
+from quorate_agent.commands import endpoint
+from quorate_agent.commands import forwards as forwards_module
 from quorate_agent.resp import replies
 from quorate_agent.resp.remembered import request_key
 from quorate_lone_agent.agent import OTHER, ZONE, Agent

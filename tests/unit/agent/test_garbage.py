@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from quorate_agent import endpoint, garbage
-from quorate_agent.garbage import PAUSE_S, YOUNG_MIN, Garbage
-from quorate_agent.tracking import LOOK_MS
+from quorate_agent.commands import endpoint
+from quorate_agent.machine import garbage
+from quorate_agent.machine.garbage import PAUSE_S, YOUNG_MIN, Garbage
+from quorate_agent.notices.tracking import LOOK_MS
 from quorate_lone_agent.agent import Agent
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import hiredis
 
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
-from quorate_agent.client import boot_ms
-from quorate_agent.hand_overs import GATHER_MS
+from quorate_agent.clients.connection import boot_ms
+from quorate_agent.notices.hand_overs import GATHER_MS
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, Agent
 

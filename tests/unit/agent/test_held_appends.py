@@ -1,7 +1,7 @@
 """Long updates of other agents that come while partitions wait for long values."""
 
-from quorate.protocol.messages import Append, Batch
-from quorate_agent.held_appends import LONG_BYTES, HeldAppends
+from quorate.protocol.messages.replication import Append, Batch
+from quorate_agent.zones.held_appends import LONG_BYTES, HeldAppends
 
 
 def _batch(number: int, size: int = 10, partition: int = 0) -> Batch:

@@ -8,7 +8,7 @@ import pytest
 
 _SHOW = """
 import os, sys
-from quorate_agent.huge_pages import use_huge_pages
+from quorate_agent.machine.huge_pages import use_huge_pages
 print(os.getpid(), os.environ.get("GLIBC_TUNABLES", ""), *sys.argv[1:], flush=True)
 use_huge_pages()
 print("runs")

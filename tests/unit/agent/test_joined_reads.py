@@ -7,7 +7,7 @@ import pytest
 
 from quorate.facts.keyspace import key_partition, key_slot, slot_of_range
 from quorate.protocol.storage import Row
-from quorate_agent import endpoint, execution
+from quorate_agent.commands import endpoint, execution
 from quorate_agent.resp.view import View, live_values
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, ZONE, Agent

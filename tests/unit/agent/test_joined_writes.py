@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from quorate.facts.keyspace import key_partition
-from quorate.protocol.copy import decode_update
-from quorate_agent.client import Slot
-from quorate_agent.joined_writes import JOINED_BYTES_MAX
-from quorate_agent.resp.table import DISPATCH
-from quorate_agent.resp.value import MARKER
+from quorate.protocol.copies.copy import decode_update
+from quorate_agent.clients.connection import Slot
+from quorate_agent.commands.joined_writes import JOINED_BYTES_MAX
+from quorate_agent.resp.tables.table import DISPATCH
+from quorate_agent.resp.values.value import MARKER
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, ZONE, Agent, key_in
 

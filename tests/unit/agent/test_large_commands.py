@@ -4,9 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from quorate_agent import endpoint as endpoint_module
-from quorate_agent.client import QUEUE_BYTES_MAX, Slot
-from quorate_agent.large_commands import LARGE_BYTES, PATIENCE_MS, TOGETHER_BYTES, LargeCommands
+from quorate_agent.clients.connection import QUEUE_BYTES_MAX, Slot
+from quorate_agent.commands import endpoint as endpoint_module
+from quorate_agent.commands.large_commands import (
+    LARGE_BYTES,
+    PATIENCE_MS,
+    TOGETHER_BYTES,
+    LargeCommands,
+)
 from quorate_differential.kept_client import KeptClient
 from quorate_differential.raw_replies import encode_command
 from quorate_lone_agent.agent import Agent

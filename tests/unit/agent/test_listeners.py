@@ -10,13 +10,13 @@ from quorate.facts.keyspace import key_slot
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.client_messages import Forward
+from quorate.protocol.messages.clients import Forward
 from quorate.protocol.storage import ZoneRefused
-from quorate_agent.client import boot_ms
-from quorate_agent.client_addresses import Addresses, client_addresses
-from quorate_agent.client_ports import ClientPorts
-from quorate_agent.descriptors import Descriptors
-from quorate_agent.hand_overs import GATHER_MS
+from quorate_agent.clients.addresses import Addresses, client_addresses
+from quorate_agent.clients.connection import boot_ms
+from quorate_agent.clients.ports import ClientPorts
+from quorate_agent.machine.descriptors import Descriptors
+from quorate_agent.notices.hand_overs import GATHER_MS
 from quorate_control_plane.ports import free_ports
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, Agent

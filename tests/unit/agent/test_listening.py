@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from quorate_agent.descriptors import RESERVE, Descriptors
+from quorate_agent.machine.descriptors import RESERVE, Descriptors
 from quorate_lone_agent.agent import Agent
 from quorate_lone_agent.listening import listen
 from quorate_loopback.waiting import until

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate_agent.resp.connection import CommandParser
+from quorate_agent.resp.reading.parser import CommandParser
 
 
 @pytest.mark.parametrize("chunk_bytes", [1 << 18, 1 << 16, 70_001, 299_998])

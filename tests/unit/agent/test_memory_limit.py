@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate_agent.memory_limit import memory_limit
+from quorate_agent.machine.memory_limit import memory_limit
 
 
 def _machine(root: Path, cgroup: str, limits: dict[str, str]) -> Path:

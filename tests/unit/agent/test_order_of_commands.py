@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from quorate_agent.client import ClientConnection
+from quorate_agent.clients.connection import ClientConnection
 from quorate_agent.resp.session import Connection
 from quorate_differential.kept_socket import KeptSocket
 

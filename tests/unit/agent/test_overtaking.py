@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from quorate.protocol.messages import Append, Batch
+from quorate.protocol.messages.replication import Append, Batch
 from quorate.wire.frames import encode_to_send
-from quorate_agent.overtaking import APPEND_BYTES_MAX, Overtaking
+from quorate_agent.process.overtaking import APPEND_BYTES_MAX, Overtaking
 from quorate_link import Link
 from quorate_loopback.sides import Side, close_opened, linked
 from quorate_loopback.waiting import until

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from quorate.facts.topology import NodeRecord
-from quorate.protocol.messages import Hello
-from quorate_agent.peers import Peers
+from quorate.protocol.messages.handshake import Hello
+from quorate_agent.process.peers import Peers
 from quorate_link import Link
 from quorate_loopback.sides import HOST, Side, close_opened
 from quorate_loopback.waiting import until
@@ -63,7 +63,7 @@ async def test_a_member_is_greeted_over_a_new_link_that_stays() -> None:
 
 
 async def test_an_address_where_nobody_listens_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quorate_agent.peers.GREETING_S", 0.1)
+    monkeypatch.setattr("quorate_agent.process.peers.GREETING_S", 0.1)
     away, agent = Side("away"), Dialing("b")
     port = await away.listen()
     await away.endpoint.close()

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from quorate_agent import pushes
-from quorate_agent.client import ClientConnection, Slot
-from quorate_agent.pushes import push, push_in_order
+from quorate_agent.clients.connection import ClientConnection, Slot
+from quorate_agent.notices import pushes
+from quorate_agent.notices.pushes import push, push_in_order
 from quorate_agent.resp.session import Connection
-from quorate_agent.resp.table import COMMANDS
+from quorate_agent.resp.tables.table import COMMANDS
 from quorate_differential.kept_socket import KeptSocket
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.protocol.client_messages import Forward
+from quorate.protocol.messages.clients import Forward
 from quorate_lone_agent.agent import OTHER, Agent, key_in
 
 

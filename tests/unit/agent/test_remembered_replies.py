@@ -3,7 +3,7 @@
 import pytest
 
 from quorate_agent.resp.remembered import KEPT_MS, REPLY_NOT_KEPT, remembering, request_key
-from quorate_agent.resp.table import COMMANDS
+from quorate_agent.resp.tables.table import COMMANDS
 from quorate_differential.dict_view import DictView
 
 KEY = request_key("ab12", 7)

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from quorate_agent.resp import collection
 from quorate_agent.resp.replies import COLLECTION_TOO_LONG, DAMAGED, WRONGTYPE
-from quorate_agent.resp.table import resolve
-from quorate_agent.resp.unpacked import WORTH_BYTES, Unpacked
-from quorate_agent.resp.value import MARKER, Damaged, kind_of, unpack_elements
+from quorate_agent.resp.tables.table import resolve
+from quorate_agent.resp.values import collection
+from quorate_agent.resp.values.unpacked import WORTH_BYTES, Unpacked
+from quorate_agent.resp.values.value import MARKER, Damaged, kind_of, unpack_elements
 from quorate_differential.dict_view import DictView
 from quorate_differential.local_endpoint import LocalEndpoint
 
@@ -303,7 +303,7 @@ class TestUnpacked:
     def test_those_used_last_are_kept_as_long_as_there_is_room(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("quorate_agent.resp.unpacked.KEPT_BYTES_MAX", 3 * WORTH_BYTES)
+        monkeypatch.setattr("quorate_agent.resp.values.unpacked.KEPT_BYTES_MAX", 3 * WORTH_BYTES)
         calls, unpack = self._count()
         kept = Unpacked()
         values = {name: name * WORTH_BYTES for name in (b"a", b"b", b"c", b"d")}

@@ -6,9 +6,9 @@ import pytest
 
 from quorate.protocol.storage import Row
 from quorate_agent.resp.command import Scope, command_slot
-from quorate_agent.resp.glob import glob_matcher
-from quorate_agent.resp.integers import parse_integer
-from quorate_agent.resp.table import COMMANDS, DISPATCH, resolve
+from quorate_agent.resp.reading.glob import glob_matcher
+from quorate_agent.resp.reading.integers import parse_integer
+from quorate_agent.resp.tables.table import COMMANDS, DISPATCH, resolve
 from quorate_differential.command_streams import random_command
 from quorate_differential.dict_view import DictView
 

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from quorate_agent.resp import connection
-from quorate_agent.resp.connection import CommandParser
-from quorate_agent.resp.quick_reader import read_alone, read_quickly
+from quorate_agent.resp.reading import parser as parser_module
+from quorate_agent.resp.reading.parser import CommandParser
+from quorate_agent.resp.reading.quick_reader import read_alone, read_quickly
 from quorate_differential.byte_streams import ODD_STREAMS, random_stream
 from quorate_differential.command_streams import random_command
 from quorate_differential.exemptions import is_exempt_stream
@@ -111,7 +111,7 @@ def test_a_long_value_is_gathered_without_copying_it_again_for_every_chunk() -> 
 def test_a_command_above_its_limit_is_dropped_alone(
     monkeypatch: pytest.MonkeyPatch, size: int, chunk_bytes: int
 ) -> None:
-    monkeypatch.setattr(connection, "QUERY_BYTES_MAX", 70_000)
+    monkeypatch.setattr(parser_module, "QUERY_BYTES_MAX", 70_000)
     after = [b"SET", b"k", b"x" * 100]
     stream = encode_command([b"MSET", *[b"x" * size] * 9]) + encode_command(after)
 
@@ -125,7 +125,7 @@ def test_a_command_above_its_limit_is_dropped_alone(
 def test_a_string_that_is_too_long_is_dropped_alone_and_none_of_it_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection, "BULK_BYTES_MAX", 100_000)
+    monkeypatch.setattr(parser_module, "BULK_BYTES_MAX", 100_000)
     parser = CommandParser()
     stream = encode_command([b"SET", b"k", b"x" * 500_000])
     for at in range(0, len(stream) - 1, 50_000):
@@ -140,7 +140,7 @@ def test_a_string_that_is_too_long_is_dropped_alone_and_none_of_it_is_kept(
 
 def test_who_declares_more_than_anybody_waits_for_is_disconnected() -> None:
     parser = CommandParser()
-    parser.feed(b"*2\r\n$4\r\nECHO\r\n$%d\r\n" % (connection.DROPPED_BYTES_MAX + 1))
+    parser.feed(b"*2\r\n$4\r\nECHO\r\n$%d\r\n" % (parser_module.DROPPED_BYTES_MAX + 1))
 
     assert parser.error == b"-ERR Protocol error: invalid bulk length\r\n"
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from quorate.protocol.client_messages import Forward
-from quorate_agent import overview
-from quorate_agent.client import boot_ms
+from quorate.protocol.messages.clients import Forward
+from quorate_agent.clients.connection import boot_ms
+from quorate_agent.commands import overview
 from quorate_agent.resp.scan import ORIGINS, OVERLAP_S, STAMP_S, place_of
 from quorate_lone_agent.agent import OTHER, Agent, key_in
 

@@ -5,10 +5,10 @@ from collections import deque
 
 import pytest
 
-from quorate_agent.resp.glob import PATTERN_BYTES_MAX
-from quorate_agent.resp.pubsub_commands import SUBSCRIPTIONS_MAX
-from quorate_agent.resp.tracking_commands import PREFIXES_MAX
-from quorate_agent.turn_share import TURN_S
+from quorate_agent.clients.turn_share import TURN_S
+from quorate_agent.resp.commands.pubsub import SUBSCRIPTIONS_MAX
+from quorate_agent.resp.commands.tracking import PREFIXES_MAX
+from quorate_agent.resp.reading.glob import PATTERN_BYTES_MAX
 from quorate_lone_agent.agent import Agent
 
 COMMANDS = 100
@@ -30,7 +30,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Agent:
 def test_an_agent_alone_ends_its_turns_when_it_is_told_to_on_a_busy_machine_too(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quorate_agent.turn_share.TURN_S", 1e-9)
+    monkeypatch.setattr("quorate_agent.clients.turn_share.TURN_S", 1e-9)
     assert agent.writer().send(*[(b"PING",)] * COMMANDS) == [b"PONG"] * COMMANDS
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from quorate.protocol.copies.totals import CHANGED_MAX, row_digest
 from quorate.protocol.storage import Row, Storage
-from quorate.protocol.totals import CHANGED_MAX, row_digest
 from quorate_lone_agent.storage_engine import Engine
 
 EVERYTHING = 1 << 30

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rocksdict import Rdict
 
+from quorate.protocol.copies.totals import CHANGED_MAX
 from quorate.protocol.storage import ROW_OVERHEAD_BYTES, Row, StorageFull
-from quorate.protocol.totals import CHANGED_MAX
-from quorate_agent.disk_room import DiskRoom
+from quorate_agent.folder.disk_room import DiskRoom
 from quorate_agent.storage import DatabaseRefused, StorageBroken, database
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
@@ -167,10 +167,10 @@ def test_a_killed_process_loses_no_committed_batch_and_half_of_none(
 FILLER = """
 import os, resource, subprocess, sys
 from quorate.protocol.storage import ROW_OVERHEAD_BYTES, Row, StorageFull
-from quorate.protocol.totals import CHANGED_MAX
+from quorate.protocol.copies.totals import CHANGED_MAX
 from pathlib import Path
 from quorate_agent.storage import database
-from quorate_agent.disk_room import DiskRoom
+from quorate_agent.folder.disk_room import DiskRoom
 from quorate_agent.storage.rocks import RocksStorage
 
 folder, limit = sys.argv[1], sys.argv[2]

@@ -13,21 +13,21 @@ import pytest
 
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.storage import Row, ZoneRefused
-from quorate_agent import data_folder
-from quorate_agent.client_ports import ClientPorts
-from quorate_agent.data_folder import DataFolder, FolderRefused
-from quorate_agent.descriptors import CLIENTS_MIN, RESERVE, Descriptors
+from quorate_agent.clients.ports import ClientPorts
+from quorate_agent.folder import data_folder
+from quorate_agent.folder.data_folder import DataFolder, FolderRefused
+from quorate_agent.machine.descriptors import CLIENTS_MIN, RESERVE, Descriptors
 from quorate_agent.storage import DatabaseRefused
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
-from quorate_agent.stored_zones import (
+from quorate_agent.zones.opening import ZoneOpening
+from quorate_agent.zones.stored_zones import (
     LessThanSynced,
     last_start,
     open_stored_zones,
     open_zone,
     what_is_synced,
 )
-from quorate_agent.zone_opening import ZoneOpening
 
 
 class OneAgent:

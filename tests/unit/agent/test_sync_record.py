@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from quorate.protocol.storage import Row
-from quorate_agent import data_folder
-from quorate_agent.data_folder import DataFolder
+from quorate_agent.folder import data_folder
+from quorate_agent.folder.data_folder import DataFolder
 from quorate_agent.storage.rocks import RocksStorage
-from quorate_agent.stored_zones import open_zone
-from quorate_agent.sync_record import SyncRecord
+from quorate_agent.zones.stored_zones import open_zone
+from quorate_agent.zones.sync_record import SyncRecord
 from quorate_loopback.waiting import until
 
 

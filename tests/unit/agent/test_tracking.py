@@ -7,8 +7,9 @@ import pytest
 
 from quorate.facts.keyspace import key_partition
 from quorate.facts.time import Now
-from quorate_agent import endpoint, tracking
-from quorate_agent.client import boot_ms
+from quorate_agent.clients.connection import boot_ms
+from quorate_agent.commands import endpoint
+from quorate_agent.notices import tracking
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import OTHER, Agent
 

@@ -9,9 +9,9 @@ import pytest
 
 from quorate.facts.keyspace import key_partition
 from quorate.facts.time import Now
-from quorate_agent import pushes
-from quorate_agent.client import boot_ms
-from quorate_agent.tracking import NOTES_BYTES_MAX
+from quorate_agent.clients.connection import boot_ms
+from quorate_agent.notices import pushes
+from quorate_agent.notices.tracking import NOTES_BYTES_MAX
 from quorate_differential.kept_client import KeptClient
 from quorate_lone_agent.agent import Agent, key_in
 

@@ -6,15 +6,16 @@ import pytest
 
 from quorate.facts.keyspace import RESERVED
 from quorate.facts.topology import Holder
-from quorate.protocol import coordinator
-from quorate.protocol.messages import FRAME_BYTES_MAX, Message
-from quorate.protocol.parts import INDEX_KEY, part_key
+from quorate.protocol.messages.handshake import FRAME_BYTES_MAX
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.transactions import PartFinished, PartPrepared, PreparePart
 from quorate.protocol.settings import DEFAULTS
-from quorate.protocol.transaction_messages import PartFinished, PartPrepared, PreparePart
+from quorate.protocol.transactions import coordinator
+from quorate.protocol.transactions.parts import INDEX_KEY, part_key
 from quorate.wire.frames import encode_frame
-from quorate_agent import across
-from quorate_agent.farewell import see_transactions_end
-from quorate_agent.resp import transaction_commands
+from quorate_agent.commands import across
+from quorate_agent.process.farewell import see_transactions_end
+from quorate_agent.resp.commands import transactions
 from quorate_lone_agent.agent import OTHER, Agent, key_in
 
 
@@ -135,7 +136,7 @@ def test_answers_of_all_parts_together_are_bounded(monkeypatch: pytest.MonkeyPat
 
 
 def test_watched_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction_commands, "WATCHED_BYTES_MAX", 1000)
+    monkeypatch.setattr(transactions, "WATCHED_BYTES_MAX", 1000)
     client = Agent().writer()
     assert client.ask(b"WATCH", bytes(600)) == [b"OK"]
     assert "watched keys" in str(client.ask(b"WATCH", b"x" * 600)[0])

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from quorate_agent.turn_end import SMALL_TURN, TurnEnd
+from quorate_agent.process.turn_end import SMALL_TURN, TurnEnd
 
 
 class _Loop:

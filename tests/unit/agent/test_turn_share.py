@@ -1,9 +1,7 @@
 """Clients get their share of a turn, one after the other, and no more."""
 
-from quorate_agent.client import ClientConnection
-from quorate_agent.resp.session import Connection
-from quorate_agent.resp.transaction import Transaction
-from quorate_agent.turn_share import (
+from quorate_agent.clients.connection import ClientConnection
+from quorate_agent.clients.turn_share import (
     COMMANDS_PER_TURN,
     CUT_BYTES_PER_TURN,
     FEW,
@@ -13,6 +11,8 @@ from quorate_agent.turn_share import (
     WAITING_MAX,
     TurnShare,
 )
+from quorate_agent.resp.session import Connection
+from quorate_agent.resp.transaction import Transaction
 from quorate_differential.kept_socket import KeptSocket
 
 

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from rocksdict import WriteBatch
 
+from quorate.protocol.copies.totals import row_digest
 from quorate.protocol.storage import COUNTER_MAX, Row, StorageFull
-from quorate.protocol.totals import row_digest
 from quorate_agent.storage import value_files
 from quorate_agent.storage.long_values import LONG_BYTES
 from quorate_agent.storage.rocks import RocksStorage

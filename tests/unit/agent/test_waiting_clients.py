@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from quorate.facts.keyspace import key_partition
-from quorate_agent import client as client_module
-from quorate_agent import endpoint
-from quorate_agent.client import (
+from quorate_agent.clients import connection as client_module
+from quorate_agent.clients.connection import (
     LONG_BYTES,
     QUEUE_BYTES_MAX,
     WAITED_MS_MAX,
@@ -17,7 +16,8 @@ from quorate_agent.client import (
     Slot,
     boot_ms,
 )
-from quorate_agent.turn_share import CUT_BYTES_PER_TURN
+from quorate_agent.clients.turn_share import CUT_BYTES_PER_TURN
+from quorate_agent.commands import endpoint
 from quorate_differential.kept_client import KeptClient
 from quorate_differential.raw_replies import encode_command
 from quorate_lone_agent.agent import OTHER, Agent, key_in

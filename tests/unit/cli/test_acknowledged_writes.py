@@ -3,7 +3,7 @@
 import pytest
 
 from quorate.facts.keyspace import key_partition
-from quorate_cli.acknowledged_writes import KeyHistory, keys_of_all_partitions, percentile
+from quorate_cli.demo.acknowledged_writes import KeyHistory, keys_of_all_partitions, percentile
 
 
 def test_there_is_one_key_in_every_partition() -> None:

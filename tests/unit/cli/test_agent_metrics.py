@@ -1,6 +1,6 @@
 """How long commands waited between two readings of the agents' metrics."""
 
-from quorate_cli.agent_metrics import longest_parked
+from quorate_cli.processes.agent_metrics import longest_parked
 
 BEFORE = {0.01: 5, 0.05: 7, 5.0: 9, float("inf"): 9}
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from quorate_cli.cluster_folder import (
+from quorate_cli.dev.dev_cluster import DevCluster
+from quorate_cli.processes.cluster_folder import (
     FORMAT_VERSION,
     OPERATOR,
     AgentEntry,
     ClusterEntry,
     ClusterFolder,
 )
-from quorate_cli.dev_cluster import DevCluster
-from quorate_cli.problem import Problem
-from quorate_cli.process import identify, write_started
+from quorate_cli.processes.process import identify, write_started
+from quorate_cli.terminal.problem import Problem
 
 ENTRY = ClusterEntry(FORMAT_VERSION, "main", (AgentEntry("agent-1", 7101),), 2, 7000, False)
 

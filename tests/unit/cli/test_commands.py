@@ -16,16 +16,16 @@ from pathlib import Path
 import pytest
 
 from quorate_cli.__main__ import main
-from quorate_cli.cluster_folder import ClusterFolder
 from quorate_cli.guard import DEFECT_EXIT_CODE
-from quorate_cli.operator_api import (
+from quorate_cli.objects.operator_api import (
     TOKEN_VARIABLE,
     NotReady,
     NotThere,
     OperatorApi,
     parse_server,
 )
-from quorate_cli.problem import Problem
+from quorate_cli.processes.cluster_folder import ClusterFolder
+from quorate_cli.terminal.problem import Problem
 
 Say = Callable[..., tuple[int, str]]
 
@@ -187,7 +187,7 @@ def test_validation_that_cannot_begin_never_says_that_copies_differ(say: Say) ->
 
 def test_a_defect_of_ours_is_one_sentence_and_a_file(tmp_path: Path, pythonpath: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(
-        "import quorate_cli.cluster_folder as f\n"
+        "import quorate_cli.processes.cluster_folder as f\n"
         "def broken(self): raise ZeroDivisionError('by planting')\n"
         "f.ClusterFolder.read = broken\n"
     )

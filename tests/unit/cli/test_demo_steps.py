@@ -2,9 +2,9 @@
 
 import pytest
 
-from quorate_cli.acknowledged_writes import Failure
-from quorate_cli.demo_steps import refuse_failures, words_of_parked
-from quorate_cli.problem import Problem
+from quorate_cli.demo.acknowledged_writes import Failure
+from quorate_cli.demo.steps import refuse_failures, words_of_parked
+from quorate_cli.terminal.problem import Problem
 
 
 def test_a_step_in_which_no_command_failed_goes_on() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from quorate.protocol.events import ToldEvent, ZoneState
-from quorate_cli.events_command import line
+from quorate.protocol.messages.events import ToldEvent, ZoneState
+from quorate_cli.commands.events import line
 
 Json = dict[str, Any]
 Answer = Callable[[str], tuple[int, Json]]

@@ -9,10 +9,15 @@ import pytest
 
 from quorate.planning.preview import Preview, PreviewNode, PreviewStep
 from quorate.protocol.status import MigrationStatus, NodeStatus, ZoneStatus
-from quorate_cli.cluster_folder import FORMAT_VERSION, AgentEntry, ClusterEntry, ClusterFolder
-from quorate_cli.cluster_state import ClusterState
-from quorate_cli.json_output import dev_status_json, status_json
-from quorate_cli.process import Started, identify, write_started
+from quorate_cli.dev.json_output import dev_status_json, status_json
+from quorate_cli.objects.cluster_state import ClusterState
+from quorate_cli.processes.cluster_folder import (
+    FORMAT_VERSION,
+    AgentEntry,
+    ClusterEntry,
+    ClusterFolder,
+)
+from quorate_cli.processes.process import Started, identify, write_started
 from quorate_spark.verdict import DigestFigures, Verdict
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "json.md").read_text()

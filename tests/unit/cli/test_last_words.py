@@ -5,10 +5,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from quorate_cli.cluster_folder import FORMAT_VERSION, AgentEntry, ClusterEntry, ClusterFolder
-from quorate_cli.last_words import LINES, last_error, last_words
-from quorate_cli.process import Started, identify, write_started
-from quorate_cli.process_states import not_running, process_states, stop_reason
+from quorate_cli.dev.process_states import not_running, process_states, stop_reason
+from quorate_cli.processes.cluster_folder import (
+    FORMAT_VERSION,
+    AgentEntry,
+    ClusterEntry,
+    ClusterFolder,
+)
+from quorate_cli.processes.last_words import LINES, last_error, last_words
+from quorate_cli.processes.process import Started, identify, write_started
 
 INFO = '{"level": "INFO", "message": "listens on 127.0.0.1:7101"}\n'
 ERROR = '{"level": "ERROR", "message": "agent agent-1 stops: the disk failed"}\n'

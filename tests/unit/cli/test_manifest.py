@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from quorate_cli.manifest import parse_manifests, read_manifests
-from quorate_cli.problem import Problem
-from quorate_cli.resources import STORAGE_CLUSTER, ZONE, find_kind
+from quorate_cli.objects.manifest import parse_manifests, read_manifests
+from quorate_cli.objects.resources import STORAGE_CLUSTER, ZONE, find_kind
+from quorate_cli.terminal.problem import Problem
 
 ROOT = Path(__file__).parents[3]
 GOOD = """

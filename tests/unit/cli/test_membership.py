@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from quorate.wire.storage_cluster import external
-from quorate_cli.cluster_folder import FORMAT_VERSION, AgentEntry, ClusterEntry
-from quorate_cli.membership import Membership
-from quorate_cli.operator_api import NotThere
+from quorate_cli.dev.membership import Membership
+from quorate_cli.objects.operator_api import NotThere
+from quorate_cli.processes.cluster_folder import FORMAT_VERSION, AgentEntry, ClusterEntry
 
 ENTRY = ClusterEntry(FORMAT_VERSION, "main", (AgentEntry("agent-1", 7101),), 2, 7000, False)
 EARLIER = {"agents": "external", "addresses": ["127.0.0.1:7101"]}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from quorate_cli.plain_client import PlainClient, run_lines, split_line
-from quorate_cli.problem import Problem
+from quorate_cli.terminal.problem import Problem
 
 Serve = Callable[..., int]
 

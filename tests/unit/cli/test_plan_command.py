@@ -6,7 +6,7 @@ from rich.console import Console
 
 from quorate.planning.distribute_partitions import DataNode
 from quorate.planning.preview import PresentRow, preview
-from quorate_cli.plan_command import STEPS_SHOWN, render
+from quorate_cli.commands.plan import STEPS_SHOWN, render
 
 ROWS = [PresentRow(p, ("a", "b"), ("a", "b"), 5_000_000) for p in range(60)]
 NODES = [DataNode("a"), DataNode("b")]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from quorate_cli import dev_cluster, ports
-from quorate_cli.cluster_folder import ClusterFolder
-from quorate_cli.dev_cluster import DevCluster
+from quorate_cli.dev import dev_cluster, ports
+from quorate_cli.dev.dev_cluster import DevCluster
+from quorate_cli.processes.cluster_folder import ClusterFolder
 from quorate_control_plane.ports import free_ports
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from quorate_cli.problem import Problem
-from quorate_cli.process import (
+from quorate_cli.copies.validation import run_validation
+from quorate_cli.processes.process import (
     Started,
     end,
     identify,
@@ -25,7 +25,7 @@ from quorate_cli.process import (
     wait_until_gone,
     write_started,
 )
-from quorate_cli.validation import run_validation
+from quorate_cli.terminal.problem import Problem
 from quorate_cluster.interrupts import Interrupted, interrupted_behind, running_children
 
 SLEEPER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]

@@ -2,8 +2,7 @@
 
 import pytest
 
-from quorate_cli.problem import Problem
-from quorate_cli.refill import (
+from quorate_cli.commands.refill import (
     Differing,
     Digests,
     DigestTold,
@@ -11,6 +10,7 @@ from quorate_cli.refill import (
     Verdict,
     choose_suppliers,
 )
+from quorate_cli.terminal.problem import Problem
 
 DIFFERING = Differing(
     3, (DigestTold("a", "x" * 32), DigestTold("b", "y" * 32), DigestTold("c", "y" * 32)), ("key",)

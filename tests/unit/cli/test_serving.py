@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from quorate.protocol.status import NodeStatus
-from quorate_cli.cluster_state import ClusterState
-from quorate_cli.serving import how_to_connect, not_serving, reachable
+from quorate_cli.objects.cluster_state import ClusterState
+from quorate_cli.objects.serving import how_to_connect, not_serving, reachable
 from quorate_lone_master.zone_status import status_of_zone
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from quorate.protocol.status import NodeStatus
 from quorate.wire.zone import Zone
-from quorate_cli.cluster_state import ClusterState
-from quorate_cli.problem import Problem
-from quorate_cli.set_aside import check_all_is_lost, check_can_be_filled, newest_set_aside
+from quorate_cli.dev.set_aside import check_all_is_lost, check_can_be_filled, newest_set_aside
+from quorate_cli.objects.cluster_state import ClusterState
+from quorate_cli.terminal.problem import Problem
 from quorate_lone_master.zone_status import status_of_zone
 
 NODE = NodeStatus("agent-1", "s1", 3, False, "Offline", "127.0.0.1:1", "", 0, 0)

@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console, RenderableType
 
 from quorate.protocol.status import MigrationStatus, NodeStatus, ZoneStatus
-from quorate_cli.cluster_state import ClusterState
-from quorate_cli.object_view import print_description, print_list, print_whole, value_at
-from quorate_cli.resources import ZONE, Whole
-from quorate_cli.status_view import StatusView, size
+from quorate_cli.objects.cluster_state import ClusterState
+from quorate_cli.objects.object_view import print_description, print_list, print_whole, value_at
+from quorate_cli.objects.resources import ZONE, Whole
+from quorate_cli.objects.status_view import StatusView, size
 from quorate_lone_master.zone_status import status_of_zone
 
 

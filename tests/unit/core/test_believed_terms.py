@@ -4,9 +4,10 @@ import pytest
 
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.agent import AgentCore
-from quorate.protocol.masterships import RECOVERY_TERMS, TERMS_BELIEVED, why_not_believed
-from quorate.protocol.messages import FORMAT_VERSION, Hello, MasterPing, ZoneGone
+from quorate.protocol.agent.agent import AgentCore
+from quorate.protocol.agent.masterships import RECOVERY_TERMS, TERMS_BELIEVED, why_not_believed
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
+from quorate.protocol.messages.master import MasterPing, ZoneGone
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.storage import Storage, ZoneRefused
 

@@ -16,21 +16,15 @@ from quorate.facts.partition_row import (
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol import ownership
-from quorate.protocol.leases import Leases
-from quorate.protocol.messages import (
-    Acks,
-    AgentReport,
-    FenceAck,
-    HeartbeatAck,
-    Trouble,
-    TroubleKind,
-)
+from quorate.protocol.agent.leases import Leases
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.primary import Primary, Stage, Waiter
+from quorate.protocol.messages.master import AgentReport, Trouble, TroubleKind
+from quorate.protocol.messages.replication import Acks, FenceAck, HeartbeatAck
 from quorate.protocol.metastore import NodeKey, ShardKey, ZoneKey
-from quorate.protocol.migration_commit import Part, decide
-from quorate.protocol.primary import Primary, Stage, Waiter
-from quorate.protocol.replicas import Replicas
 from quorate.protocol.settings import DEFAULTS
+from quorate.protocol.zone_master import ownership
+from quorate.protocol.zone_master.migration_commit import Part, decide
 from quorate_lone_master.world import LoneMaster
 from quorate_sim.disk import Image, SimStorage
 

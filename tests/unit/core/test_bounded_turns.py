@@ -6,10 +6,10 @@ import pytest
 
 from quorate.facts.time import Now
 from quorate.facts.zone import StorageKind, ZoneRecord
-from quorate.protocol import first_placement
-from quorate.protocol.master import DECIDE_MS, PASSES_MAX, Master
-from quorate.protocol.messages import Inventory, TransferProgress
-from quorate.protocol.zone_master import QUIET_PASS_MS, ZoneMaster
+from quorate.protocol.master.master import DECIDE_MS, PASSES_MAX, Master
+from quorate.protocol.messages.master import Inventory, TransferProgress
+from quorate.protocol.zone_master import first_placement
+from quorate.protocol.zone_master.zone_master import QUIET_PASS_MS, ZoneMaster
 from quorate_lone_master.world import LoneMaster
 
 ZONES = 5 * PASSES_MAX

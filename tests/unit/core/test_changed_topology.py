@@ -4,7 +4,7 @@ import msgspec
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import StorageKind, ZoneRecord
-from quorate.protocol.messages import CaughtUp, Prepared
+from quorate.protocol.messages.master import CaughtUp, Prepared
 from quorate.protocol.metastore import ShardKey
 from quorate_lone_master.world import LoneMaster
 

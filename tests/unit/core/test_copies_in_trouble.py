@@ -10,28 +10,24 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol import replicas as replicas_module
-from quorate.protocol.copy import Copy
-from quorate.protocol.leases import Leases
-from quorate.protocol.messages import (
+from quorate.protocol.agent import replicas as replicas_module
+from quorate.protocol.agent.leases import Leases
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.primary import Stage, Waiter
+from quorate.protocol.messages.master import Inventory, RowsStored
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import (
     Acks,
     Append,
     Batch,
     Fence,
     FenceAck,
     HeartbeatAck,
-    Inventory,
-    Message,
-    RowsStored,
     Sync,
     Update,
 )
-from quorate.protocol.parts import Telling
-from quorate.protocol.primary import Stage, Waiter
-from quorate.protocol.replicas import Replicas
-from quorate.protocol.settings import ProtocolSettings
-from quorate.protocol.storage import Row
-from quorate.protocol.transfer_messages import (
+from quorate.protocol.messages.transfer import (
     FetchKeys,
     FetchSnapshot,
     FetchUpdates,
@@ -39,6 +35,9 @@ from quorate.protocol.transfer_messages import (
     SnapshotChunk,
     Updates,
 )
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.storage import Row
+from quorate.protocol.transactions.parts import Telling
 from quorate_sim.disk import Image, SimStorage
 
 ZONE = ZoneRecord("uid-1", "books", 1, 3)

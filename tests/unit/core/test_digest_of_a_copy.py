@@ -7,17 +7,17 @@ import pytest
 
 from quorate.facts.lineage import Entry, Lineage
 from quorate.facts.topology import Holder
-from quorate.protocol.copy import Copy
-from quorate.protocol.copy_reports import tell_digest
-from quorate.protocol.messages import Update
-from quorate.protocol.storage import Operation, Row
-from quorate.protocol.totals import (
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.reports import tell_digest
+from quorate.protocol.copies.totals import (
     CHANGED_MAX,
     DIGEST_BYTES,
     buckets_of,
     key_bucket,
     row_digest,
 )
+from quorate.protocol.messages.replication import Update
+from quorate.protocol.storage import Operation, Row
 from quorate_agent.storage.memory import MemoryStorage
 
 TERM = 3

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.events import MEANINGS, Event, Reason
-from quorate.protocol.master import Master
-from quorate.protocol.messages import AgentReport
+from quorate.protocol.master.master import Master
+from quorate.protocol.messages.events import MEANINGS, Event, Reason
+from quorate.protocol.messages.master import AgentReport
 from quorate.protocol.settings import DEFAULTS
 from quorate_lone_master.world import LoneMaster
 

@@ -8,15 +8,10 @@ import pytest
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.agent import AgentCore
-from quorate.protocol.messages import (
-    FORMAT_VERSION,
-    Hello,
-    Members,
-    Message,
-    ZoneReady,
-    ZoneTable,
-)
+from quorate.protocol.agent.agent import AgentCore
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
+from quorate.protocol.messages.master import Members, ZoneReady, ZoneTable
+from quorate.protocol.messages.message import Message
 from quorate.protocol.metastore import NodeKey, ZoneKey
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.storage import Storage

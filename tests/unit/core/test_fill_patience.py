@@ -4,8 +4,8 @@ from itertools import pairwise
 
 from quorate.facts.lineage import EMPTY_LINEAGE, Entry
 from quorate.facts.topology import Holder
-from quorate.protocol.copy import Copy
-from quorate.protocol.fill import PATIENCE_MS_MAX, Fill
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.fill import PATIENCE_MS_MAX, Fill
 from quorate.protocol.settings import ProtocolSettings
 from quorate_agent.storage.memory import MemoryStorage
 

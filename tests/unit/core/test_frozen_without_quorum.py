@@ -2,9 +2,9 @@
 
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, Voter
-from quorate.protocol.messages import CopyReport
-from quorate.protocol.migration_commit import Part, adopt_row, decide
+from quorate.protocol.messages.master import CopyReport
 from quorate.protocol.settings import DEFAULTS
+from quorate.protocol.zone_master.migration_commit import Part, adopt_row, decide
 
 VOTERS = tuple(Voter(node, f"store-{node}") for node in "abc")
 SWAP = Migration(

@@ -4,8 +4,8 @@ import pytest
 
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.messages import Activated, ZoneReady
-from quorate.protocol.zone_master import ZoneMaster
+from quorate.protocol.messages.master import Activated, ZoneReady
+from quorate.protocol.zone_master.zone_master import ZoneMaster
 from quorate_lone_master.world import LoneMaster
 
 ZONES = [

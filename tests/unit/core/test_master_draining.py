@@ -5,22 +5,21 @@ import msgspec
 from quorate.facts.time import Now
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.master import Master
-from quorate.protocol.messages import (
-    FORMAT_VERSION,
+from quorate.protocol.master.master import Master
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
+from quorate.protocol.messages.master import (
     Activated,
     CaughtUp,
     Freeze,
     Frozen,
-    Hello,
     Inventory,
-    Message,
     Prepared,
     PreparedRow,
     RowsStored,
     ZoneReady,
     ZoneTable,
 )
+from quorate.protocol.messages.message import Message
 from quorate.protocol.metastore import Key, NodeKey, Value, ZoneKey
 from quorate.protocol.settings import DEFAULTS
 

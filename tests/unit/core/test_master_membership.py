@@ -7,9 +7,10 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.master import Master
-from quorate.protocol.membership import record_of
-from quorate.protocol.messages import FORMAT_VERSION, AgentReport, Hello, RefusalCode, Refused
+from quorate.protocol.master.master import Master
+from quorate.protocol.members.membership import record_of
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode, Refused
+from quorate.protocol.messages.master import AgentReport
 from quorate.protocol.metastore import NodeKey, ShardKey, ZoneKey
 from quorate.protocol.settings import DEFAULTS
 

@@ -6,8 +6,9 @@ import pytest
 
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.master import Master
-from quorate.protocol.messages import FORMAT_VERSION, Activated, AgentReport, Hello, Inventory
+from quorate.protocol.master.master import Master
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
+from quorate.protocol.messages.master import Activated, AgentReport, Inventory
 from quorate.protocol.settings import ProtocolSettings
 
 ZONE = ZoneRecord("uid-1", "books", 4, 3)

@@ -2,19 +2,18 @@
 
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.events import Event
-from quorate.protocol.master import Master
-from quorate.protocol.messages import (
-    FORMAT_VERSION,
+from quorate.protocol.master.master import Master
+from quorate.protocol.messages.events import Event
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
+from quorate.protocol.messages.master import (
     Activated,
     AgentReport,
     CaughtUp,
-    Hello,
     Inventory,
     TransferProgress,
 )
-from quorate.protocol.migration_commit import Part
 from quorate.protocol.settings import DEFAULTS
+from quorate.protocol.zone_master.migration_commit import Part
 
 ZONE = ZoneRecord("uid-1", "books", 1, 2, scale_down_ms=10_000)
 STALL_MS = DEFAULTS.migration_stall_ms

@@ -12,11 +12,12 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.agent import AgentCore
-from quorate.protocol.messages import FORMAT_VERSION, Hello, Members, ZoneTable
-from quorate.protocol.next_look import IDLE_LOOK_MS, next_look_ms
-from quorate.protocol.primary import Primary, Waiter
-from quorate.protocol.replicas import Replicas, Turn
+from quorate.protocol.agent.agent import AgentCore
+from quorate.protocol.agent.next_look import IDLE_LOOK_MS, next_look_ms
+from quorate.protocol.agent.replicas import Replicas, Turn
+from quorate.protocol.copies.primary import Primary, Waiter
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
+from quorate.protocol.messages.master import Members, ZoneTable
 from quorate.protocol.settings import DEFAULTS
 from quorate_sim.disk import Image, SimStorage
 

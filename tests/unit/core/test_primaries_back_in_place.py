@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.zone import Planner, ZoneRecord
-from quorate.protocol.messages import AgentReport, Trouble, TroubleKind
+from quorate.protocol.messages.master import AgentReport, Trouble, TroubleKind
 from quorate_lone_master.world import LoneMaster
 
 ZONE = ZoneRecord("uid-1", "books", 6, 3)

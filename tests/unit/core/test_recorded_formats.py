@@ -12,10 +12,9 @@ import msgspec
 import pytest
 
 from quorate.facts import partition_row, zone
-from quorate.protocol import messages
-from quorate.protocol.formats import SINCE, SPOKEN
-from quorate.protocol.messages import AgentReport, Trouble
-from quorate.protocol.opening_messages import Challenge, Proof
+from quorate.protocol.messages.formats import SINCE, SPOKEN
+from quorate.protocol.messages.handshake import Challenge, Proof
+from quorate.protocol.messages.master import AgentReport, Trouble, TroubleKind
 from quorate.wire.frames import decode_message, decode_opening
 from quorate_versions.record import MESSAGES, OWNERSHIP, RECORDS, record
 from quorate_versions.recorded import Recorded, recorded_builds
@@ -112,7 +111,7 @@ def test_samples_fill_every_field_and_differ() -> None:
     assert report.troubles[0] != report.troubles[1]
     assert all(getattr(report, name) for name in AgentReport.__struct_fields__)
     assert sample(AgentReport, full=False) == AgentReport(1)
-    assert isinstance(sample(Trouble, full=True).kind, messages.TroubleKind)
+    assert isinstance(sample(Trouble, full=True).kind, TroubleKind)
     assert issubclass(partition_row.MigrationKind, StrEnum)
     assert issubclass(zone.Planner, StrEnum)
 

@@ -9,25 +9,24 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.agent import AgentCore, FromMaster, MastershipNotKept
-from quorate.protocol.events import Reason
-from quorate.protocol.messages import (
-    FORMAT_VERSION,
+from quorate.protocol.agent.agent import AgentCore, FromMaster, MastershipNotKept
+from quorate.protocol.agent.zone_openings import RETRY_FIRST_MS, RETRY_MAX_MS
+from quorate.protocol.messages.events import Reason
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
+from quorate.protocol.messages.master import (
     Activated,
     AskInventory,
-    Hello,
     Inventory,
     MasterPing,
     Members,
-    Message,
     RowsStored,
     ZoneGone,
     ZoneReady,
     ZoneTable,
 )
+from quorate.protocol.messages.message import Message
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.storage import ZoneRefused
-from quorate.protocol.zone_openings import RETRY_FIRST_MS, RETRY_MAX_MS
 from quorate_lone_master.world import LoneMaster
 from quorate_sim.disk import Image, SimStorage
 

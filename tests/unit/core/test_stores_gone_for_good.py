@@ -7,19 +7,13 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import StorageKind, ZoneRecord
-from quorate.protocol.agent import AgentCore
-from quorate.protocol.leases import Leases
-from quorate.protocol.messages import (
-    FORMAT_VERSION,
-    Acks,
-    FenceAck,
-    HeartbeatAck,
-    Hello,
-    Members,
-    ZoneTable,
-)
-from quorate.protocol.primary import Primary, Stage, Waiter
-from quorate.protocol.replicas import Replicas
+from quorate.protocol.agent.agent import AgentCore
+from quorate.protocol.agent.leases import Leases
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.primary import Primary, Stage, Waiter
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
+from quorate.protocol.messages.master import Members, ZoneTable
+from quorate.protocol.messages.replication import Acks, FenceAck, HeartbeatAck
 from quorate.protocol.settings import DEFAULTS
 from quorate_sim.disk import Image, SimStorage
 

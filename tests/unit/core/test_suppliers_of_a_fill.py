@@ -8,13 +8,11 @@ import pytest
 
 from quorate.facts.lineage import EMPTY_LINEAGE, Entry, Lineage
 from quorate.facts.topology import Holder
-from quorate.protocol.copy import Copy
-from quorate.protocol.fill import Fill, FullReason
-from quorate.protocol.messages import Update
-from quorate.protocol.settings import ProtocolSettings
-from quorate.protocol.storage import Storage
-from quorate.protocol.supply import SMALL_BYTES, supply_keys, supply_snapshot, supply_updates
-from quorate.protocol.transfer_messages import (
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.fill import Fill, FullReason
+from quorate.protocol.copies.supply import SMALL_BYTES, supply_keys, supply_snapshot, supply_updates
+from quorate.protocol.messages.replication import Update
+from quorate.protocol.messages.transfer import (
     FetchKeys,
     FetchSnapshot,
     FetchUpdates,
@@ -23,6 +21,8 @@ from quorate.protocol.transfer_messages import (
     Unavailable,
     Updates,
 )
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.storage import Storage
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_lone_agent.storage_engine import Engine
 

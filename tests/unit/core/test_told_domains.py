@@ -4,7 +4,7 @@ import msgspec
 
 from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.messages import Hello
+from quorate.protocol.messages.handshake import Hello
 from quorate.protocol.metastore import NodeKey
 from quorate_lone_master.world import LoneMaster
 

@@ -5,9 +5,9 @@ import pytest
 
 from quorate.facts.lineage import Entry, Lineage
 from quorate.facts.topology import Holder
-from quorate.protocol import copy as copy_module
-from quorate.protocol.copy import Copy
-from quorate.protocol.messages import Update
+from quorate.protocol.copies import copy as copy_module
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.messages.replication import Update
 from quorate.protocol.storage import Operation
 from quorate_agent.storage.memory import MemoryStorage
 

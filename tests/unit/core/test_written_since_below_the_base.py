@@ -4,8 +4,8 @@ import msgspec
 
 from quorate.facts.lineage import Entry, Lineage
 from quorate.facts.topology import Holder
-from quorate.protocol.copy import Copy
-from quorate.protocol.messages import Update
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.messages.replication import Update
 from quorate_agent.storage.memory import MemoryStorage
 
 

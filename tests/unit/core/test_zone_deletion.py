@@ -2,8 +2,9 @@
 
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.master import Master
-from quorate.protocol.messages import FORMAT_VERSION, Hello, Inventory, RowsStored
+from quorate.protocol.master.master import Master
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
+from quorate.protocol.messages.master import Inventory, RowsStored
 from quorate.protocol.settings import ProtocolSettings
 
 ZONE = ZoneRecord("uid-1", "books", 1, 1)

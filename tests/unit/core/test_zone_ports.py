@@ -5,11 +5,12 @@ import pytest
 
 from quorate.facts.time import Now
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.master import Master, Outputs
-from quorate.protocol.messages import Message, RowsStored, ZoneGone, ZoneTable
+from quorate.protocol.agent.zone_openings import ZoneOpenings
+from quorate.protocol.master.master import Master, Outputs
+from quorate.protocol.messages.master import RowsStored, ZoneGone, ZoneTable
+from quorate.protocol.messages.message import Message
 from quorate.protocol.metastore import Key, Value
 from quorate.protocol.settings import DEFAULTS
-from quorate.protocol.zone_openings import ZoneOpenings
 from quorate_lone_master.world import LoneMaster
 
 Ranges = dict[str, tuple[int, int]]

@@ -1,7 +1,7 @@
 """What a zone's status counts as served."""
 
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.messages import AgentReport, Trouble, TroubleKind
+from quorate.protocol.messages.master import AgentReport, Trouble, TroubleKind
 from quorate.protocol.settings import DEFAULTS
 from quorate_lone_master.world import LoneMaster
 

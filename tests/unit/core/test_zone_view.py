@@ -3,10 +3,10 @@
 import pytest
 
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol import zone_master
-from quorate.protocol.master import Master
-from quorate.protocol.messages import ZoneReady
-from quorate.protocol.zone_master import ZoneMaster
+from quorate.protocol.master.master import Master
+from quorate.protocol.messages.master import ZoneReady
+from quorate.protocol.zone_master import zone_master
+from quorate.protocol.zone_master.zone_master import ZoneMaster
 from quorate_lone_master.world import LoneMaster
 from quorate_sim.faults import run_seed
 

@@ -3,10 +3,16 @@
 import msgspec
 import pytest
 
-from quorate.protocol import formats
-from quorate.protocol.formats import SPOKEN, Formats
-from quorate.protocol.messages import FORMAT_LOWEST, Hello, MasterPing, Members, Refused
-from quorate.protocol.opening_messages import NONCE_BYTES, Challenge
+from quorate.protocol.messages import formats
+from quorate.protocol.messages.formats import SPOKEN, Formats
+from quorate.protocol.messages.handshake import (
+    FORMAT_LOWEST,
+    NONCE_BYTES,
+    Challenge,
+    Hello,
+    Refused,
+)
+from quorate.protocol.messages.master import MasterPing, Members
 from quorate.wire.frames import decode_opening
 from quorate_link import LinkSettings
 from quorate_link.handshake import Handshake, Unproven

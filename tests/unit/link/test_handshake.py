@@ -4,14 +4,8 @@ import asyncio
 
 import pytest
 
-from quorate.protocol.messages import (
-    FORMAT_VERSION,
-    AgentReport,
-    Hello,
-    MasterPing,
-    RefusalCode,
-    Refused,
-)
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode, Refused
+from quorate.protocol.messages.master import AgentReport, MasterPing
 from quorate_link import LinkSettings
 from quorate_loopback.sides import HOST, Side, ended, linked, raw_peer
 from quorate_loopback.waiting import until

@@ -14,17 +14,21 @@ from quorate.facts.lineage import Entry, Lineage
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol import messages
-from quorate.protocol.messages import (
-    FORMAT_VERSION,
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, Refused
+from quorate.protocol.messages.master import CopyReport, Inventory, MasterPing, Members, ZoneTable
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import (
+    Acks,
+    Append,
+    Batch,
+    FenceAck,
     Heartbeat,
-    Hello,
-    MasterPing,
-    Message,
-    Refused,
+    HeartbeatAck,
+    Sync,
     Update,
 )
-from quorate.protocol.transfer_messages import SnapshotChunk
+from quorate.protocol.messages.tools import CopyRows
+from quorate.protocol.messages.transfer import SnapshotChunk
 from quorate.wire.frames import FrameReader, decode_message, encode_frame
 from quorate_link import BaseHandler, Endpoint, Link
 from quorate_loopback.sides import HOST, SECRET, raw_peer, shake_hands
@@ -45,16 +49,16 @@ _rows = ((b"key", 5, 3, 0, b"value"), (b"gone", 6, 3, 0, None))
 SAMPLES: list[Message] = [
     HELLO,
     MasterPing(1, 2),
-    messages.Members(1, (NodeRecord("agent-1", "store", 4, "h", 1, "h"),)),
-    messages.ZoneTable(1, ZoneRecord("uid", "zone", 64, 3), (_row,)),
-    messages.Append("uid", (messages.Batch(3, 7, 5, 4, 3, (_update, _update)),)),
-    messages.Acks("uid", ((3, 7, 5),)),
-    messages.FenceAck("uid", 3, 7, "store", _lineage, 5, ((7, ((8, 9),)),), 100, True),
-    messages.Sync("uid", 3, 7, _lineage, 5),
+    Members(1, (NodeRecord("agent-1", "store", 4, "h", 1, "h"),)),
+    ZoneTable(1, ZoneRecord("uid", "zone", 64, 3), (_row,)),
+    Append("uid", (Batch(3, 7, 5, 4, 3, (_update, _update)),)),
+    Acks("uid", ((3, 7, 5),)),
+    FenceAck("uid", 3, 7, "store", _lineage, 5, ((7, ((8, 9),)),), 100, True),
+    Sync("uid", 3, 7, _lineage, 5),
     SnapshotChunk("uid", 3, 7, None, b"next", 5, 0, _rows, 100),
-    messages.HeartbeatAck(5, 2000, 1, (("uid", 3, 7),)),
-    messages.CopyRows("zone", 3, None, 5, _rows),
-    messages.Inventory("uid", (messages.CopyReport(3, 9, _row, "m", 7, 5, 5, True),)),
+    HeartbeatAck(5, 2000, 1, (("uid", 3, 7),)),
+    CopyRows("zone", 3, None, 5, _rows),
+    Inventory("uid", (CopyReport(3, 9, _row, "m", 7, 5, 5, True),)),
 ]
 
 

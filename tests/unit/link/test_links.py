@@ -7,15 +7,11 @@ import socket
 import subprocess
 import sys
 
-from quorate.protocol.messages import (
-    FORMAT_VERSION,
-    Heartbeat,
-    Hello,
-    Message,
-    RefusalCode,
-)
-from quorate.protocol.tool_messages import AskCopies, Copies
-from quorate.protocol.transfer_messages import KeyRows
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import Heartbeat
+from quorate.protocol.messages.tools import AskCopies, Copies
+from quorate.protocol.messages.transfer import KeyRows
 from quorate.wire.frames import FrameReader, encode_frame
 from quorate_link import Link, LinkSettings
 from quorate_loopback.sides import HOST, Side, ended, linked, raw_peer, shake_hands
@@ -46,7 +42,7 @@ def test_a_lost_link_comes_back_and_an_ended_listener_is_no_living_process(run) 
 
 SERVER = """
 import asyncio, sys
-from quorate.protocol.messages import FORMAT_VERSION, Hello
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
 from quorate_link import BaseHandler, Endpoint
 from quorate_loopback.sides import SECRET
 async def main():

@@ -5,9 +5,12 @@ import random
 import pytest
 
 from quorate.facts.errors import WireError
-from quorate.protocol.messages import FRAME_BYTES_MAX, Heartbeat, MasterPing, Message
-from quorate.protocol.tool_messages import CopyRows
-from quorate.protocol.transfer_messages import KeyRows
+from quorate.protocol.messages.handshake import FRAME_BYTES_MAX
+from quorate.protocol.messages.master import MasterPing
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import Heartbeat
+from quorate.protocol.messages.tools import CopyRows
+from quorate.protocol.messages.transfer import KeyRows
 from quorate.wire.frames import FrameReader, encode_frame, encode_to_send
 from quorate.wire.long_frames import LONG_BYTES, PIECE_BYTES, LongFrame
 from quorate_link import LinkSettings

@@ -9,18 +9,17 @@ import msgspec
 import pytest
 
 from quorate.facts.errors import WireError
-from quorate.protocol.messages import (
+from quorate.protocol.messages.handshake import (
     FORMAT_VERSION,
-    AskInventory,
-    Heartbeat,
+    Challenge,
     Hello,
-    Members,
+    Proof,
     RefusalCode,
     Refused,
-    ZoneGone,
 )
-from quorate.protocol.opening_messages import Challenge, Proof
-from quorate.protocol.tool_messages import AskRows
+from quorate.protocol.messages.master import AskInventory, Members, ZoneGone
+from quorate.protocol.messages.replication import Heartbeat
+from quorate.protocol.messages.tools import AskRows
 from quorate.wire.frames import encode_frame
 from quorate_link import ClusterSecret, LinkSettings, RoleKeys
 from quorate_link.handshake import OPENING_BYTES_MAX, Handshake, Unproven

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.protocol.roles import ROLES
+from quorate.protocol.messages.message import ROLES
 from quorate_link.secret import (
     ClusterSecret,
     SecretRefused,

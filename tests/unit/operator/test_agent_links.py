@@ -3,9 +3,11 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from quorate.protocol.events import ToldEvent
-from quorate.protocol.messages import EventsTold, MasterPing, Message, RefusalCode, Refused
-from quorate.protocol.node_registry import STALL_MS
+from quorate.protocol.members.node_registry import STALL_MS
+from quorate.protocol.messages.events import ToldEvent
+from quorate.protocol.messages.handshake import RefusalCode, Refused
+from quorate.protocol.messages.master import EventsTold, MasterPing
+from quorate.protocol.messages.message import Message
 from quorate.wire.frames import decode_message, next_frame
 from quorate_link import Link
 from quorate_operator.mastership.agent_links import TELL_MS, AgentLinks

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from quorate.protocol.events import Event, Reason
+from quorate.protocol.messages.events import Event, Reason
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
 from quorate_operator import names

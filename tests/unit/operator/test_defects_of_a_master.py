@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from quorate.protocol.master import Master
+from quorate.protocol.master.master import Master
 from quorate.protocol.metastore import ShardKey
 from quorate_loopback.runner_world import ZONE, World, is_available
 from quorate_loopback.waiting import until

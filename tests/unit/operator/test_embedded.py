@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from quorate.protocol.master import Master
-from quorate.protocol.messages import RefusalCode
+from quorate.protocol.master.master import Master
+from quorate.protocol.messages.handshake import RefusalCode
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.status import ClusterStatus
 from quorate_link.secret import write_private

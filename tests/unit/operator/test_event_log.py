@@ -2,7 +2,7 @@
 
 import asyncio
 
-from quorate.protocol.events import Event, Reason, first_sequence, time_text
+from quorate.protocol.messages.events import Event, Reason, first_sequence, time_text
 from quorate.protocol.status import ZoneStatus
 from quorate_operator.mastership.event_log import EventLog, states
 

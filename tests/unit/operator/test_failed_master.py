@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from quorate.facts.time import Now
-from quorate.protocol.master import Master
+from quorate.protocol.master.master import Master
 from quorate_loopback.namespace import Namespace
 from quorate_loopback.waiting import until
 from quorate_operator.declared import controller

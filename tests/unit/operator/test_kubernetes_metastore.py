@@ -10,7 +10,15 @@ import pytest
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import Holder, NodeRecord, Voter
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.metastore import Key, NodeKey, Revision, Seen, ShardKey, Stored, ZoneKey
+from quorate.protocol.metastore import (
+    Key,
+    NodeKey,
+    Revision,
+    Seen,
+    ShardKey,
+    Stored,
+    ZoneKey,
+)
 from quorate_control_plane.control_plane import ControlPlane
 from quorate_loopback.waiting import closed
 from quorate_operator.kube.access import read_kubeconfig

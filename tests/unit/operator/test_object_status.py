@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.events import Event, Reason
+from quorate.protocol.messages.events import Event, Reason
 from quorate.protocol.status import ClusterStatus, NodeStatus
 from quorate.protocol.status import ZoneStatus as Observed
 from quorate.wire.resource import API_VERSION, Condition

@@ -11,9 +11,9 @@ from quorate.facts.partition_row import majority
 from quorate.facts.zone import ZoneRecord
 from quorate.planning.choose_leavers import ClusterLoad
 from quorate.planning.disruption import Disruption
-from quorate.protocol.cluster_disruption import cluster_load
-from quorate.protocol.events import Event
-from quorate.protocol.messages import ZoneReady
+from quorate.protocol.master.disruption import cluster_load
+from quorate.protocol.messages.events import Event
+from quorate.protocol.messages.master import ZoneReady
 from quorate.protocol.status import ClusterStatus
 from quorate_lone_master.world import LoneMaster
 from quorate_loopback.memory_api import MemoryApi, watch_all

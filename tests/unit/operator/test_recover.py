@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from quorate.facts.errors import QuorateError
-from quorate.protocol.masterships import RECOVERY_TERMS
+from quorate.protocol.agent.masterships import RECOVERY_TERMS
 from quorate_loopback.runner_world import ScriptedAgent
 from quorate_loopback.sides import SECRET
 from quorate_operator.embedded import recover

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.events import Event, Reason
+from quorate.protocol.messages.events import Event, Reason
 from quorate.protocol.metastore import (
     Conflict,
     Key,

@@ -7,8 +7,15 @@ import msgspec
 import pytest
 
 from quorate.facts.topology import NodeRecord
-from quorate.protocol.messages import FORMAT_VERSION, Hello
-from quorate.protocol.metastore import Conflict, Key, NodeKey, OutcomeUnknown, Revision, Value
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello
+from quorate.protocol.metastore import (
+    Conflict,
+    Key,
+    NodeKey,
+    OutcomeUnknown,
+    Revision,
+    Value,
+)
 from quorate_loopback.runner_world import World, is_available
 from quorate_loopback.waiting import until
 from quorate_operator.mastership.runner import Runner

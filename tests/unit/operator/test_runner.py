@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from quorate.facts.zone import ZoneRecord
-from quorate.protocol.events import ToldEvent
-from quorate.protocol.messages import CopyReport, EventsTold, Greet, MasterPing, RefusalCode
+from quorate.protocol.messages.events import ToldEvent
+from quorate.protocol.messages.handshake import RefusalCode
+from quorate.protocol.messages.master import CopyReport, EventsTold, Greet, MasterPing
 from quorate.protocol.metastore import Key, NodeKey, Revision, ShardKey, Value, ZoneKey
 from quorate.protocol.settings import DEFAULTS
 from quorate.wire.long_frames import LONG_BYTES

@@ -7,7 +7,7 @@ import pytest
 
 from quorate.facts.partition_row import PartitionRow
 from quorate.facts.topology import NodeRecord
-from quorate.protocol.messages import CopyReport, Inventory
+from quorate.protocol.messages.master import CopyReport, Inventory
 from quorate.protocol.metastore import (
     Conflict,
     Key,

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from quorate.facts.lineage import Entry, Lineage
-from quorate_spark.compare_counters import CounterWatch, Settled, Unsettled
+from quorate_spark.comparing.compare_counters import CounterWatch, Settled, Unsettled
 from quorate_spark.copies import CopySeen, Reading, absence
 from quorate_spark.verdict import CounterDifference
 from quorate_spark_fixtures.scripted_agent import ScriptedCopy

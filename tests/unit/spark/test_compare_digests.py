@@ -1,7 +1,7 @@
 """When copies have told enough to compare their digests, and when a mark must be set."""
 
-from quorate.protocol.tool_messages import CopyDigest
-from quorate_spark.compare_digests import MARGIN_MIN, DigestWatch
+from quorate.protocol.messages.tools import CopyDigest
+from quorate_spark.comparing.compare_digests import MARGIN_MIN, DigestWatch
 
 NODES = ("a", "b")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate_spark.compare_rows import (
+from quorate_spark.comparing.compare_rows import (
     Again,
     Baseline,
     Candidate,

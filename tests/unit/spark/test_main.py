@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from quorate.protocol.totals import key_bucket
+from quorate.protocol.copies.totals import key_bucket
 from quorate_cluster.interrupts import Interrupted, interrupted_behind, running_children
 from quorate_link.secret import make_secret
 from quorate_spark import __main__ as command
-from quorate_spark.spark_session import check_spark
+from quorate_spark.passes.spark_session import check_spark
 from quorate_spark_fixtures.scripted_zone import ScriptedZone, listening
 
 VALIDATE = ("validate", "z", "--cluster", "c", "--secret-file", "none")

@@ -4,7 +4,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from quorate_spark.outvoted import votes_by_digest, votes_by_rows
+from quorate_spark.comparing.outvoted import votes_by_digest, votes_by_rows
 from quorate_spark.report import print_report
 from quorate_spark.verdict import (
     CopyDigestTold,

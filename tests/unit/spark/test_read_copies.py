@@ -7,13 +7,14 @@ from types import EllipsisType
 
 import pytest
 
-from quorate.protocol import formats
-from quorate.protocol.formats import Formats
-from quorate.protocol.messages import Hello, Message, Refused
-from quorate.protocol.tool_messages import AskCopies, AskRows, Copies, CopyRows
+from quorate.protocol.messages import formats
+from quorate.protocol.messages.formats import Formats
+from quorate.protocol.messages.handshake import Hello, Refused
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.tools import AskCopies, AskRows, Copies, CopyRows
 from quorate_link.secret import ClusterSecret, draw_secret
-from quorate_spark.agent_link import Cluster, Unreadable, parse_addresses
-from quorate_spark.read_copies import key_before, read_copies, read_key, read_rows
+from quorate_spark.reading.agent_link import Cluster, Unreadable, parse_addresses
+from quorate_spark.reading.read_copies import key_before, read_copies, read_key, read_rows
 from quorate_spark.settings import SettingError, Settings
 from quorate_spark_fixtures.scripted_agent import Answer
 from quorate_spark_fixtures.scripted_zone import QUICK, ScriptedZone, listening

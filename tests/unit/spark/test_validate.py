@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import EllipsisType
 
-from quorate.protocol.messages import Message
-from quorate.protocol.tool_messages import AskRows
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.tools import AskRows
 from quorate_spark.copies import CopySeen
 from quorate_spark.settings import Settings
 from quorate_spark.validate import Validation

@@ -8,15 +8,15 @@ from types import EllipsisType
 import msgspec
 import pytest
 
-from quorate.protocol.messages import Message
-from quorate.protocol.tool_messages import AskBuckets, AskDigests, AskRows, Digests
-from quorate.protocol.totals import key_bucket
-from quorate_spark.digest_scan import DigestScan
+from quorate.protocol.copies.totals import key_bucket
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.tools import AskBuckets, AskDigests, AskRows, Digests
+from quorate_spark.passes.digest_scan import DigestScan
+from quorate_spark.reading.watch_digests import watch_digests
 from quorate_spark.report import report_json
 from quorate_spark.settings import Settings
 from quorate_spark.validate import Validation
 from quorate_spark.verdict import DigestFigures, Level, Outcome, Verdict
-from quorate_spark.watch_digests import watch_digests
 from quorate_spark_fixtures.scripted_agent import Answer
 from quorate_spark_fixtures.scripted_zone import QUICK, ScriptedZone, listening
 

@@ -12,7 +12,7 @@ from quorate_cli.kubectl.exec_client import exec_command
 from quorate_cli.kubectl.kube_api import KubeApi
 from quorate_cli.kubectl.objects import the_cluster
 from quorate_cli.kubectl.replace import find_freed, free
-from quorate_cli.problem import Problem
+from quorate_cli.terminal.problem import Problem
 from quorate_kubectl.canned import (
     CORE,
     OURS,

@@ -1,0 +1,100 @@
+"""`quorate cli ZONE …`: commands for a zone of this cluster and of no other, whatever its ports."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from quorate_cli.commands.objects import ServerOption
+from quorate_cli.dev.commands import FolderOption, dev_cluster
+from quorate_cli.objects import resources
+from quorate_cli.objects.cluster_state import fetch_state
+from quorate_cli.objects.operator_api import OperatorApi, parse_server
+from quorate_cli.objects.resources import ZONE
+from quorate_cli.objects.serving import client_addresses, reachable
+from quorate_cli.plain_client import PlainClient, run
+from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
+from quorate_cli.terminal.problem import Problem
+
+# Everything behind ZONE is the client's, also what looks like an option of ours.
+SETTINGS = {"allow_interspersed_args": False}
+
+
+def cli(
+    zone: Annotated[str, typer.Argument(metavar="ZONE")],
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[COMMAND …]",
+            help="A command, or options of redis-cli; none: from standard input.",
+        ),
+    ] = None,
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+) -> None:
+    """Give a zone Redis commands: redis-cli in cluster mode, or a small client where there is none.
+
+    quorate cli library set greeting hello
+
+    Ends with 1 when the reply is an error, and when the outcome is unknown.  Our own options stand
+    before ZONE.
+    """
+    api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
+    host, port = _address(api, zone)
+    program = shutil.which("redis-cli")
+    if program is not None:
+        _become_redis_cli(program, host, port, command or [])
+    raise typer.Exit(0 if _run_plainly(host, port, command or []) else 1)
+
+
+def _address(api: OperatorApi, name: str) -> tuple[str, int]:
+    whole = resources.fetch(api, ZONE, name)
+    declared = resources.zone(whole)
+    state = fetch_state(api, declared.spec.cluster_ref.name)
+    zone = state.zone(name)
+    if zone is None:
+        said = "; ".join(each.message for each in declared.status.conditions[:1])
+        raise Problem(f"zone {name} is not served: {said}")
+    address = reachable(client_addresses(state, zone))
+    if address is None:
+        raise Problem(
+            f"no agent takes clients of zone {name} now: {zone.sentence}; `quorate status` says"
+            " which agents are online"
+        )
+    return address
+
+
+def _become_redis_cli(program: str, host: str, port: int, command: list[str]) -> NoReturn:
+    """Go on as redis-cli: its terminal, its standard input, its exit code."""
+    arguments = [program, "-c", "-h", host, "-p", str(port)]
+    if command and _tells_errors(program):
+        arguments.append("-e")
+    sys.stdout.flush()
+    # Python ignores it, and what is ignored stays so across exec: `| head` would not end it.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.execv(program, [*arguments, *command])
+
+
+def _tells_errors(program: str) -> bool:
+    """Whether it knows -e, which makes an error reply an exit code: version 7 and later do."""
+    asked = subprocess.run(
+        [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    found = re.search(r"(\d+)\.\d+", asked.stdout)
+    return found is not None and int(found[1]) >= 7
+
+
+def _run_plainly(host: str, port: int, command: list[str]) -> bool:
+    """Execute the command, or every line of standard input; whether no reply was an error."""
+    if command and command[0].startswith("-"):
+        raise Problem(
+            f"{command[0]} is an option of redis-cli, which is not installed: leave it out, or"
+            " install redis-cli"
+        )
+    client = PlainClient(host, port, sys.stdout.buffer, sys.stdout.isatty())
+    return run(client, [os.fsencode(word) for word in command])

@@ -1,0 +1,156 @@
+"""`quorate events`: what happened in a cluster, and what happens from now on."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+from urllib.parse import urlencode
+
+import msgspec
+import typer
+
+from quorate.protocol.messages.events import EventPage, ToldEvent
+from quorate_cli.commands.objects import ServerOption
+from quorate_cli.dev.commands import FolderOption, dev_cluster
+from quorate_cli.objects import resources
+from quorate_cli.objects.operator_api import NotReady, NotThere, OperatorApi, parse_server
+from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
+from quorate_cli.terminal.problem import Problem
+
+WAIT_S = 20
+ANSWER_S = WAIT_S + 10.0
+RETRY_S = 0.25
+NO_SENTENCE = "HTTP status"
+"""In what is said of an answer without a sentence: it is not the embedded operator that answers."""
+ON_KUBERNETES = "on Kubernetes ask by `kubectl quorate events`"
+
+
+def events(
+    zone: Annotated[
+        str | None, typer.Argument(metavar="[ZONE]", help="Only of this zone, and of agents.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="The state, then what happens; Ctrl-C ends.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    cluster: Annotated[str, typer.Option(help="Which one, where there are several.")] = "",
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+) -> None:
+    """What happened lately and how the zones are now: joins, losses, migrations.
+
+    Who follows is told the present state at first, and again whenever events may have been missed,
+    as after a restart of the operator.  Of a cluster on Kubernetes: kubectl quorate events
+    """
+
+    def connect() -> OperatorApi:
+        found = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
+        return OperatorApi(found.host, found.port, ANSWER_S, found.token)
+
+    if not server and not ClusterFolder(folder).exists():
+        raise Problem(
+            f"folder {folder.absolute()} holds no cluster: make one with `quorate dev up`, or name"
+            f" another with --folder; {ON_KUBERNETES}"
+        )
+    with until_nobody_reads():
+        try:
+            asked = _asked(connect(), zone, cluster)
+        except NotThere as problem:
+            if NO_SENTENCE not in str(problem):
+                raise
+            raise Problem(f"--server {server} is no embedded operator; {ON_KUBERNETES}") from None
+        pages = _follow(connect, asked) if follow else iter([_page(connect(), asked, after=0)])
+        for page in pages:
+            for event in page.events:
+                _print(event, as_json)
+
+
+@contextmanager
+def until_nobody_reads() -> Iterator[None]:
+    """End without an error when whoever read (`| head`) has enough."""
+    try:
+        yield
+    except BrokenPipeError:
+        # Python must not flush into the pipe at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _asked(api: OperatorApi, zone: str | None, cluster: str) -> dict[str, str]:
+    """The part of every question that says what is asked about."""
+    if zone is not None:
+        its = resources.zone(resources.fetch(api, resources.ZONE, zone)).spec.cluster_ref.name
+        if cluster and cluster != its:
+            raise Problem(
+                f"zone {zone!r} is of cluster {its!r}, --cluster says {cluster!r}: leave it out"
+            )
+        return {"cluster": its, "zone": zone}
+    if cluster:
+        return {
+            "cluster": resources.name_of(resources.fetch(api, resources.STORAGE_CLUSTER, cluster))
+        }
+    known = [
+        resources.name_of(each) for each in resources.fetch_all(api, resources.STORAGE_CLUSTER)
+    ]
+    if len(known) != 1:
+        there = (
+            f"there are {', '.join(known)}: name one with --cluster"
+            if known
+            else "none is declared"
+        )
+        raise Problem(f"of which cluster? {there}")
+    return {"cluster": known[0]}
+
+
+def _page(api: OperatorApi, asked: dict[str, str], **more: int) -> EventPage:
+    return api.get(f"/events?{urlencode({**asked, **more})}", EventPage)
+
+
+def _follow(connect: Callable[[], OperatorApi], asked: dict[str, str]) -> Iterator[EventPage]:
+    """The state, then every event, as long as somebody reads; an operator that is away is waited
+    for, and one that is another has missed nothing that its state does not say."""
+    after: dict[str, int] = {}
+    waits_for = ""
+    while True:
+        try:
+            page = _page(connect(), asked, **after)
+        except NotThere:
+            raise  # the zone or the cluster was deleted
+        except Problem as problem:
+            if not after and not isinstance(problem, NotReady):
+                raise
+            if str(problem) != waits_for:
+                waits_for = str(problem)
+                typer.echo(f"quorate: {problem}; waiting for it", err=True)
+            time.sleep(RETRY_S)
+            continue
+        waits_for = ""
+        yield page
+        after = {"after": page.next, "wait": WAIT_S}
+
+
+def _print(event: ToldEvent, as_json: bool) -> None:
+    if as_json:
+        typer.echo(msgspec.json.encode(event))
+    else:
+        print_line(event)
+
+
+def print_line(event: ToldEvent, more: str = "") -> None:
+    """One event for people, with `more` behind it."""
+    typer.secho(line(event) + more, fg="red" if event.kind == "Warning" else None)
+
+
+def line(event: ToldEvent) -> str:
+    """The event for people, in one line."""
+    place = event.zone if event.partition is None else f"{event.zone}/{event.partition}"
+    parts = [event.time, event.reason, *([place] if place else []), event.message]
+    state = event.state
+    if state is not None:
+        parts.append(
+            f"({state.available} of {state.partitions} partitions served fully, {state.degraded}"
+            f" degraded, {state.unavailable} without primary, {state.lost} lost;"
+            f" {state.migrations_running} migrations)"
+        )
+    return "  ".join(parts)

@@ -1,0 +1,33 @@
+"""All commands of `quorate`, put together."""
+
+import typer
+
+from quorate_cli.commands import cli, objects
+from quorate_cli.commands.events import events
+from quorate_cli.commands.plan import plan
+from quorate_cli.commands.refill import refill
+from quorate_cli.dev import commands
+from quorate_cli.terminal.version_option import VersionOption
+
+HELP = "A partitioned, replicated store: declare zones, watch them, check every copy."
+
+app = typer.Typer(
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback(help=HELP)
+def quorate(_: VersionOption = False) -> None:
+    """Options of `quorate` itself."""
+
+
+app.add_typer(commands.app, name="dev")
+objects.debug.command()(refill)
+app.add_typer(objects.debug, name="debug")
+for command in objects.COMMANDS:
+    app.command()(command)
+app.command(context_settings=cli.SETTINGS)(cli.cli)
+app.command()(plan)
+app.command()(events)

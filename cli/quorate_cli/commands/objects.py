@@ -1,0 +1,349 @@
+"""`quorate apply|get|describe|delete|status|validate|debug`: declared objects and their state."""
+
+import enum
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from quorate_cli.copies.agent_question import asked_agent
+from quorate_cli.copies.damage import damage_copy
+from quorate_cli.copies.validation import run_validation, validation_command
+from quorate_cli.dev.commands import FolderOption, JsonOption, dev_cluster, teller
+from quorate_cli.dev.json_output import status_json
+from quorate_cli.dev.process_states import not_running
+from quorate_cli.objects import resources
+from quorate_cli.objects.cluster_state import ClusterState, fetch_state
+from quorate_cli.objects.manifest import Manifest, read_manifests
+from quorate_cli.objects.object_view import describe_all, print_list, print_whole, together
+from quorate_cli.objects.operator_api import (
+    NotReady,
+    NotThere,
+    OperatorApi,
+    object_path,
+    parse_server,
+)
+from quorate_cli.objects.resources import STORAGE_CLUSTER, ZONE, Kind, Whole, find_kind
+from quorate_cli.objects.serving import how_to_connect
+from quorate_cli.objects.status_view import StatusView, show
+from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
+from quorate_cli.terminal.problem import Problem
+
+console = Console(highlight=False)
+debug = typer.Typer(no_args_is_help=True, help="Damage one copy on purpose; mend one that is.")
+
+POLL_S = 0.25
+PORTS_S = 3.0
+"""For so long a command that has declared a zone waits for the zone's client ports."""
+
+ServerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        envvar="QUORATE_SERVER",
+        help="host:port of the operator; default: the one of --folder.",
+    ),
+]
+KindArgument = Annotated[
+    str, typer.Argument(metavar="KIND", help="zones (zn), storageclusters (stc)")
+]
+
+
+class Form(enum.StrEnum):
+    """How `get` prints objects whole."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
+class ValidationLevel(enum.StrEnum):
+    """How deep copies are compared."""
+
+    COUNTERS = "counters"
+    DIGEST = "digest"
+    ROWS = "rows"
+
+
+def _api(server: str | None, folder: Path) -> OperatorApi:
+    return parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
+
+
+def apply(
+    file: Annotated[list[Path], typer.Option("--file", "-f", help="YAML or JSON; - is stdin.")],
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+    dry_run: Annotated[bool, typer.Option(help="Check and compare, change nothing.")] = False,
+    wait: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait until zones are Available; 0: do not.")
+    ] = 0.0,
+) -> None:
+    """Declare objects, or change declared ones; nothing is changed when one of them is refused."""
+    manifests = read_manifests(file)
+    api = _api(server, folder)
+    refusals = api.refusals([manifest.body for manifest in manifests])
+    refused = [f"{m.place}: {why}" for m, why in zip(manifests, refusals, strict=True) if why]
+    if refused:
+        raise Problem(f"{'; '.join(refused)}; nothing was changed")
+    for manifest in manifests:
+        what = _what_changes(manifest, _known(api, manifest))
+        about = f"{manifest.kind.singular}/{manifest.name} {what}"
+        if dry_run:
+            teller.print(Text(f"{about} (dry run)"), soft_wrap=True)
+            continue
+        if what != "unchanged":
+            api.put(object_path(manifest.kind.plural, manifest.name), manifest.body, Whole)
+        condition = "" if wait else _first_condition(api, manifest)
+        teller.print(Text(f"{about}{condition}"), soft_wrap=True)
+    zones = [manifest.name for manifest in manifests if manifest.kind is ZONE]
+    if dry_run or not zones:
+        return
+    for zone in zones:
+        if wait:
+            wait_until_available(api, zone, wait)
+        teller.print(_how_to_connect(api, zone), soft_wrap=True)
+
+
+def _first_condition(api: OperatorApi, manifest: Manifest) -> str:
+    """The first condition of a declared object, in its own words."""
+    found = resources.fetch(api, manifest.kind, manifest.name).get("status")
+    conditions = found.get("conditions") if isinstance(found, dict) else None
+    if not isinstance(conditions, list) or not conditions:
+        return ""
+    return "; {type} is {status}: {message}".format_map(conditions[0])
+
+
+def _how_to_connect(api: OperatorApi, name: str) -> str:
+    """The line that says how to give commands to a zone; agents open a new one's ports at once."""
+    deadline = time.monotonic() + PORTS_S
+    while True:
+        cluster = resources.zone(resources.fetch(api, ZONE, name)).spec.cluster_ref.name
+        try:
+            line = how_to_connect(fetch_state(api, cluster)).get(name)
+        except NotReady:
+            line = None
+        if line is not None:
+            return line
+        if time.monotonic() > deadline:
+            return f"zone {name}: quorate cli {name}, once it serves (`quorate status`)"
+        time.sleep(POLL_S)
+
+
+def get(
+    kind: KindArgument,
+    name: Annotated[str | None, typer.Argument()] = None,
+    output: Annotated[Form | None, typer.Option("--output", "-o", help="Every field.")] = None,
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+    as_json: JsonOption = False,
+) -> None:
+    """List objects, or print them whole."""
+    found = find_kind(kind)
+    api = _api(server, folder)
+    objects = _objects(api, found, name)
+    if as_json:
+        output = Form.JSON
+    if output is None:
+        print_list(found, objects, console)
+    else:
+        print_whole(together(objects, name), output.value, console)
+
+
+def describe(
+    kind: KindArgument,
+    name: Annotated[str | None, typer.Argument()] = None,
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+    as_json: JsonOption = False,
+) -> None:
+    """What is declared, what is, and why it is not yet the same."""
+    found = find_kind(kind)
+    describe_all(found, _objects(_api(server, folder), found, name), name, as_json, console)
+
+
+def delete(
+    kind: KindArgument,
+    name: Annotated[str, typer.Argument()],
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+    wait: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait until it is gone; 0: do not.")
+    ] = 30,
+) -> None:
+    """Delete an object; a zone goes with its data, unless it says deletionPolicy: Retain."""
+    found = find_kind(kind)
+    api = _api(server, folder)
+    resources.fetch(api, found, name)
+    api.delete(object_path(found.plural, name))
+    deadline = time.monotonic() + wait
+    while wait:
+        try:
+            api.get(object_path(found.plural, name), Whole)
+        except NotThere:
+            console.print(f"{found.singular}/{name} deleted")
+            return
+        if time.monotonic() > deadline:
+            raise Problem(
+                f"{found.singular} {name!r} is still there after {wait:g} s:"
+                f" `quorate describe {found.singular} {name}` says what it waits for"
+            )
+        time.sleep(POLL_S)
+    console.print(f"{found.singular}/{name} is being deleted")
+
+
+def status(
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Keep showing; Ctrl-C ends.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Agents, zones and what moves between them."""
+    view = StatusView()
+    processes = None if server else ClusterFolder(folder)
+    if as_json:
+        typer.echo(status_json(_states(_api(server, folder)), processes))
+        return
+    show(lambda: _look(view, _api(server, folder), processes), watch, console)
+
+
+def validate(
+    zone: Annotated[str, typer.Argument(metavar="ZONE")],
+    level: Annotated[ValidationLevel, typer.Option(help="What is compared.")] = (
+        ValidationLevel.ROWS
+    ),
+    report: Annotated[Path | None, typer.Option(help="Write the verdict here as JSON.")] = None,
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+    as_json: JsonOption = False,
+) -> None:
+    """Do all copies of a zone agree?  Ends with 0 agree, 1 differ, 2 could not tell."""
+    try:
+        if server is None:  # elsewhere the agents are asked until the time is over
+            _check_all_run(ClusterFolder(folder))
+        command = zone_validation(_api(server, folder), zone, level.value, folder, report)
+        if as_json:
+            command.append("--json")
+        elif console.is_terminal and level is ValidationLevel.ROWS:
+            console.print("Spark starts and reads every copy; half a minute or more …", style="dim")
+        code = run_validation(command)
+    except Problem as problem:
+        raise Problem(str(problem), 2) from problem  # 1 would say that copies differ
+    raise typer.Exit(code)
+
+
+@debug.command()
+def damage(
+    zone: Annotated[str, typer.Argument(metavar="ZONE")],
+    key: Annotated[str, typer.Argument(metavar="KEY")],
+    agent: Annotated[str, typer.Option(help="Whose copy.")],
+    value: Annotated[str, typer.Option(help="What it will hold.")] = "damaged on purpose",
+    folder: FolderOption = DEFAULT_FOLDER,
+) -> None:
+    """Overwrite one key in one copy, behind the protocol's back.
+
+    Needs `quorate dev up --debug-commands`; `quorate validate` then reports exactly that key.
+    """
+    cluster = dev_cluster(folder)
+    cluster.check_known(agent)
+    address = cluster.folder.agent_address(agent)
+    if address is None:
+        raise Problem(f"{agent} is not running: start it with `quorate dev start {agent}`")
+    name = cluster.folder.read().cluster
+    asked = asked_agent(cluster.folder, name, address)
+    damage_copy(asked, zone, os.fsencode(key), os.fsencode(value))
+    console.print(f"{agent}: its copy of {key} in zone {zone} now differs from the others")
+
+
+COMMANDS: tuple[Callable[..., None], ...] = (apply, get, describe, delete, status, validate)
+
+
+def _check_all_run(folder: ClusterFolder) -> None:
+    """Problem where a process does not run: what the copies of an agent hold is unknown then."""
+    stopped = not_running(folder)
+    if stopped:
+        raise Problem("; ".join(stopped))
+
+
+def zone_validation(
+    api: OperatorApi, zone: str, level: str, folder: Path, report: Path | None
+) -> list[str]:
+    """The command line that validates a declared zone."""
+    spec = resources.zone(resources.fetch(api, ZONE, zone)).spec
+    cluster = spec.cluster_ref.name
+    agents = resources.cluster(resources.fetch(api, STORAGE_CLUSTER, cluster)).spec.dialed
+    return validation_command(
+        zone,
+        cluster,
+        ClusterFolder(folder).secret_file(cluster),
+        agents,
+        level,
+        ClusterFolder(folder).path / "spark",
+        report,
+        spec.partitions,
+        spec.replicas,
+    )
+
+
+def wait_until_available(api: OperatorApi, zone: str, seconds: float) -> None:
+    """Until every partition of the zone serves; Problem with the zone's own words otherwise."""
+    deadline = time.monotonic() + seconds
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        view = StatusView()
+        while True:
+            found = resources.zone(resources.fetch(api, ZONE, zone))
+            condition = next((c for c in found.status.conditions if c.type == "Available"), None)
+            fresh = found.status.observed_generation >= found.metadata.generation
+            if fresh and condition is not None and condition.status == "True":
+                return
+            if time.monotonic() > deadline:
+                said = condition.message if condition is not None else "the operator is silent"
+                raise Problem(f"zone {zone!r} is not Available after {seconds:g} s: {said}")
+            live.update(_look(view, api), refresh=True)
+            time.sleep(POLL_S)
+
+
+def _look(
+    view: StatusView, api: OperatorApi, processes: ClusterFolder | None = None
+) -> RenderableType:
+    stopped = not_running(processes) if processes is not None else ()
+    return Group(view.render(_states(api)), *(Text(each, "red") for each in stopped))
+
+
+def _states(api: OperatorApi) -> list[ClusterState]:
+    clusters = [resources.name_of(whole) for whole in resources.fetch_all(api, STORAGE_CLUSTER)]
+    return [fetch_state(api, cluster) for cluster in clusters]
+
+
+def _objects(api: OperatorApi, kind: Kind, name: str | None) -> list[Whole]:
+    return resources.fetch_all(api, kind) if name is None else [resources.fetch(api, kind, name)]
+
+
+def _known(api: OperatorApi, manifest: Manifest) -> Whole | None:
+    try:
+        return api.get(object_path(manifest.kind.plural, manifest.name), Whole)
+    except NotThere:
+        return None
+
+
+def _what_changes(manifest: Manifest, before: Whole | None) -> str:
+    """created, unchanged, or which fields of the spec get which values."""
+    if before is None:
+        return "created"
+    model = manifest.kind.model
+    old, new = (
+        parsed.model_dump(mode="json", by_alias=True, exclude_none=True)["spec"]
+        for parsed in (model.parse_stored(before), model.parse(manifest.body))
+    )
+    changes = [
+        f"{field}: {old.get(field)} -> {new.get(field)}"
+        for field in dict.fromkeys([*old, *new])
+        if old.get(field) != new.get(field)
+    ]
+    return f"changed ({', '.join(changes)})" if changes else "unchanged"

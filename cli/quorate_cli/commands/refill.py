@@ -1,0 +1,213 @@
+"""`quorate debug refill`: one copy that the others out-vote gets their rows.
+
+Which copies are right is judged by the validation of level digest, before and afterwards; the agent
+does the rest while it is asked for (quorate.protocol.agent.refill).
+"""
+
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+
+from quorate.facts.addresses import split_address
+from quorate.protocol.messages.tools import Refill, Refilling
+from quorate_cli.commands.objects import ServerOption, zone_validation
+from quorate_cli.copies.agent_question import Asked, Unreached, ask_agent
+from quorate_cli.copies.validation import run_validation
+from quorate_cli.dev.commands import FolderOption, dev_cluster
+from quorate_cli.objects import resources
+from quorate_cli.objects.cluster_state import fetch_state
+from quorate_cli.objects.operator_api import OperatorApi, parse_server
+from quorate_cli.objects.resources import ZONE
+from quorate_cli.objects.status_view import size
+from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, ClusterFolder
+from quorate_cli.terminal.problem import Problem
+
+console = Console(highlight=False)
+
+POLL_S = 0.3
+
+
+class Outvoted(msgspec.Struct, frozen=True):
+    """A copy that a majority contradicts, as the validation reports it."""
+
+    partition: int
+    node: str
+    suppliers: tuple[str, ...]
+
+
+class DigestTold(msgspec.Struct, frozen=True):
+    """One copy's digest."""
+
+    node: str
+    digest: str
+
+
+class Differing(msgspec.Struct, frozen=True):
+    """A partition whose copies have different digests."""
+
+    partition: int
+    copies: tuple[DigestTold, ...]
+    keys: tuple[str, ...] = ()
+
+
+class Digests(msgspec.Struct, frozen=True):
+    """What level digest found."""
+
+    differing: tuple[Differing, ...] = ()
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What of the validation's report is needed here."""
+
+    reasons: tuple[str, ...] = ()
+    outvoted: tuple[Outvoted, ...] = ()
+    digests: Digests | None = None
+
+    def differing(self, partition: int) -> Differing | None:
+        """The partition's digests, when a key of it is confirmed to differ."""
+        found = self.digests.differing if self.digests is not None else ()
+        return next((each for each in found if each.partition == partition and each.keys), None)
+
+    def why_unknown(self, partition: int) -> str:
+        """Why nothing is known of the partition; empty when something is."""
+        prefix = f"partition {partition}:"
+        about = [text for text in self.reasons if text.startswith(prefix)]
+        whole = [text for text in self.reasons if not text.startswith("partition ")]
+        return next(iter([*about, *whole]), "")
+
+
+def choose_suppliers(
+    verdict: Verdict, zone: str, partition: int, agent: str, named: list[str]
+) -> tuple[str, ...]:
+    """From whose copies the rows are to come.  Problem: the copy must not be refilled, or need not
+    be; it names what else is needed."""
+    about = f"zone {zone}, partition {partition}"
+    found = verdict.differing(partition)
+    outvoted = {each.node: each for each in verdict.outvoted if each.partition == partition}
+    if found is None:
+        unknown = verdict.why_unknown(partition)
+        if unknown:
+            raise Problem(f"{about}: cannot tell which copies are right: {unknown}")
+        if not named:
+            raise Problem(
+                f"{about}: the digests of all copies agree: there is nothing to refill. A row that"
+                " changed on disk behind its agent does not show in them: if `quorate validate"
+                f" {zone} --level rows` names this copy, use the command that it prints"
+            )
+        return tuple(named)
+    told = ", ".join(f"{copy.node} {copy.digest[:8]}" for copy in found.copies)
+    if not outvoted:
+        raise Problem(
+            f"{about}: no majority of its copies agrees ({told}): {agent} may have the last good"
+            " one. Start the agents that have the other copies, then try again; if there are none,"
+            " nobody can tell which is right"
+        )
+    if agent not in outvoted:
+        wrong = ", ".join(outvoted)
+        raise Problem(
+            f"{about}: the copy of {agent} is not out-voted ({told}): refill the one of {wrong}"
+        )
+    suppliers = outvoted[agent].suppliers
+    wrong = ", ".join(node for node in named if node not in suppliers)
+    if wrong:
+        good = ", ".join(suppliers)
+        raise Problem(f"{about}: --from {wrong} is not one of those that agree: {good} ({told})")
+    return tuple(named) or suppliers
+
+
+def refill(
+    zone: Annotated[str, typer.Argument(metavar="ZONE")],
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
+    agent: Annotated[str, typer.Option(help="Whose copy is damaged.")],
+    named: Annotated[
+        list[str] | None, typer.Option("--from", help="Whose copy is good; else by digests.")
+    ] = None,
+    wait: Annotated[float, typer.Option(min=1, help="Give up after so many seconds.")] = 600.0,
+    server: ServerOption = None,
+    folder: FolderOption = DEFAULT_FOLDER,
+) -> None:
+    """Have one copy that the others out-vote fetch its rows anew from them.
+
+    It keeps what it promised and acknowledged, clients go on, and a primary is handed over first.
+    Refused where no majority of the copies agrees.
+    """
+    api = parse_server(server, ClusterFolder(folder)) if server else dev_cluster(folder).api()
+    spec = resources.zone(resources.fetch(api, ZONE, zone)).spec
+    if partition >= spec.partitions:
+        raise Problem(f"zone {zone} has partitions 0 to {spec.partitions - 1}: no {partition}")
+    state = fetch_state(api, spec.cluster_ref.name)
+    node = state.node(agent)
+    if node is None:
+        known = ", ".join(each.name for each in state.nodes)
+        raise Problem(f"--agent {agent}: no such agent, known are {known}")
+    suppliers = choose_suppliers(
+        _validate(api, zone, folder), zone, partition, agent, list(named or ())
+    )
+    console.print(f"{agent}: partition {partition} gets the rows of {', '.join(suppliers)}")
+    cluster = spec.cluster_ref.name
+    secret_file = ClusterFolder(folder).secret_file(cluster)
+    asked = Asked(*split_address(node.address), cluster, agent, secret_file)
+    question = Refill(zone, partition, uuid.uuid4().hex, suppliers)
+    moved = _until_done(asked, question, wait)
+    after = _validate(api, zone, folder)
+    differing = after.differing(partition)
+    if differing is not None and any(
+        each.partition == partition and each.node == agent for each in after.outvoted
+    ):
+        raise Problem(
+            f"zone {zone}, partition {partition}: refilled, and {agent} still differs in"
+            f" {', '.join(differing.keys[:5])}: its log is damaged, or it was damaged again. Way"
+            f" out: drain {agent}, then move its data folder away and start it with an empty one"
+        )
+    unknown = after.why_unknown(partition)
+    judged = f"whether all copies agree now is unknown: {unknown}" if unknown else "all agree"
+    if differing is not None:
+        judged = "other copies of it still differ: `quorate validate` names them"
+    console.print(f"{agent}: partition {partition} is refilled ({size(moved)}); {judged}")
+
+
+def _validate(api: OperatorApi, zone: str, folder: Path) -> Verdict:
+    work = ClusterFolder(folder).path / "spark"
+    work.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="refill-", dir=work) as name:
+        report, log = Path(name) / "report.json", Path(name) / "log"
+        run_validation(zone_validation(api, zone, "digest", folder, report), log)
+        try:
+            return msgspec.json.decode(report.read_bytes(), type=Verdict)
+        except (OSError, msgspec.MsgspecError) as error:
+            said = log.read_text(errors="replace")[-500:] if log.exists() else ""
+            raise Problem(f"the validation of zone {zone} left no report: {said}") from error
+
+
+def _until_done(asked: Asked, question: Refill, wait_s: float) -> int:
+    """Ask until it is done; the bytes that were moved."""
+    agent = asked.node
+    deadline = time.monotonic() + wait_s
+    moved, said, unreached = 0, "", ""
+    while True:
+        try:
+            answer = ask_agent(asked, question, Refilling)
+        except Unreached as error:
+            unreached = str(error)  # it may be restarting: its copy is as it was
+        else:
+            unreached = ""
+            if answer.done:
+                return moved
+            if answer.problem:
+                raise Problem(f"{agent}: {answer.problem}; the copy is as it was")
+            moved = max(moved, answer.bytes_done)
+            if answer.waits_for != said:
+                said = answer.waits_for
+                console.print(f"{agent}: waits for {said}", style="dim")
+        if time.monotonic() > deadline:
+            raise Problem(
+                f"{agent}: not refilled within {wait_s:g} s"
+                f" ({unreached or f'it waits for {said}'}); the copy is as it was"
+            )
+        time.sleep(POLL_S)

@@ -1,0 +1,1 @@
+"""Copies of a zone: asked, validated, damaged on purpose."""

@@ -1,0 +1,63 @@
+"""Running the validation of a zone as a process of its own."""
+
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from quorate_cli.processes.process import identify, python, undisturbed, write_started
+
+
+def validation_command(
+    zone: str,
+    cluster: str,
+    secret_file: Path,
+    agents: Sequence[str],
+    level: str,
+    work_dir: Path,
+    report: Path | None = None,
+    partitions: int = 0,
+    replicas: int = 0,
+) -> list[str]:
+    """The command line that validates `zone` over the peer ports `agents`."""
+    return python(
+        "quorate_spark",
+        *("validate", zone, "--level", level, "--cluster", cluster),
+        *("--secret-file", str(secret_file)),
+        *("--agents", ",".join(agents), "--work-dir", str(work_dir)),
+        *("--partitions", str(partitions), "--replicas", str(replicas)),
+        *(("--report", str(report)) if report is not None else ()),
+    )
+
+
+def run_validation(
+    command: list[str], log: Path | None = None, pid_file: Path | None = None
+) -> int:
+    """Its exit code: 0 agree, 1 differ, 2 could not tell.  Output goes to ours, or to `log`;
+    `pid_file` is where others find the process.  Whoever interrupts this, interrupts it too."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def begin() -> None:
+        with log.open("ab") if log is not None else nullcontext() as file:
+            running.append(subprocess.Popen(command, stdout=file, stderr=file))
+        if pid_file is not None:
+            write_started(pid_file, identify(running[0].pid, str(pid_file.parent)))
+
+    try:
+        undisturbed(begin)
+        return running[0].wait()
+    except BaseException:
+        for process in running:
+            _end(process)
+        raise
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Tell it to stop; it has a while to end Spark."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,1 @@
+"""The whole story on this machine, in eight steps."""

@@ -1,0 +1,103 @@
+"""The whole story on this machine, in eight steps, each of them checked: `make demo`.
+
+Real processes, a stock Redis Cluster client, real files; everything in one folder, which is deleted
+at the end together with whatever still runs, also after a failure or Ctrl-C.  The exit code is 0
+only when every step was checked and held.
+"""
+
+import signal
+
+if __name__ == "__main__":  # imports take a while: Ctrl-C ends them without a traceback
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+import argparse
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from quorate_cli.demo.keeper import empty, end_all
+from quorate_cli.demo.steps import Demo
+from quorate_cli.guard import run_guarded
+from quorate_cli.processes.cluster_folder import DEFAULT_FOLDER, DEMO_MARK, take_lock
+from quorate_cli.processes.process import python
+from quorate_cli.terminal.problem import Problem
+
+LIBRARY_MEGABYTES = 200
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the demo; the process ends here."""
+    parser = argparse.ArgumentParser(prog="quorate_cli.demo.__main__", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER / "demo")
+    parser.add_argument("--keep", action="store_true", help="leave the folder with data and logs")
+    parser.add_argument(
+        "--megabytes", type=int, default=LIBRARY_MEGABYTES, help="of the standard library, at most"
+    )
+    options = parser.parse_args(arguments)
+    console = Console(highlight=False)
+    folder = options.folder.absolute()
+
+    def run() -> None:
+        with demo_folder(folder, options.keep):
+            Demo(folder, options.megabytes * 1_000_000, console).run()
+        if options.keep:
+            console.print(f"kept: {folder}; quorate dev up --folder {folder} starts it again")
+
+    run_guarded(run, options.folder.parent)
+
+
+@contextmanager
+def demo_folder(folder: Path, keep: bool) -> Iterator[None]:
+    """An empty folder for one run.  At the end, whatever happens, a process of its own ends what
+    was started in it and deletes it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Problem(f"--folder {folder} cannot be made: {error.strerror}") from error
+    with _alone(folder):
+        _check_ours(folder)
+        end_all(folder, 0)  # what a run left that could not end well
+        empty(folder)
+        (folder / DEMO_MARK).touch()
+        flags = ["--keep"] if keep else []
+        keeper = subprocess.Popen(
+            python("quorate_cli.demo.keeper", str(folder), *flags),
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert keeper.stdin is not None
+        try:
+            yield
+        finally:
+            keeper.stdin.close()
+            keeper.wait()
+
+
+def _check_ours(folder: Path) -> None:
+    found = sorted(path.name for path in folder.iterdir() if path.name != "lock")
+    if found and DEMO_MARK not in found:
+        raise Problem(
+            f"--folder {folder} is not a demo's and not empty (it holds {found[0]}): name another"
+        )
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One demo at a time works in a folder.  The lock is on the folder itself: it goes with it."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not take_lock(lock):
+            raise Problem(
+                f"--folder {folder}: another demo is running there: wait for it, or name another"
+            )
+        yield
+    finally:
+        os.close(lock)
+
+
+if __name__ == "__main__":
+    main()

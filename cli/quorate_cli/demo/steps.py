@@ -1,0 +1,435 @@
+"""The eight steps of the demo, each of which measures something and checks it."""
+
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TransferSpeedColumn,
+)
+
+from quorate.protocol.status import NodeStatus, ZoneStatus
+from quorate_cli.copies.agent_question import asked_agent
+from quorate_cli.copies.damage import damage_copy
+from quorate_cli.copies.validation import run_validation, validation_command
+from quorate_cli.demo.acknowledged_writes import (
+    Failure,
+    Writer,
+    percentile,
+    primary_ports,
+)
+from quorate_cli.demo.library_files import Library, library_files
+from quorate_cli.dev.dev_cluster import DevCluster
+from quorate_cli.dev.process_states import process_states
+from quorate_cli.objects import resources
+from quorate_cli.objects.status_view import size
+from quorate_cli.processes.agent_metrics import longest_parked, parked_by_duration
+from quorate_cli.processes.cluster_folder import ClusterFolder
+from quorate_cli.processes.process import python
+from quorate_cli.terminal.problem import Problem
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "zone.yaml"
+SETTLE_S = 60.0
+"""Until the cluster must be as declared again after a step; it takes seconds when all is well."""
+POLL_S = 0.1
+DAMAGE = b"this copy was damaged on purpose"
+
+
+class KeyDifference(msgspec.Struct):
+    """What the demo reads of one differing key in a validation's report."""
+
+    key: str
+
+
+class Report(msgspec.Struct):
+    """What the demo reads of a validation's report."""
+
+    outcome: str
+    partitions: int = 0
+    copies: int = 0
+    settled_keys: int = 0
+    unsettled_keys: int = 0
+    differing_keys: int = 0
+    key_differences: tuple[KeyDifference, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+class Demo:
+    """One run, in a folder that is cleaned up by whoever made it."""
+
+    def __init__(self, folder: Path, library_bytes_max: int, console: Console) -> None:
+        self.console = console
+        self.folder = folder
+        self.cluster = DevCluster(ClusterFolder(folder), lambda text: None)
+        self.library = Library(library_files(library_bytes_max))
+        self.zone_name = ""
+        self.endpoints: list[str] = []
+        self.writer = Writer((), 1)
+
+    @property
+    def steps(self) -> tuple[tuple[str, Callable[[], None]], ...]:
+        """What is shown, in order."""
+        return (
+            ("start one operator and three agents on loopback", self.start_cluster),
+            ("declare a zone: quorate apply -f examples/zone.yaml", self.declare_zone),
+            ("store this Python's standard library, read it back", self.load_library),
+            ("kill -9 an agent while a client writes", self.kill_primary),
+            ("add a fourth agent: data moves onto it", self.add_agent),
+            ("restart every agent, one by one", self.restart_agents),
+            ("stop everything, start it again", self.restart_cluster),
+            ("let Spark compare every copy; damage one; compare again", self.validate),
+        )
+
+    def run(self) -> None:
+        """All steps; Problem from the first that does not hold."""
+        begin = time.monotonic()
+        try:
+            for number, (title, step) in enumerate(self.steps, 1):
+                self.console.print(f"\n[bold]{number}/{len(self.steps)}  {title}[/bold]")
+                since = time.monotonic()
+                step()
+                self._say(f"[green]checked[/green], {time.monotonic() - since:.1f} s")
+        finally:
+            self.writer.stop()
+        seconds = time.monotonic() - begin
+        self.console.print(
+            f"\n[bold green]all {len(self.steps)} steps hold[/bold green], {seconds:.0f} s in all"
+        )
+
+    # --- 1, 2: a cluster and a zone --------------------------------------------------------------
+
+    def start_cluster(self) -> None:
+        """Real processes on loopback."""
+        self.cluster.up(agents=3, debug_commands=True)
+        for state in process_states(self.cluster.folder):
+            listens = ", ".join(f"{what} {where}" for what, where in state.listens.items())
+            self._say(f"{state.name:9} process {state.pid}, {listens}")
+
+    def declare_zone(self) -> None:
+        """As a user would, by the command."""
+        if not EXAMPLE.exists():
+            raise Problem(f"{EXAMPLE} is not there: run the demo from a checkout of the project")
+        command = ("apply", "-f", str(EXAMPLE), "--folder", str(self.folder), "--wait", "30")
+        applied = subprocess.run(python("quorate_cli", *command), capture_output=True, text=True)
+        if applied.returncode:
+            raise Problem(f"quorate apply ended with {applied.returncode}: {applied.stderr}")
+        self._say(applied.stdout.strip())
+        (found,) = resources.fetch_all(self.cluster.api(), resources.ZONE)
+        self.zone_name = resources.name_of(found)
+        self.endpoints = resources.zone(found).status.endpoints
+        host, _, port = self.endpoints[0].rpartition(":")
+        self._say(f"try it meanwhile:  [bold]redis-cli -c -h {host} -p {port}[/bold]")
+        self._say(f"logs: {self.folder}/operator.log and {self.folder}/agents/*/agent.log")
+
+    # --- 3: data ---------------------------------------------------------------------------------
+
+    def load_library(self) -> None:
+        """Store every file, read every file."""
+        self._pass_over_library("stored", self.library.store)
+        if self.library.repeated:
+            self._say(f"{self.library.repeated} commands had to be sent again")
+        self._check_library()
+
+    def _check_library(self) -> None:
+        self._pass_over_library("read back", self.library.check)
+        self._say("every SHA-256 is the same")
+
+    def _pass_over_library(
+        self, what: str, work: Callable[[Sequence[str], Callable[[int], None]], None]
+    ) -> None:
+        columns = (TextColumn("   {task.description}"), BarColumn(), DownloadColumn())
+        since = time.monotonic()
+        with Progress(
+            *columns,
+            TransferSpeedColumn(),
+            console=self.console,
+            transient=True,
+            disable=self._plain,
+        ) as bar:
+            task = bar.add_task(what, total=self.library.byte_count)
+            work(self.endpoints, lambda count: bar.advance(task, count))
+        seconds = time.monotonic() - since
+        count = self.library.byte_count
+        self._say(
+            f"{len(self.library.files)} files, {size(count)} {what} in {seconds:.1f} s"
+            f" ({size(int(count / seconds))}/s)"
+        )
+
+    # --- 4: a loss -------------------------------------------------------------------------------
+
+    def kill_primary(self) -> None:
+        """SIGKILL the agent that serves most partitions; nothing acknowledged may be gone."""
+        self.writer = writer = Writer(self.endpoints, self._zone().partitions)
+        writer.start()
+        writer.wait_for_writes(0.0, 5, 30)
+        victim = max(self._nodes(), key=lambda node: (node.primaries, node.name))
+        served = self._keys_served_by(victim.name)
+        since = time.monotonic()
+        self.cluster.kill(victim.name)
+        writer.wait_for_writes(since, 3, SETTLE_S)
+        until = time.monotonic()
+        gaps = [
+            1000 * history.longest_gap(since, until)
+            for history in writer.histories
+            if history.name in served
+        ]
+        self._say(
+            f"{victim.name} was primary of {victim.primaries} of {self._zone().partitions}"
+            f" partitions; a key of these was not writable for p50 {percentile(gaps, 0.5):.0f} ms,"
+            f" p99 {percentile(gaps, 0.99):.0f} ms, max {max(gaps):.0f} ms"
+        )
+        self._check_writes(since)
+        copied = self._zone().full_copies
+        self.cluster.start(victim.name)
+        self._wait(self._is_settled, f"{victim.name} to catch up")
+        self._say(
+            f"{victim.name} is back and has every update;"
+            f" {self._zone().full_copies - copied} copies had to be made whole again"
+        )
+
+    def _keys_served_by(self, node: str) -> set[str]:
+        """The writer's keys whose primary, as a client sees it, is `node`."""
+        keys = [history.name for history in self.writer.histories]
+        served = primary_ports(self.endpoints, keys)
+        port = self._zone().ports[node]
+        return {key for key in keys if served[key] == port}
+
+    # --- 5: growth -------------------------------------------------------------------------------
+
+    def add_agent(self) -> None:
+        """A fourth agent takes its share while the writer goes on."""
+        moved = self._zone().bytes_moved
+        parked = self._parked()
+        since = time.monotonic()
+        name = self.cluster.add()
+        nodes = self._nodes()
+        wanted = sum(node.owners for node in nodes) // len(nodes)
+        with self._count_bar(f"copies on {name}", wanted) as update:
+
+            def arrived() -> bool:
+                copies = self._node(name).owners
+                update(copies)
+                return copies >= wanted and self._is_settled()
+
+            self._wait(arrived, f"{name} to hold {wanted} copies")
+        until = time.monotonic()
+        moved = self._zone().bytes_moved - moved
+        self._say(
+            f"{self._node(name).owners} copies moved onto {name}: {size(moved)} in"
+            f" {until - since:.1f} s ({size(int(moved / (until - since)))}/s)"
+        )
+        self._say(words_of_parked(*longest_parked(parked, self._parked())))
+        self._say_longest_wait(since, until)
+        refuse_failures(self._check_writes(since), f"{name} joined")
+
+    def _parked(self) -> dict[float, int]:
+        """Commands that waited for a primary, by how long, of all agents."""
+        total: Counter[float] = Counter()
+        for agent in self.cluster.folder.read().agents:
+            address = self.cluster.folder.agent_address(agent.name)
+            if address is not None:
+                total.update(parked_by_duration(address.host, address.admin_port))
+        return dict(total)
+
+    # --- 6, 7: restarts --------------------------------------------------------------------------
+
+    def restart_agents(self) -> None:
+        """SIGTERM hands primaries over; what was missed meanwhile comes from the log."""
+        since = time.monotonic()
+        copied = self._zone().full_copies
+        names = [node.name for node in self._nodes()]
+        with self._count_bar("agents restarted", len(names)) as update:
+            for count, name in enumerate(names, 1):
+                self.cluster.stop(name)
+                self.cluster.start(name)
+                self._wait(self._is_settled, f"{name} to catch up")
+                update(count)
+        until = time.monotonic()
+        copied = self._zone().full_copies - copied
+        self._say(f"{len(names)} restarts in {until - since:.1f} s, {copied} full copies")
+        self._say_longest_wait(since, until)
+        refuse_failures(self._check_writes(since), "agents were restarted one by one")
+        if copied:
+            raise Problem(f"{copied} copies were made whole where the log should have sufficed")
+
+    def restart_cluster(self) -> None:
+        """Everything stops; everything is there again."""
+        self.writer.stop()
+        since = time.monotonic()
+        self.cluster.down()
+        stopped = time.monotonic()
+        self.cluster.up()
+        self._wait(self._is_settled, "every partition to be served again")
+        self._say(
+            f"stopped in {stopped - since:.1f} s, serving again after"
+            f" {time.monotonic() - stopped:.1f} s"
+        )
+        self.endpoints = self._fresh_endpoints()
+        self.writer.move(self.endpoints)
+        self._say(f"{self.writer.check()} acknowledged writes, none is gone")
+        self._check_library()
+
+    def _fresh_endpoints(self) -> list[str]:
+        found = resources.fetch(self.cluster.api(), resources.ZONE, self.zone_name)
+        return resources.zone(found).status.endpoints
+
+    def _replicas(self) -> int:
+        found = resources.fetch(self.cluster.api(), resources.ZONE, self.zone_name)
+        return resources.zone(found).spec.replicas
+
+    # --- 8: proof --------------------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """Spark compares every copy while the writer goes on, and finds what is damaged."""
+        self.writer.start()
+        code, report = self._compare()
+        if code != 0:
+            raise Problem(f"copies do not agree ({report.outcome}): {'; '.join(report.reasons)}")
+        self._say(
+            f"{report.copies} copies of {report.partitions} partitions agree in"
+            f" {report.settled_keys} keys ({report.unsettled_keys} were being written)"
+        )
+        key = self.library.files[len(self.library.files) // 2].key
+        node = self._damage(key)
+        self._say(f"damaged on purpose: the copy of {key} on {node}")
+        code, report = self._compare()
+        found = [difference.key for difference in report.key_differences]
+        if code != 1 or found != [key]:
+            raise Problem(
+                f"{key} was damaged, but the validation ended with {code} and reported"
+                f" {', '.join(found) or 'nothing'}"
+            )
+        self._say(f"reported, and nothing else: {found[0]}")
+
+    def _compare(self) -> tuple[int, Report]:
+        file = self.folder / "validation.json"
+        log = self.folder / "spark.log"
+        zone = self._zone()
+        file.unlink(missing_ok=True)
+        entry = self.cluster.folder.read()
+        agents = [f"127.0.0.1:{agent.peer_port}" for agent in entry.agents]
+        command = validation_command(
+            zone.name,
+            entry.cluster,
+            self.cluster.folder.secret_file(entry.cluster),
+            agents,
+            "rows",
+            self.folder / "spark",
+            file,
+            zone.partitions,
+            self._replicas(),
+        )
+        with self.console.status("   Spark reads every copy"):
+            code = run_validation(command, log, self.folder / "spark.pid")
+        try:
+            return code, msgspec.json.decode(file.read_bytes(), type=Report)
+        except (FileNotFoundError, msgspec.MsgspecError) as error:
+            raise Problem(f"the validation ended with {code} and no report: see {log}") from error
+
+    def _damage(self, key: str) -> str:
+        """Overwrite `key` in a backup's copy; whose it was."""
+        entry = self.cluster.folder.read()
+        port = primary_ports(self.endpoints, [key])[key]
+        ports = self._zone().ports
+        for node in sorted(ports):
+            address = self.cluster.folder.agent_address(node)
+            if ports[node] == port or address is None:
+                continue
+            with suppress(Problem):  # an agent that has no copy of this partition says so
+                damage_copy(
+                    asked_agent(self.cluster.folder, entry.cluster, address),
+                    self.zone_name,
+                    key.encode(),
+                    DAMAGE,
+                )
+                return node
+        raise Problem(f"no agent but the primary has a copy of {key}")
+
+    # --- small questions and sentences -----------------------------------------------------------
+
+    def _say(self, sentence: str) -> None:
+        self.console.print(f"   {sentence}", soft_wrap=True)
+
+    def _check_writes(self, since: float) -> list[Failure]:
+        """Problem unless the writer finds what it was promised; which of its commands failed."""
+        failures: list[Failure] = self.writer.failures_since(since)
+        unknown = sum("UNKNOWN" in failure.text for failure in failures)
+        self._say(f"failed commands: {len(failures)}, of these with unknown outcome: {unknown}")
+        self._say(f"{self.writer.check()} acknowledged writes, none is gone")
+        return failures
+
+    def _say_longest_wait(self, since: float, until: float) -> None:
+        gaps = [history.longest_gap(since, until) for history in self.writer.histories]
+        self._say(
+            f"longest time between two acknowledged writes of a key: {1000 * max(gaps):.0f} ms"
+        )
+
+    def _nodes(self) -> Sequence[NodeStatus]:
+        return self.cluster.state().nodes
+
+    def _node(self, name: str) -> NodeStatus:
+        node = self.cluster.state().node(name)
+        if node is None:
+            raise Problem(f"the operator no longer knows agent {name}")
+        return node
+
+    def _zone(self) -> ZoneStatus:
+        zone = self.cluster.state().zone(self.zone_name)
+        if zone is None:
+            raise Problem(f"the operator no longer knows zone {self.zone_name}")
+        return zone
+
+    def _is_settled(self) -> bool:
+        zone = self._zone()
+        busy = zone.migrations_running + zone.migrations_queued
+        return zone.available == zone.partitions and not busy
+
+    def _wait(self, is_so: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + SETTLE_S
+        while not is_so():
+            if time.monotonic() > deadline:
+                raise Problem(
+                    f"waited {SETTLE_S:g} s in vain for {what}; the operator says:"
+                    f" {self._zone().sentence}"
+                )
+            time.sleep(POLL_S)
+
+    @property
+    def _plain(self) -> bool:
+        """Whether nobody looks on: bars would only be noise in a log."""
+        return not self.console.is_terminal
+
+    @contextmanager
+    def _count_bar(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+        columns = (TextColumn("   {task.description}"), BarColumn(), MofNCompleteColumn())
+        with Progress(*columns, console=self.console, transient=True, disable=self._plain) as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda count: bar.update(task, completed=min(count, total))
+
+
+def refuse_failures(failures: Sequence[Failure], what: str) -> None:
+    """Problem when any command failed while `what` happened, which no client should notice."""
+    if failures:
+        raise Problem(
+            f"{len(failures)} commands failed while {what}, the first of them on key"
+            f" {failures[0].key}: {failures[0].text}"
+        )
+
+
+def words_of_parked(count: int, longest_s: float) -> str:
+    """How many commands waited for a hand-over, and what the longest of them did not exceed."""
+    if not count:
+        return "no command had to wait for a hand-over"
+    if longest_s == float("inf"):
+        return f"hand-overs made {count} commands wait, one of them longer than agents measure"
+    return f"hand-overs made {count} commands wait, none longer than {1000 * longest_s:.0f} ms"

@@ -1,0 +1,495 @@
+"""A cluster of real processes on this machine: one embedded operator and its agents."""
+
+import shutil
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+
+import msgspec
+
+from quorate.wire.resource import is_short_name
+from quorate_cli.dev.membership import HOST, POLL_S, START_S, Membership
+from quorate_cli.dev.ports import (
+    CLIENT_PORT,
+    choose_client_port_base,
+    client_port,
+    is_free,
+    taken_port,
+)
+from quorate_cli.dev.process_states import last_words_of, stop_reason
+from quorate_cli.dev.set_aside import (
+    check_all_is_lost,
+    check_can_be_filled,
+    newest_set_aside,
+    put_back,
+    set_aside,
+)
+from quorate_cli.objects import resources
+from quorate_cli.objects.cluster_state import ClusterState, fetch_state
+from quorate_cli.objects.operator_api import OperatorApi, read_token
+from quorate_cli.processes.cluster_folder import (
+    FORMAT_VERSION,
+    OPERATOR,
+    AgentEntry,
+    ClusterEntry,
+    ClusterFolder,
+)
+from quorate_cli.processes.process import (
+    Started,
+    is_alive,
+    kill,
+    python,
+    send,
+    start_noted,
+    wait_until_gone,
+)
+from quorate_cli.terminal.problem import Problem
+
+STOP_S = 20.0
+"""Until a process must have stopped by itself; then it is killed, and the command says so."""
+AGENTS_MAX = 64
+"""On one machine: a slip of the finger must not start a thousand processes."""
+
+
+class DevCluster:
+    """Starting, stopping and changing the processes of one folder.  Each public method is one
+    command; those that change something hold the folder's lock."""
+
+    def __init__(self, folder: ClusterFolder, say: Callable[[str], None]) -> None:
+        self.folder = folder
+        self._say = say
+        self._membership = Membership(self, say)
+
+    # --- commands --------------------------------------------------------------------------------
+
+    def up(
+        self,
+        cluster: str | None = None,
+        agents: int | None = None,
+        client_port_base: int | None = None,
+        debug_commands: bool | None = None,
+        wait: float = START_S,
+    ) -> None:
+        """Make the cluster if there is none, start what is not running, wait until all take part
+        and, for at most `wait` seconds, until all zones serve.
+
+        What is None keeps the value the cluster was made with.  A second call changes nothing, but
+        for agents that are being drained: they no longer are.  An agent that refuses to start does
+        not keep the others from starting; the Problem at the end has its reason.
+        """
+        if agents is not None:
+            check_count("--agents", agents)
+        if cluster is not None and not is_short_name(cluster):
+            raise Problem(f"--name {cluster!r}: write lower-case letters, digits and '-'")
+        with self.folder.locked():
+            entry = self._make_or_read(cluster, agents, client_port_base, debug_commands)
+            names = [agent.name for agent in entry.agents]
+            running, _ = self._running_or_not()
+            if len(running) == len(names) + 1:
+                self._say(f"cluster {entry.cluster} is already up")
+            elif running:
+                self._say(f"already running: {', '.join(running)}; the rest is started")
+            try:
+                self._start_operator()
+                refused = self._start_agents(entry, names)
+                if len(refused) == len(names):
+                    raise Problem("; ".join(refused.values()))
+                self._membership.declare(self.folder.read())
+                self._membership.wait_for([name for name in names if name not in refused])
+                self._membership.take_drains_back(entry)
+                missing = self._membership.wait_until_serving(wait)
+                if refused or missing:
+                    raise Problem("; ".join([*refused.values(), *missing]))
+            except (KeyboardInterrupt, SystemExit):
+                self._name_what_is_left()
+                raise
+
+    def _running_or_not(self) -> tuple[list[str], list[str]]:
+        names = [OPERATOR, *(agent.name for agent in self.folder.read().agents)]
+        running = [name for name in names if self.folder.process(name) is not None]
+        return running, [name for name in names if name not in running]
+
+    def _name_what_is_left(self) -> None:
+        running, missing = self._running_or_not()
+        parts = [
+            f"{what}: {', '.join(names)}"
+            for what, names in (("running", running), ("not running", missing))
+            if names
+        ]
+        with suppress(OSError):  # the terminal may be gone
+            self._say(
+                f"interrupted; {'; '.join(parts)}; `quorate dev up` finishes this,"
+                " `quorate dev down` stops it"
+            )
+
+    def down(self) -> None:
+        """Stop every process; the data stays."""
+        with self.folder.locked():
+            entry = self.folder.read()
+            if not self._running_or_not()[0]:
+                self._say(f"cluster {entry.cluster} is already down")
+            # The operator first: agents that all leave must not be answered by moving primaries.
+            self._stop([OPERATOR])
+            self._stop([agent.name for agent in entry.agents])
+
+    def kill(self, name: str) -> None:
+        """SIGKILL: no goodbye, as in a crash."""
+        with self.folder.locked():
+            self.check_known(name)
+            kill(self._running(name))
+            self.folder.pid_file(name).unlink(missing_ok=True)
+
+    def start(self, name: str) -> None:
+        """Start one process that is not running."""
+        with self.folder.locked():
+            entry = self.check_known(name)
+            if self.folder.process(name) is not None:
+                self._say(f"{name} is already running")
+                return
+            if name == OPERATOR:
+                self._start_operator()
+                return
+            self._start_agent(entry, name)
+
+    def set_aside(self, name: str) -> None:
+        """Keep an agent's data elsewhere in its folder: its next start is over a new store, which
+        the others fill.  Problem where they could not, as far as the operator can tell."""
+        with self.folder.locked():
+            entry = self.check_known(name)
+            agent = next((agent for agent in entry.agents if agent.name == name), None)
+            if agent is None:
+                raise Problem(f"{name} has no copies: name an agent")
+            if self.folder.process(name) is not None:
+                raise Problem(f"{name} is running: stop it first, with `quorate dev stop {name}`")
+            zones = map(resources.zone, resources.fetch_all(self.api(), resources.ZONE))
+            check_can_be_filled(name, self.state(), list(zones))
+            reason = f"`quorate dev start {name} --set-aside`; before that: {self.last_words(name)}"
+            where = set_aside(self._agent_command(entry, agent), reason)
+            self._say(f"{name}: what it held is kept in {where}; the others fill a new store")
+
+    def put_back(self) -> None:
+        """Give all agents back what they set aside last, where no partition has a store left."""
+        with self.folder.locked():
+            entry = self.folder.read()
+            zones = map(resources.zone, resources.fetch_all(self.api(), resources.ZONE))
+            check_all_is_lost(self.state(), list(zones))
+            found = {
+                agent: number
+                for agent in entry.agents
+                if (number := newest_set_aside(self.folder.data(agent.name)))
+            }
+            if not found:
+                raise Problem("nothing is put back: no agent has set anything aside")
+            self._stop([agent.name for agent in found])
+            for agent, number in found.items():
+                put_back(self._agent_command(entry, agent), number)
+                self._say(f"{agent.name}: set-aside-{number} was put back")
+            names = [agent.name for agent in entry.agents]
+            refused = self._start_agents(entry, names)
+            self._membership.declare(self.folder.read())
+            if refused:
+                raise Problem("; ".join(refused.values()))
+            self._membership.wait_for(names)
+
+    def start_agent(self, name: str) -> None:
+        """Start one agent, whether or not there is an operator that could count it; Problem with
+        its reason if it refuses."""
+        with self.folder.locked():
+            refused = self._start_agents(self.check_known(name), [name])
+            if refused:
+                raise Problem(refused[name])
+
+    def stop(self, name: str) -> None:
+        """SIGTERM: an agent hands its primaries over before it ends."""
+        with self.folder.locked():
+            self.check_known(name)
+            self._running(name)
+            self._stop([name])
+
+    def add(self) -> str:
+        """Start one more agent and make it a member; its name."""
+        with self.folder.locked():
+            entry = self.folder.read()
+            if len(entry.agents) >= AGENTS_MAX:
+                raise Problem(f"cluster {entry.cluster} has {AGENTS_MAX} agents, the most it may")
+            self.api()
+            name = f"agent-{entry.next_number}"
+            entry = msgspec.structs.replace(
+                entry,
+                agents=(*entry.agents, AgentEntry(name)),
+                next_number=entry.next_number + 1,
+            )
+            self.folder.write(entry)
+            self._start_agent(entry, name)
+            return name
+
+    def remove(self, name: str, seconds: float, progress: Callable[[int, int], None]) -> None:
+        """Move everything off an agent, then stop it and delete its data.
+
+        `progress` is told how many copies were there at first and how many are left.  Problem, and
+        the agent stays a full member, where its copies cannot go elsewhere within `seconds`.
+        """
+        with self.folder.locked():
+            entry = self.check_known(name)
+            if name == OPERATOR:
+                raise Problem("the operator cannot be removed: stop it all with `quorate dev down`")
+            api = self.api()
+            if len(entry.agents) == 1:
+                raise Problem(
+                    f"{name} is the last agent of cluster {entry.cluster}: `quorate dev down"
+                    " --delete-data` ends the cluster with its data"
+                )
+            self._membership.check_declared(entry)
+            deadline = time.monotonic() + seconds
+            which = f"cluster={entry.cluster}"
+            # Not registered: an earlier command came so far and was interrupted.
+            if self.state().node(name) is not None:
+                try:
+                    api.post(f"/nodes/{name}/drain?{which}")
+                    self._wait_until_drained(name, deadline, progress)
+                    self._stop([name])
+                    self._wait_until_forgotten(api, f"/nodes/{name}?{which}", name, deadline)
+                except BaseException:
+                    with suppress(Problem):  # what went wrong first is what the user must know
+                        api.post(f"/nodes/{name}/undrain?{which}")
+                    raise
+            self._stop([name])
+            entry = msgspec.structs.replace(
+                entry, agents=tuple(agent for agent in entry.agents if agent.name != name)
+            )
+            self.folder.write(entry)
+            self._membership.declare(entry)
+            shutil.rmtree(self.folder.data(name).parent)
+
+    def _wait_until_drained(
+        self, name: str, deadline: float, progress: Callable[[int, int], None]
+    ) -> None:
+        at_first: int | None = None
+        while True:
+            node = self.state().node(name)
+            left = node.owners if node is not None else 0
+            at_first = left if at_first is None else at_first
+            progress(at_first, left)
+            if left == 0:
+                return
+            if time.monotonic() > deadline:
+                raise Problem(
+                    f"{name} still holds {left} copies and stays a member: `quorate status` says"
+                    " what is waited for; give more time with --timeout"
+                )
+            time.sleep(POLL_S * 4)
+
+    def _wait_until_forgotten(
+        self, api: OperatorApi, path: str, name: str, deadline: float
+    ) -> None:
+        """Until the operator needs nothing of it: an agent that was lost owns nothing, and may yet
+        have what no other has."""
+        while True:
+            try:
+                api.delete(path)
+            except Problem as problem:
+                if time.monotonic() > deadline:
+                    raise Problem(
+                        f"{problem}; {name} is not running and stays a member: `quorate dev start"
+                        f" {name}`, or add an agent that can take its copies"
+                    ) from problem
+                time.sleep(POLL_S * 4)
+            else:
+                return
+
+    # --- what is there ---------------------------------------------------------------------------
+
+    def api(self) -> OperatorApi:
+        """The running operator."""
+        self.folder.read()
+        address = self.folder.operator_address()
+        if address is None:
+            reason = stop_reason(self.folder, OPERATOR)
+            raise Problem(
+                f"the operator of folder {self.folder.path} is not running: start it with"
+                f" `quorate dev up`{f'; its last words: {reason}' if reason else ''}"
+            )
+        return OperatorApi(HOST, address.api_port, token=read_token(self.folder.token_file))
+
+    def has_zones(self) -> bool:
+        """Whether any zone is declared."""
+        return bool(resources.fetch_all(self.api(), resources.ZONE))
+
+    def state(self) -> ClusterState:
+        """Everything the operator knows of this cluster now."""
+        return fetch_state(self.api(), self.folder.read().cluster)
+
+    # --- starting --------------------------------------------------------------------------------
+
+    def _make_or_read(
+        self,
+        cluster: str | None,
+        agents: int | None,
+        client_port_base: int | None,
+        debug_commands: bool | None,
+    ) -> ClusterEntry:
+        if not self.folder.exists():
+            self.folder.check_free()
+            count = 3 if agents is None else agents
+            base = client_port_base
+            if base is None:
+                base = choose_client_port_base()
+                self._tell_of_taken_port(base)
+            entry = ClusterEntry(
+                FORMAT_VERSION,
+                cluster or "main",
+                tuple(AgentEntry(f"agent-{number}") for number in range(1, count + 1)),
+                count + 1,
+                base,
+                bool(debug_commands),
+            )
+            self.folder.write(entry)
+            return entry
+        entry = self.folder.read()
+        if cluster is not None and cluster != entry.cluster:
+            raise Problem(
+                f"folder {self.folder.path} belongs to cluster {entry.cluster}, not {cluster}:"
+                " leave --name away, or name another folder with --folder"
+            )
+        if agents is not None and agents != len(entry.agents):
+            raise Problem(
+                f"cluster {entry.cluster} has {len(entry.agents)} agents, not {agents}: change that"
+                f" with `quorate dev scale {agents}`"
+            )
+        if client_port_base is not None:
+            entry = msgspec.structs.replace(entry, client_port_base=client_port_base)
+        if debug_commands is not None:
+            entry = msgspec.structs.replace(entry, debug_commands=debug_commands)
+        self._write(entry)
+        return entry
+
+    def _tell_of_taken_port(self, base: int) -> None:
+        if base != CLIENT_PORT:
+            self._say(
+                f"port {taken_port(CLIENT_PORT) or CLIENT_PORT} is taken, most likely by another"
+                f" cluster: clients of this one connect to {base} and the ports after it"
+            )
+
+    def _start_operator(self) -> None:
+        if self.folder.process(OPERATOR) is None:
+            data = self.folder.data(OPERATOR)
+            data.mkdir(parents=True, exist_ok=True)
+            where = ("--data", str(data), "--secrets", str(self.folder.secrets))
+            arguments = python("quorate_operator", "embedded", *where, "--api", f"{HOST}:0")
+            process = self._launch(OPERATOR, arguments)
+            self._say(f"operator: process {process.pid}")
+        self._wait(OPERATOR, self.folder.operator_address)
+
+    def _start_agent(self, entry: ClusterEntry, name: str) -> None:
+        """Start one agent and wait until it takes part; Problem with its reason if it refuses."""
+        refused = self._start_agents(entry, [name])
+        self._membership.declare(self.folder.read())
+        if refused:
+            raise Problem(refused[name])
+        self._membership.wait_for([name])
+
+    def _start_agents(self, entry: ClusterEntry, names: Sequence[str]) -> dict[str, str]:
+        """Start those of `names` that do not run; wait until each listens, or has ended.
+
+        Return why, for each that ended."""
+        refused: dict[str, str] = {}
+        for agent in entry.agents:
+            if agent.name in names and self.folder.process(agent.name) is None:
+                process = self._launch(agent.name, self._agent_command(entry, agent))
+                self._say(f"{agent.name}: process {process.pid}")
+        for name in names:
+            try:
+                self._wait(name, partial(self.folder.agent_address, name))
+            except Problem as problem:
+                refused[name] = str(problem)
+        # Also of those that run already: the command that started them may have been interrupted.
+        agents = tuple(map(self._with_port, entry.agents))
+        self._write(msgspec.structs.replace(entry, agents=agents))
+        return refused
+
+    def _with_port(self, agent: AgentEntry) -> AgentEntry:
+        address = self.folder.agent_address(agent.name)
+        return agent if address is None else AgentEntry(agent.name, address.peer_port)
+
+    def _write(self, entry: ClusterEntry) -> None:
+        if entry != self.folder.read():  # a full disk is no reason to refuse what changes nothing
+            self.folder.write(entry)
+
+    def _agent_command(self, entry: ClusterEntry, agent: AgentEntry) -> list[str]:
+        data = self.folder.data(agent.name)
+        data.mkdir(parents=True, exist_ok=True)
+        # Somebody else may have the port by now; members are told the new one.
+        port = agent.peer_port if is_free(agent.peer_port) else 0
+        return python(
+            "quorate_agent",
+            *("--name", agent.name, "--data", str(data), "--cluster", entry.cluster),
+            *("--secret-file", str(self.folder.made_secret(entry.cluster))),
+            *("--peer", f"{HOST}:{port}", "--admin", f"{HOST}:0"),
+            *("--client-host", HOST, "--client-port-base", str(client_port(entry, agent))),
+            *(["--debug-commands"] if entry.debug_commands else []),
+        )
+
+    def _launch(self, name: str, arguments: list[str]) -> Started:
+        folder = self.folder
+        return start_noted(arguments, folder.log(name), folder.pid_file(name), str(folder.path))
+
+    def _wait(self, name: str, address: Callable[[], object | None]) -> None:
+        """Until the process listens; Problem with what it said when it ended instead."""
+        deadline = time.monotonic() + START_S
+        while address() is None:
+            if self.folder.process(name) is None:
+                raise Problem(f"{name} ended at once: {self.last_words(name)}")
+            if time.monotonic() > deadline:
+                raise Problem(
+                    f"{name} does not listen after {START_S:g} s: its log is"
+                    f" {self.folder.log(name)}"
+                )
+            time.sleep(POLL_S)
+
+    def last_words(self, name: str) -> str:
+        """The last thing the process said, and where the rest is."""
+        return last_words_of(self.folder, name)
+
+    # --- stopping --------------------------------------------------------------------------------
+
+    def _stop(self, names: Sequence[str]) -> None:
+        """SIGTERM to all, then wait for all."""
+        running = [(name, p) for name in names if (p := self.folder.process(name)) is not None]
+        for _, process in running:
+            send(process, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_S
+        for name, process in running:
+            # Asked a second time an agent would not wait for its primaries to be taken over.
+            if wait_until_gone(process, max(0.0, deadline - time.monotonic())):
+                self._say(f"{name}: stopped")
+            else:
+                kill(process)
+                self._say(f"{name}: did not stop within {STOP_S:g} s and was killed")
+        for name in names:
+            self.folder.pid_file(name).unlink(missing_ok=True)
+
+    # --- small questions -------------------------------------------------------------------------
+
+    def check_known(self, name: str) -> ClusterEntry:
+        """The cluster's entry; Problem unless it has a process of that name."""
+        entry = self.folder.read()
+        known = [OPERATOR, *(agent.name for agent in entry.agents)]
+        if name not in known:
+            raise Problem(
+                f"process {name!r} is not of cluster {entry.cluster}: there are {', '.join(known)}"
+            )
+        return entry
+
+    def _running(self, name: str) -> Started:
+        process = self.folder.process(name)
+        if process is None or not is_alive(process):
+            raise Problem(f"{name} is not running: start it with `quorate dev start {name}`")
+        return process
+
+
+def check_count(what: str, agents: int) -> None:
+    """Problem where a cluster cannot have so many agents."""
+    if not 1 <= agents <= AGENTS_MAX:
+        raise Problem(f"{what} {agents}: write a number from 1 to {AGENTS_MAX}")

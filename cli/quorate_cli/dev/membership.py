@@ -1,0 +1,127 @@
+"""Which agents a cluster of this machine has, as the operator knows them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from quorate.wire.resource import API_VERSION
+from quorate.wire.storage_cluster import EARLIER, external
+from quorate_cli.objects.cluster_state import ClusterState
+from quorate_cli.objects.operator_api import NotReady, NotThere, OperatorApi, object_path
+from quorate_cli.objects.resources import STORAGE_CLUSTER, Whole
+from quorate_cli.objects.serving import not_serving
+from quorate_cli.processes.cluster_folder import OPERATOR, ClusterEntry, ClusterFolder
+from quorate_cli.terminal.problem import Problem
+
+HOST = "127.0.0.1"
+START_S = 30.0
+"""Until a process must listen and take part: opening a large store after a crash takes seconds."""
+POLL_S = 0.05
+
+
+class Cluster(Protocol):
+    """The cluster, as far as it is needed here."""
+
+    folder: ClusterFolder
+
+    def api(self) -> OperatorApi:
+        """The running operator."""
+
+    def state(self) -> ClusterState:
+        """Everything the operator knows of this cluster now."""
+
+    def last_words(self, name: str) -> str:
+        """The last thing the process said, and where the rest is."""
+
+
+class Membership:
+    """Tells the operator who is a member, and waits until it counts them."""
+
+    def __init__(self, cluster: Cluster, say: Callable[[str], None]) -> None:
+        self._cluster = cluster
+        self._say = say
+
+    def declare(self, entry: ClusterEntry) -> None:
+        """Tell the operator which agents the cluster has; nothing happens when it knows."""
+        api = self._cluster.api()
+        addresses = [f"{HOST}:{agent.peer_port}" for agent in entry.agents if agent.peer_port]
+        path = object_path(STORAGE_CLUSTER.plural, entry.cluster)
+        spec = external(addresses)
+        try:
+            known = api.get(path, Whole).get("spec")
+        except NotThere:
+            known = None
+        if isinstance(known, dict):
+            # What a version before wrote in the place of `external` goes.
+            kept = {field: each for field, each in known.items() if field not in EARLIER}
+            spec = {**kept, **spec}
+        if spec == known:
+            return
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": STORAGE_CLUSTER.name,
+            "metadata": {"name": entry.cluster},
+            "spec": spec,
+        }
+        api.put(path, body, Whole)
+
+    def check_declared(self, entry: ClusterEntry) -> None:
+        """Problem where nobody has told the operator of the cluster, or its object is gone."""
+        try:
+            self._cluster.api().get(object_path(STORAGE_CLUSTER.plural, entry.cluster), Whole)
+        except NotThere as error:
+            raise Problem(
+                f"storagecluster {entry.cluster!r} was deleted: `quorate dev up` declares it again"
+            ) from error
+
+    def wait_for(self, names: Sequence[str]) -> None:
+        """Until the master counts all of `names` as online."""
+        folder, deadline = self._cluster.folder, time.monotonic() + START_S
+        while missing := self._offline(names):
+            for name in missing:
+                if folder.process(name) is None:
+                    raise Problem(
+                        f"{name} ended before it took part: {self._cluster.last_words(name)}"
+                    )
+            if time.monotonic() > deadline:
+                raise Problem(
+                    f"{', '.join(missing)} took no part after {START_S:g} s:"
+                    f" `quorate describe storageclusters` and {folder.log(OPERATOR)} say why"
+                )
+            time.sleep(POLL_S)
+
+    def wait_until_serving(self, seconds: float) -> list[str]:
+        """Wait until every zone serves, for at most `seconds`; return what is missing then."""
+        deadline = time.monotonic() + seconds
+        while missing := self._not_serving():
+            if time.monotonic() >= deadline:
+                return [f"after {seconds:g} s {each}" for each in missing] if seconds else []
+            time.sleep(POLL_S)
+        return []
+
+    def _not_serving(self) -> list[str]:
+        try:
+            return not_serving(self._cluster.state())
+        except NotReady as problem:
+            return [str(problem)]
+
+    def _offline(self, names: Sequence[str]) -> list[str]:
+        """Which of `names` take no part now."""
+        try:
+            state = self._cluster.state()
+        except NotReady:
+            return [*names]  # the operator has just heard of the cluster
+        online = [node.name for node in state.nodes if node.online]
+        return [name for name in names if name not in online]
+
+    def take_drains_back(self, entry: ClusterEntry) -> None:
+        """All are full members again: a removal that was interrupted together with the operator
+        could not see to that itself."""
+        names = {agent.name for agent in entry.agents}
+        for node in self._cluster.state().nodes:
+            if node.name in names and node.state == "Draining":
+                path = f"/nodes/{node.name}/undrain?cluster={entry.cluster}"
+                self._cluster.api().post(path)
+                self._say(f"{node.name}: is no longer being drained")

@@ -1,0 +1,72 @@
+"""Which processes of a development cluster run, where they listen, and why the others do not."""
+
+from typing import NamedTuple
+
+from quorate_cli.dev.membership import HOST
+from quorate_cli.processes.cluster_folder import OPERATOR, ClusterFolder
+from quorate_cli.processes.last_words import last_error, last_words
+from quorate_cli.processes.process import read_started
+
+
+class ProcessState(NamedTuple):
+    """One process.
+
+    `listens`: what for -> host:port.  `reason`: why it does not run, where it ended without being
+    asked to; empty otherwise.
+    """
+
+    name: str
+    pid: int | None
+    listens: dict[str, str]
+    reason: str
+
+
+def process_states(folder: ClusterFolder) -> list[ProcessState]:
+    """All processes of the cluster, the operator first."""
+    names = [OPERATOR, *(agent.name for agent in folder.read().agents)]
+    return [_state(folder, name) for name in names]
+
+
+def not_running(folder: ClusterFolder) -> list[str]:
+    """One sentence for each process that does not run: why, or how to start it."""
+    return [
+        f"{state.name} is not running: "
+        + (state.reason or f"start it with `quorate dev start {state.name}`")
+        for state in process_states(folder)
+        if state.pid is None
+    ]
+
+
+def stop_reason(folder: ClusterFolder, name: str) -> str:
+    """Why a process ended that no command has ended; empty where one has, and while it runs."""
+    started = read_started(folder.pid_file(name))  # removed by the command that ends the process
+    if started is None or folder.process(name) is not None:
+        return ""
+    log = folder.log(name)
+    said = last_error(log, started.log_begin)
+    return said or (
+        f"it ended without an error, as when it is killed; `quorate dev start {name}` starts it"
+        f" again (log: {log})"
+    )
+
+
+def last_words_of(folder: ClusterFolder, name: str) -> str:
+    """The last thing the process said, and where the rest is."""
+    started = read_started(folder.pid_file(name))
+    return last_words(folder.log(name), started.log_begin if started is not None else 0)
+
+
+def _state(folder: ClusterFolder, name: str) -> ProcessState:
+    process = folder.process(name)
+    pid = process.pid if process is not None else None
+    return ProcessState(name, pid, _listens(folder, name), stop_reason(folder, name))
+
+
+def _listens(folder: ClusterFolder, name: str) -> dict[str, str]:
+    if name == OPERATOR:
+        operator = folder.operator_address()
+        return {"API": f"{HOST}:{operator.api_port}"} if operator is not None else {}
+    agent = folder.agent_address(name)
+    if agent is None:
+        return {}
+    return {"peers": f"{agent.host}:{agent.peer_port}", "admin": f"{HOST}:{agent.admin_port}"}

@@ -1,0 +1,59 @@
+"""`quorate dev recover`: a lost metastore is rebuilt from what the agents store."""
+
+import subprocess
+import time
+from contextlib import suppress
+
+from quorate.protocol.status import ZoneStatus
+from quorate_cli.dev.dev_cluster import DevCluster
+from quorate_cli.dev.membership import HOST, POLL_S
+from quorate_cli.objects import resources
+from quorate_cli.processes.cluster_folder import OPERATOR
+from quorate_cli.processes.process import python
+from quorate_cli.terminal.problem import Problem
+
+ASK_S = 60.0
+HEARD_S = 15.0
+"""How long zones are waited for, once the operator leads again."""
+
+
+def recover_metastore(cluster: DevCluster) -> list[str]:
+    """Rebuild the operator's file; sentences on what was done and what is still missing."""
+    entry = cluster.folder.read()
+    if cluster.folder.process(OPERATOR) is not None:
+        cluster.stop(OPERATOR)
+    said: list[str] = []
+    for agent in entry.agents:
+        if cluster.folder.process(agent.name) is None:
+            try:
+                cluster.start_agent(agent.name)
+            except Problem as problem:  # what the others have may be enough
+                said.append(f"{agent.name} does not run and is heard when it does: {problem}")
+    addresses = [f"{HOST}:{a.peer_port}" for a in cluster.folder.read().agents if a.peer_port]
+    data = cluster.folder.data(OPERATOR)
+    command = python(
+        *("quorate_operator", "recover", "--data", str(data), "--cluster", entry.cluster),
+        *("--secrets", str(cluster.folder.secrets), "--agents", ",".join(addresses)),
+    )
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ASK_S)
+    if done.returncode != 0:
+        raise Problem(done.stderr.strip().removeprefix("quorate-operator: "))
+    said += done.stdout.splitlines()
+    cluster.start(OPERATOR)
+    return said + _zones(cluster)
+
+
+def _zones(cluster: DevCluster) -> list[str]:
+    """What became of each zone, once the agents that run have told theirs."""
+    deadline = time.monotonic() + HEARD_S
+    zones: tuple[ZoneStatus, ...] = ()
+    while time.monotonic() < deadline:
+        with suppress(Problem):  # it has not heard of the cluster yet
+            zones = cluster.state().zones
+            declared = len(resources.fetch_all(cluster.api(), resources.ZONE))
+            if zones and declared == len(zones) and not any(zone.unavailable for zone in zones):
+                break
+        time.sleep(POLL_S)
+    if not zones:
+        return ["no agent knows of a zone"]
+    return [f"zone {zone.name}: {zone.sentence}" for zone in zones]

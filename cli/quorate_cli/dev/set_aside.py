@@ -1,0 +1,95 @@
+"""Sets an agent's data folder aside, once the others are sure to have what it held, and puts such
+folders back when no agent has it any more."""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from quorate.facts.partition_row import quorum
+from quorate.facts.zone import StorageKind
+from quorate.protocol.status import ZoneStatus
+from quorate.wire.zone import Zone
+from quorate_cli.objects.cluster_state import ClusterState
+from quorate_cli.terminal.problem import Problem
+
+SECONDS = 60.0
+"""Until it must be done: folders are renamed, nothing is copied."""
+
+
+def check_can_be_filled(name: str, state: ClusterState, zones: Sequence[Zone]) -> None:
+    """Problem unless, as far as the operator can tell, the others have all that `name` may hold.
+
+    A partition can do without this voter when of its other copies so many own that they are a
+    quorum without its store: together they have everything that was answered.
+    """
+    node = state.node(name)
+    if node is not None and node.online:
+        raise Problem(f"{name} takes part: stop it first, with `quorate dev stop {name}`")
+    for zone in zones:
+        if zone.spec.storage is not StorageKind.PERSISTENT:
+            continue
+        status = state.zone(zone.metadata.name)
+        if status is None:
+            raise Problem(
+                f"{name} is not set aside: the operator says nothing of zone"
+                f" {zone.metadata.name} yet; try again soon"
+            )
+        _check_zone(name, status, zone.spec.replicas)
+
+
+def _check_zone(name: str, status: ZoneStatus, replicas: int) -> None:
+    owners = replicas - max(status.missing_copies, default=0)
+    needed = quorum(replicas, 1)
+    if owners >= needed:
+        return
+    fewest = "no other agent has a copy" if owners <= 0 else f"only {owners} other agents have one"
+    raise Problem(
+        f"{name} is not set aside: of some partition of zone {status.name} {fewest}, and"
+        f" {needed} must be there to fill a new store without losing what was answered: start the"
+        " other agents (`quorate dev up`), or keep the folder and mend the file"
+    )
+
+
+def check_all_is_lost(state: ClusterState, zones: Sequence[Zone]) -> None:
+    """Problem unless every partition of every Persistent zone is LOST: where others still have, or
+    may have, what was answered, an old store that votes again could undo it."""
+    kept = [zone for zone in zones if zone.spec.storage is StorageKind.PERSISTENT]
+    for zone in kept:
+        status = state.zone(zone.metadata.name)
+        if status is None or status.lost < status.partitions:
+            lost = "unknown" if status is None else f"{status.lost} of {status.partitions}"
+            raise Problem(
+                f"nothing is put back: of zone {zone.metadata.name} not all partitions are LOST"
+                f" ({lost}): the others fill the new stores, and an old one that votes again could"
+                " undo what was answered since; `quorate status` says what is waited for"
+            )
+    if not kept:
+        raise Problem("nothing is put back: no Persistent zone is declared")
+
+
+def newest_set_aside(data: Path) -> int:
+    """The number of the newest set-aside that can be put back; 0: there is none."""
+    numbers = [
+        int(number)
+        for file in data.glob("set-aside-*/folder.json")
+        if (number := file.parent.name.rpartition("-")[2]).isdecimal()
+    ]
+    return max(numbers, default=0)
+
+
+def put_back(command: Sequence[str], number: int) -> None:
+    """Have the agent, by its own command line, put a set-aside back."""
+    _run([*command, "--put-back", str(number)])
+
+
+def set_aside(command: Sequence[str], reason: str) -> str:
+    """Have the agent, by its own command line, set its folder aside; where that is kept now."""
+    return _run([*command, "--set-aside", reason])
+
+
+def _run(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or ["it said nothing"]
+        raise Problem(said[-1])
+    return done.stdout.strip()

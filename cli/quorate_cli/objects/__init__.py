@@ -1,0 +1,1 @@
+"""Declared objects and the state of a cluster: read, judged, shown."""

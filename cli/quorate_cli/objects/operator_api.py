@@ -1,0 +1,150 @@
+"""Talking to the operator of a development cluster: objects and status as JSON over HTTP."""
+
+import http.client
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from quorate.facts.addresses import NotAnAddress, read_address
+from quorate.wire.resource import API_VERSION
+from quorate_cli.processes.cluster_folder import ClusterFolder
+from quorate_cli.terminal.problem import Problem, words
+
+TOKEN_VARIABLE = "QUORATE_TOKEN_FILE"
+ROOT = f"/apis/{API_VERSION}"
+
+T = TypeVar("T")
+
+
+class NotThere(Problem):
+    """The object asked for does not exist."""
+
+
+class NotReady(Problem):
+    """The operator cannot say it yet, or whether it was done."""
+
+
+class OperatorApi:
+    """One operator, by its API address.  Every call is one request on a connection of its own."""
+
+    def __init__(self, host: str, port: int, timeout_s: float = 10.0, token: str = "") -> None:
+        self.host = host
+        self.port = port
+        self.token = token
+        self._timeout_s = timeout_s
+
+    @property
+    def name(self) -> str:
+        """How sentences name it."""
+        return f"operator at {self.host}:{self.port}"
+
+    def get(self, path: str, kind: type[T]) -> T:
+        """What stands at `path`."""
+        return self._decode(path, self._ask("GET", path), kind)
+
+    def put(self, path: str, body: object, kind: type[T]) -> T:
+        """Store `body`; the object as it is now."""
+        return self._decode(path, self._ask("PUT", path, msgspec.json.encode(body)), kind)
+
+    def post(self, path: str) -> None:
+        """Ask for something to be done."""
+        self._ask("POST", path, b"{}")
+
+    def refusals(self, manifests: Sequence[object]) -> list[str]:
+        """Why each of the manifests would be refused; empty where it would not.  Stores nothing."""
+        path = "/judge"
+        data = self._ask("POST", path, msgspec.json.encode({"items": manifests}))
+        return self._decode(path, data, dict[str, list[str]])["refusals"]
+
+    def delete(self, path: str) -> None:
+        """Delete what stands at `path`."""
+        self._ask("DELETE", path)
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=self._timeout_s)
+        try:
+            headers = {"Content-Type": "application/json"} if body is not None else {}
+            headers["Authorization"] = f"Bearer {self.token}"
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            data = answer.read()
+        except TimeoutError as error:
+            unknown = "" if method == "GET" else "; whether it was done is unknown"
+            raise Problem(
+                f"{self.name} did not answer {method} {path} within {self._timeout_s:g} s{unknown}:"
+                " look at `quorate status` and the operator's log"
+            ) from error
+        except OSError as error:
+            raise Problem(
+                f"{self.name} cannot be reached ({words(error)}): start it with `quorate dev up`,"
+                " or name another with --server host:port"
+            ) from error
+        except http.client.HTTPException as error:
+            raise Problem(
+                f"{self.name} does not speak HTTP ({type(error).__name__}): is --server right?"
+            ) from error
+        finally:
+            connection.close()
+        if answer.status >= 300:
+            raise self._refusal(method, path, answer.status, data)
+        return data
+
+    def _refusal(self, method: str, path: str, status: int, data: bytes) -> Problem:
+        try:
+            said = msgspec.json.decode(data, type=dict[str, object]).get("message")
+        except msgspec.MsgspecError:
+            said = None
+        text = said if isinstance(said, str) and said else f"HTTP status {status}"
+        if status == http.client.NOT_FOUND:
+            return NotThere(text)
+        if status == http.client.UNAUTHORIZED:
+            return Problem(
+                f"{self.name}: {text}; of an operator elsewhere, name a copy of that file in the"
+                f" variable {TOKEN_VARIABLE}"
+            )
+        if status == http.client.SERVICE_UNAVAILABLE:
+            return NotReady(f"{self.name}: {text}")
+        if status < 500:
+            return Problem(text)
+        return Problem(f"{self.name} failed at {method} {path}: {text}; its log says why")
+
+    def _decode(self, path: str, data: bytes, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except msgspec.MsgspecError as error:
+            raise Problem(
+                f"{self.name} answered GET {path} with what this version does not understand"
+                f" ({error}): use the `quorate` of the operator's version"
+            ) from error
+
+
+def object_path(plural: str, name: str | None = None) -> str:
+    """Where one object, or all of a kind, stand."""
+    path = f"{ROOT}/{plural}"
+    return path if name is None else f"{path}/{quote(name, safe='')}"
+
+
+def read_token(file: Path) -> str:
+    """What shows the operator that its owner asks: of the file that is named in the environment,
+    else of `file`; empty where there is none."""
+    named = os.environ.get(TOKEN_VARIABLE)
+    try:
+        return Path(named or file).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        if named:
+            why = words(error) if isinstance(error, OSError) else "it is no text"
+            raise Problem(f"{TOKEN_VARIABLE}: {named} cannot be read: {why}") from error
+        return ""
+
+
+def parse_server(text: str, folder: ClusterFolder) -> OperatorApi:
+    """The operator named by --server host:port; an IPv6 host stands in brackets."""
+    try:
+        host, port = read_address(text)
+    except NotAnAddress as error:
+        raise Problem(f"--server {error}") from error
+    return OperatorApi(host, port, token=read_token(folder.token_file))

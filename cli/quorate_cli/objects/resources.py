@@ -1,0 +1,101 @@
+"""Objects a user declares (StorageCluster, Zone): their kinds, and reading them from the operator.
+
+An object is kept as the JSON it came as, so that nothing is lost on its way to the user; `cluster`
+and `zone` are what the models of the custom resources make of it.
+"""
+
+from typing import NamedTuple, TypeVar
+
+import msgspec
+import pydantic
+
+from quorate.wire.resource import Resource
+from quorate.wire.storage_cluster import StorageCluster
+from quorate.wire.unknown_fields import without_unknown
+from quorate.wire.zone import Zone
+from quorate_cli.objects.operator_api import NotThere, OperatorApi, object_path
+from quorate_cli.terminal.problem import Problem
+
+Whole = dict[str, object]
+"""An object as JSON, every field of it."""
+
+
+class Kind(NamedTuple):
+    """A kind by all its names, with the model that checks a manifest of it."""
+
+    name: str
+    plural: str
+    short: str
+    model: type[Resource]
+
+    @property
+    def singular(self) -> str:
+        """How sentences name one object of it."""
+        return self.name.lower()
+
+
+def _kind(model: type[Resource]) -> Kind:
+    return Kind(model.kind_name(), model.plural, model.short_name, model)
+
+
+STORAGE_CLUSTER = _kind(StorageCluster)
+ZONE = _kind(Zone)
+KINDS = (STORAGE_CLUSTER, ZONE)
+
+
+def find_kind(text: str) -> Kind:
+    """The kind a user means by `text`: its name, plural or short name, in any case."""
+    for kind in KINDS:
+        if text.lower() in (kind.singular, kind.plural, kind.short):
+            return kind
+    known = ", ".join(f"{kind.plural} ({kind.short})" for kind in KINDS)
+    raise Problem(f"kind {text!r} is not known: write one of {known}")
+
+
+def name_of(whole: Whole) -> str:
+    """metadata.name."""
+    metadata = whole.get("metadata")
+    return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
+
+
+def fetch(api: OperatorApi, kind: Kind, name: str) -> Whole:
+    """One object; NotThere, which names those that exist, when it is not."""
+    try:
+        return api.get(object_path(kind.plural, name), Whole)
+    except NotThere as error:
+        names = [name_of(whole) for whole in fetch_all(api, kind)]
+        there = f"there are {', '.join(names)}" if names else "there are none"
+        raise NotThere(f"{kind.singular} {name!r} does not exist: {there}") from error
+
+
+class _List(msgspec.Struct):
+    items: list[Whole]
+
+
+def fetch_all(api: OperatorApi, kind: Kind) -> list[Whole]:
+    """All objects of a kind, by name."""
+    return sorted(api.get(object_path(kind.plural), _List).items, key=name_of)
+
+
+def cluster(whole: Whole) -> StorageCluster:
+    """A StorageCluster as the operator answers it."""
+    return _understood(StorageCluster, whole)
+
+
+def zone(whole: Whole) -> Zone:
+    """A Zone as the operator answers it."""
+    return _understood(Zone, whole)
+
+
+M = TypeVar("M", bound=Resource)
+
+
+def _understood(model: type[M], whole: Whole) -> M:
+    body = {key: value for key, value in whole.items() if key not in ("apiVersion", "kind")}
+    try:
+        return model.model_validate(without_unknown(model, body).body)
+    except pydantic.ValidationError as error:
+        raise Problem(
+            f"{whole.get('kind')} {name_of(whole)} came in a form this version does not know:"
+            f" {error.error_count()} fields; use the `quorate` of the operator's version"
+        ) from error

@@ -1,0 +1,180 @@
+"""How a cluster, its zones and what moves between agents look on a terminal."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from quorate.protocol.status import MigrationStatus, NodeStatus, ZoneStatus
+from quorate_cli.objects.cluster_state import ClusterState
+from quorate_cli.terminal.problem import Problem
+
+GOOD, BAD, BUSY, QUIET = "green", "red", "yellow", "dim"
+MIGRATIONS_SHOWN = 12
+POLL_S = 0.25
+NO_CLUSTER = "no cluster is declared: make one with `quorate dev up`"
+NO_ZONE = "no zone is declared: quorate apply -f examples/zone.yaml"
+
+
+class StatusView:
+    """Renders one look after the other; remembers how much there was to do, so that a bar can say
+    how much of it is done."""
+
+    def __init__(self, no_cluster: str = NO_CLUSTER, no_zone: str = NO_ZONE) -> None:
+        """`no_cluster`, `no_zone`: what is said where there is none."""
+        self._no_cluster = no_cluster
+        self._no_zone = no_zone
+        self._most: dict[str, int] = {}
+
+    def render(self, states: Sequence[ClusterState]) -> RenderableType:
+        """Everything there is to see now."""
+        if not states:
+            return Text(self._no_cluster)
+        parts: list[RenderableType] = []
+        for state in states:
+            parts.append(_nodes(state))
+            if state.zones:
+                parts.append(_zones(state))
+            else:
+                parts.append(Text(self._no_zone))
+            for zone in state.zones:
+                parts.extend(self._migrations(zone))
+            parts.extend(_sentences(state))
+        return Group(*parts)
+
+    def _migrations(self, zone: ZoneStatus) -> list[RenderableType]:
+        left = zone.migrations_running + zone.migrations_queued
+        if not left:
+            self._most.pop(zone.uid, None)
+            return []
+        most = self._most[zone.uid] = max(self._most.get(zone.uid, 0), left)
+        if left == most and not zone.migrations:
+            # As after a kill, when a lost agent is waited for: there is no progress to be shown.
+            many = f"{left} partitions are not where they should be"
+            return [Text(f"zone {zone.name}: {many}, and nothing is being moved now", BUSY)]
+        table = Table.grid(padding=(0, 1))
+        for _ in range(3):
+            table.add_column(no_wrap=True)
+        # One look knows how much there is to do, not how much there was.
+        running, queued = zone.migrations_running, zone.migrations_queued
+        done = f"{most - left} of {most} migrations done"
+        table.add_row(
+            f"zone {zone.name}: "
+            + (done if left < most else f"{running} migrations run, {queued} wait"),
+            ProgressBar(total=most, completed=most - left, width=20) if left < most else "",
+            f"{size(zone.bytes_moved)} moved so far" if zone.bytes_moved else "",
+        )
+        for migration in zone.migrations[:MIGRATIONS_SHOWN]:
+            table.add_row(*_migration(migration))
+        if len(zone.migrations) > MIGRATIONS_SHOWN:
+            table.add_row(f"  and {len(zone.migrations) - MIGRATIONS_SHOWN} more", "", "")
+        return [table]
+
+
+def show(look: Callable[[], RenderableType], watch: bool, console: Console) -> None:
+    """Show one look, or one after the other until Ctrl-C."""
+    if not watch:
+        console.print(look())
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            try:
+                seen: RenderableType = look()
+            except Problem as problem:
+                seen = str(problem)  # an operator that is being restarted is worth waiting for
+            live.update(seen, refresh=True)
+            time.sleep(POLL_S)
+
+
+def size(count: int) -> str:
+    """A number of bytes for people."""
+    value, units = float(count), ["B", "KB", "MB", "GB", "TB"]
+    while value >= 1000 and len(units) > 1:
+        value /= 1000
+        units.pop(0)
+    return (
+        f"{value:.0f} {units[0]}" if units[0] == "B" or value >= 100 else f"{value:.1f} {units[0]}"
+    )
+
+
+def _migration(migration: MigrationStatus) -> tuple[RenderableType, ...]:
+    road = " > ".join(node for node in (migration.source, migration.destination) if node)
+    return (
+        f"  partition {migration.partition} {migration.kind} {road}",
+        ProgressBar(total=migration.bytes_total, completed=migration.bytes_done, width=20)
+        if migration.bytes_total
+        else "",
+        migration.phase,
+    )
+
+
+def _nodes(state: ClusterState) -> Table:
+    online = sum(node.online for node in state.nodes)
+    title = f"cluster {state.cluster}: {online} of {len(state.nodes)} agents online"
+    table = Table(title=f"{title}, master term {state.master_term}", title_justify="left")
+    for heading in ("agent", "state", "address", "store"):
+        table.add_column(heading)
+    for heading in ("primaries", "copies"):
+        table.add_column(heading, justify="right")
+    for node in state.nodes:
+        table.add_row(*_node(node))
+    return table
+
+
+def _node(node: NodeStatus) -> tuple[RenderableType, ...]:
+    return (
+        node.name,
+        Text(node.state, GOOD if node.online else BAD),
+        node.address,
+        node.store[:8],
+        str(node.primaries),
+        str(node.owners),
+    )
+
+
+def _zones(state: ClusterState) -> Table:
+    table = Table(title="zones", title_justify="left")
+    for heading in ("zone", "phase"):
+        table.add_column(heading)
+    for heading in ("serving fully", "degraded", "unavailable"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("client ports")
+    known = {node.name for node in state.nodes}
+    for zone in state.zones:
+        ports = [port for node, port in sorted(zone.ports.items()) if node in known]
+        table.add_row(
+            zone.name,
+            zone.phase,
+            Text(f"{zone.available} of {zone.partitions}", GOOD),
+            Text(str(zone.degraded), BUSY if zone.degraded else QUIET),
+            Text(str(zone.unavailable), BAD if zone.unavailable else QUIET),
+            " ".join(map(str, ports)),
+        )
+    return table
+
+
+def _sentences(state: ClusterState) -> list[RenderableType]:
+    """What is waited for, where not all is as declared."""
+    lines: list[RenderableType] = []
+    if state.problem:
+        lines.append(Text(f"cluster {state.cluster} is not led: {state.problem}", BAD))
+    lines += [Text(f"cluster {state.cluster}: {note}", BUSY) for note in state.notes]
+    for zone in state.zones:
+        if zone.available < zone.partitions and zone.sentence:
+            style = BAD if zone.unavailable else BUSY
+            lines.append(Text(f"zone {zone.name}: {zone.sentence}", style))
+        for node, why in zone.full.items():
+            lines.append(Text(f"zone {zone.name}: no room for more on agent {node}: {why}", BAD))
+        for domain, count in zone.spread_violations:
+            lines.append(
+                Text(
+                    f"zone {zone.name}: {count} partitions have two copies in failure domain"
+                    f" {domain}: start agents in more domains",
+                    BUSY,
+                )
+            )
+    return lines

@@ -1,0 +1,45 @@
+"""What an agent counts, as it tells it on its admin port."""
+
+import http.client
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from quorate_cli.terminal.problem import Problem, words
+
+TIMEOUT_S = 5.0
+PARKED = "quorate_command_parked_seconds"
+
+
+def parked_by_duration(host: str, port: int) -> dict[float, int]:
+    """Upper bound in seconds -> how many commands waited for a primary for at most so long."""
+    text = _fetch(host, port)
+    for family in text_string_to_metric_families(text):
+        if family.name == PARKED:
+            return {
+                float(sample.labels["le"]): int(sample.value)
+                for sample in family.samples
+                if sample.name.endswith("_bucket")
+            }
+    raise Problem(f"agent at {host}:{port} does not tell {PARKED}: it is of another version")
+
+
+def longest_parked(before: dict[float, int], after: dict[float, int]) -> tuple[int, float]:
+    """How many commands waited between two readings, and what the longest of them did not exceed
+    (0 when none waited)."""
+    grown = {bound: after[bound] - before.get(bound, 0) for bound in sorted(after)}
+    count = max(grown.values(), default=0)
+    if not count:
+        return 0, 0.0
+    return count, next(bound for bound, so_far in grown.items() if so_far == count)
+
+
+def _fetch(host: str, port: int) -> str:
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", "/metrics")
+        return connection.getresponse().read().decode()
+    except (OSError, http.client.HTTPException) as error:
+        why = words(error) if isinstance(error, OSError) else type(error).__name__
+        raise Problem(f"agent at {host}:{port} does not tell its metrics: {why}") from error
+    finally:
+        connection.close()

@@ -1,0 +1,267 @@
+"""Where a development cluster keeps everything it has: one folder, and nothing outside it.
+
+cluster.json                 which cluster this is: written by the first `quorate dev up`
+secrets/CLUSTER.json         the cluster's secret: what its processes believe each other by
+lock                         held while a command changes the cluster
+operator/                    the operator's own folder (metastore.sqlite, operator.json)
+operator.log  operator.pid   its log; its pid with the moment it started
+agents/NAME/data/            the agent's own folder (identity, zones, agent.json)
+agents/NAME/agent.log  agent.pid
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from quorate_cli.processes.process import Started, is_alive, lock_holder, read_started
+from quorate_cli.terminal.problem import Problem, words
+from quorate_cli.terminal.written_file import write_file
+from quorate_link.secret import SecretRefused, make_secret
+
+FORMAT_VERSION = 1
+DEFAULT_FOLDER = Path(".quorate")
+ERROR_LOG = "quorate-error.log"
+"""Where a traceback goes that no user should see."""
+DEMO_MARK = "demo.mark"
+"""In every folder a demo made for itself: nothing else is ever emptied by one."""
+OPERATOR = "operator"
+"""What commands call the operator process; agents cannot have this name."""
+
+
+OWN_FILES = ("cluster.json", "operator.log", "operator.pid", ERROR_LOG, "lock")
+NOT_STRANGE = (ERROR_LOG, DEMO_MARK, "lock")
+SECRETS = "secrets"
+OWN_FOLDERS = (OPERATOR, "agents", "spark", SECRETS)
+
+
+class AgentEntry(msgspec.Struct, frozen=True):
+    """One agent of the cluster.  Its peer port is kept once it is known, so that a restart is found
+    where the node was before; 0 before the first start."""
+
+    name: str
+    peer_port: int = 0
+
+
+class ClusterEntry(msgspec.Struct, frozen=True):
+    """What cluster.json holds.  `next_number` names the next agent: no name is used twice, because
+    the data of a removed agent must never be taken for that of another."""
+
+    format: int
+    cluster: str
+    agents: tuple[AgentEntry, ...]
+    next_number: int
+    client_port_base: int
+    debug_commands: bool
+
+
+class AgentAddress(msgspec.Struct, frozen=True):
+    """What a listening agent tells in agent.json."""
+
+    pid: int
+    name: str
+    host: str
+    peer_port: int
+    admin_port: int
+
+
+class OperatorAddress(msgspec.Struct, frozen=True):
+    """What a listening operator tells in operator.json."""
+
+    pid: int
+    api_port: int
+
+
+class ClusterFolder:
+    """Paths of one cluster's folder and what its small files say."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    # --- which cluster ---------------------------------------------------------------------------
+
+    def exists(self) -> bool:
+        """Whether a cluster was made here."""
+        return self._entry_file.exists()
+
+    def read(self) -> ClusterEntry:
+        """The cluster's entry; Problem when there is none or it is another version's."""
+        try:
+            data = self._entry_file.read_bytes()
+        except FileNotFoundError:
+            raise Problem(
+                f"folder {self.path} holds no cluster: make one with `quorate dev up`, or name"
+                " another with --folder"
+            ) from None
+        except OSError as error:
+            raise Problem(
+                f"{self._entry_file} cannot be read: {words(error)}; run this as the user whose"
+                " cluster it is, or name another folder with --folder"
+            ) from error
+        try:
+            found = msgspec.json.decode(data, type=dict[str, object]).get("format")
+            if found != FORMAT_VERSION:
+                raise Problem(
+                    f"{self._entry_file}: format is {found!r}, this version writes"
+                    f" {FORMAT_VERSION}: use the version that made the folder, or name another"
+                    " with --folder"
+                )
+            return msgspec.json.decode(data, type=ClusterEntry)
+        except msgspec.MsgspecError as error:
+            raise Problem(
+                f"{self._entry_file} is damaged ({error}): put it back, or name another folder with"
+                " --folder"
+            ) from error
+
+    def write(self, entry: ClusterEntry) -> None:
+        """Keep the entry."""
+        write_file(self._entry_file, msgspec.json.format(msgspec.json.encode(entry)) + b"\n")
+
+    def check_free(self) -> None:
+        """Problem unless a new cluster may be made here: no folder, or an empty one."""
+        if not self.path.exists():
+            return
+        if not self.path.is_dir():
+            raise Problem(f"{self.path} is a file: name a folder with --folder")
+        found = sorted(path.name for path in self.path.iterdir() if path.name not in NOT_STRANGE)
+        # Other clusters of the same project keep their folders inside (the demo does).
+        strange = [name for name in found if not (self.path / name / "cluster.json").exists()]
+        if strange:
+            raise Problem(
+                f"folder {self.path} is not a cluster's and not empty (it holds {strange[0]}):"
+                " name another with --folder"
+            )
+
+    def delete(self) -> None:
+        """Delete what a cluster keeps here, and the folder when nothing else is in it."""
+        self.read()
+        for name in OWN_FOLDERS:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self.path / name)
+        # Last, so that what could not be deleted is a cluster's still.
+        for name in OWN_FILES:
+            (self.path / name).unlink(missing_ok=True)
+        with suppress(OSError):  # somebody keeps something of his own in it
+            self.path.rmdir()
+
+    @property
+    def _entry_file(self) -> Path:
+        return self.path / "cluster.json"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One command at a time changes a cluster."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except FileExistsError:
+            raise Problem(f"{self.path} is a file: name a folder with --folder") from None
+        except OSError as error:
+            raise Problem(
+                f"folder {self.path} cannot be written: {words(error)}; name another with --folder"
+            ) from error
+        try:
+            if not take_lock(lock):
+                raise Problem(
+                    f"folder {self.path}: another `quorate dev` command is at work on it: wait for"
+                    " it"
+                )
+            yield
+        finally:
+            os.close(lock)
+
+    # --- processes -------------------------------------------------------------------------------
+
+    def data(self, name: str) -> Path:
+        """The process's own folder."""
+        return self.path / OPERATOR if name == OPERATOR else self.path / "agents" / name / "data"
+
+    @property
+    def token_file(self) -> Path:
+        """The token that the operator asks for."""
+        return self.data(OPERATOR) / "api-token"
+
+    @property
+    def secrets(self) -> Path:
+        """The folder of the secrets of all clusters that this operator leads."""
+        return self.path / SECRETS
+
+    def secret_file(self, cluster: str) -> Path:
+        """The secret of one of them."""
+        return self.secrets / f"{cluster}.json"
+
+    def made_secret(self, cluster: str) -> Path:
+        """The same, made if it is not there; Problem where it cannot be."""
+        try:
+            make_secret(self.secret_file(cluster))
+        except SecretRefused as refused:
+            raise Problem(str(refused)) from refused
+        return self.secret_file(cluster)
+
+    def log(self, name: str) -> Path:
+        """Where everything the process says goes."""
+        if name == OPERATOR:
+            return self.path / "operator.log"
+        return self.path / "agents" / name / "agent.log"
+
+    def pid_file(self, name: str) -> Path:
+        """Where its pid and start are kept."""
+        return self.log(name).with_suffix(".pid")
+
+    def lock(self, name: str) -> Path:
+        """The file whose lock the running process holds, with its pid in it."""
+        return self.data(name) / ("operator.lock" if name == OPERATOR else "lock")
+
+    def process(self, name: str) -> Started | None:
+        """The process as it was last started; None when it is not running.
+
+        Without its pid file it is found by the lock of its data folder: a second process could not
+        be started beside it, and nothing would ever stop it.
+        """
+        process = read_started(self.pid_file(name))
+        # A copied folder brings the pid files of the original's processes with it.
+        if process is not None and process.folder == str(self.path) and is_alive(process):
+            return process
+        return lock_holder(self.lock(name), str(self.path))
+
+    def set_aside(self, name: str) -> list[str]:
+        """What an agent keeps of earlier stores: one sentence each, where and why."""
+        kept = sorted(self.data(name).glob("set-aside-*/reason.txt"))
+        return [
+            f"{name}: what an earlier store of it held is kept in {file.parent}:"
+            f" {file.read_text(errors='replace').strip()}"
+            for file in kept
+        ]
+
+    def agent_address(self, name: str) -> AgentAddress | None:
+        """Where the running agent listens; None when it does not (yet)."""
+        process = self.process(name)
+        try:
+            data = (self.data(name) / "agent.json").read_bytes()
+            address = msgspec.json.decode(data, type=AgentAddress)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+        return address if process is not None and address.pid == process.pid else None
+
+    def operator_address(self) -> OperatorAddress | None:
+        """Where the running operator listens; None when it does not (yet)."""
+        process = self.process(OPERATOR)
+        try:
+            data = (self.data(OPERATOR) / "operator.json").read_bytes()
+            address = msgspec.json.decode(data, type=OperatorAddress)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+        return address if process is not None and address.pid == process.pid else None
+
+
+def take_lock(descriptor: int) -> bool:
+    """Lock an open file or folder until it is closed; False when somebody else has it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

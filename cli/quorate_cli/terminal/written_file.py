@@ -1,0 +1,22 @@
+"""A small file that is either the old one or the new one, whatever happens meanwhile."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from quorate_cli.terminal.problem import WAY_OUT, Problem, words
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Replace `path` by `data` in one step; Problem when the disk does not take it."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(data)
+        os.replace(beside, path)
+    except OSError as error:
+        way_out = WAY_OUT.get(error.errno or 0, "give another --folder")
+        raise Problem(f"{path} cannot be written: {words(error)}; {way_out}") from error
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)

@@ -1,0 +1,309 @@
+"""Which step a primary's role takes next: from its first Fence to serving, and through a migration.
+
+Level-triggered: `step` looks at the whole role and does what is possible; it is called after every
+event that may matter and, through `tick`, again when an answer is late.
+Source: docs/protocol.md, sections 5 and 6.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quorate.facts.lineage import Lineage
+from quorate.facts.time import Now
+from quorate.protocol.agent.outbox import MASTER
+from quorate.protocol.copies.primary import GatherPlan, Primary, Stage
+from quorate.protocol.messages.master import (
+    Activated,
+    ActivationBlocked,
+    CaughtUp,
+    CopyReady,
+    Frozen,
+    Trouble,
+    TroubleKind,
+)
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import Fence, Sync
+from quorate.protocol.messages.transfer import FetchKeys, FetchUpdates, KeyRows
+from quorate.protocol.storage import Row
+
+if TYPE_CHECKING:
+    from quorate.protocol.agent.replicas import Replicas
+
+TROUBLE_AFTER_MS = 2000
+JOINT_LAG_MAX = 1000
+"""A destination this many updates behind may be waited for in joint mode."""
+
+
+def step(replicas: Replicas, role: Primary, now: Now) -> None:
+    """Do everything the role can do now."""
+    if role.hand_over and role.stage is Stage.FENCING:
+        _take_over(replicas, role)
+    _fence(replicas, role, now)
+    if role.stage <= Stage.GATHERING:
+        # Again and again: a voter whose new process has still to answer takes its report with it.
+        role.stage = Stage.GATHERING if role.has_quorum_promised() else Stage.FENCING
+    if role.stage is Stage.GATHERING:
+        _gather(replicas, role, now)
+    if not role.persisted:
+        return
+    _sync(replicas, role, now)
+    if role.stage is Stage.ADOPTING and role.has_quorum_adopted():
+        role.stage = Stage.WAITING
+    if role.stage is Stage.WAITING and (role.hand_over or role.are_leases_over(now.boot_ms)):
+        role.stage = Stage.SERVING
+        role.renew(replicas.leases.held)
+        replicas.upkeep.survey(role.copy)
+        replicas.transactions.parts.load(role, now.boot_ms)
+    if role.stage is Stage.SERVING:
+        _report_activated(replicas, role, now)
+        _migrate(replicas, role, now)
+        # A row, or a store that is gone, may have made the quorum another: nothing else may come.
+        replicas.finished.answered.extend(role.advance())
+        _report_ready(replicas, role, now)
+
+
+def _due(replicas: Replicas, role: Primary, what: str, now: Now) -> bool:
+    """Whether `what` was not asked or said within the retry interval; notes that it is now."""
+    if now.boot_ms - role.asked.get(what, -(1 << 40)) < replicas.settings.retry_ms:
+        return False
+    role.asked[what] = now.boot_ms
+    return True
+
+
+def _to_master(replicas: Replicas, role: Primary, message: Message, now: Now) -> None:
+    if _due(replicas, role, type(message).__name__, now):
+        replicas.out.send_durable(MASTER, message)
+
+
+def _fence(replicas: Replicas, role: Primary, now: Now) -> None:
+    fence = Fence(replicas.uid, role.copy.partition, role.term, role.holder)
+    for node, peer in role.peers.items():
+        if peer.promised or replicas.stores.get(node) != role.stores.get(node):
+            continue
+        if now.boot_ms - peer.asked_ms >= replicas.settings.retry_ms or peer.asked_ms < 0:
+            peer.asked_ms = now.boot_ms
+            replicas.out.send(node, fence)
+            lineage = None if role.persisted else role.lineage
+            peer.told = lineage is not None
+            if lineage is not None:  # after a hand-over: one write of theirs for both
+                _send_sync(replicas, role, lineage, node)
+
+
+def _gather(replicas: Replicas, role: Primary, now: Now) -> None:
+    before, plan = role.plan, role.gather()
+    if before is not None and before.lineage.last_term != plan.lineage.last_term:
+        role.fetched_rows.clear()  # rows of a history that is not the chosen one any more
+    role.plan = plan
+    copy = role.copy
+    if plan.undo is None or role.blocked:
+        message = ActivationBlocked(replicas.uid, copy.partition, role.term, plan.supplier)
+        _to_master(replicas, role, message, now)
+        return
+    keys = sorted(plan.undo - role.fetched_rows.keys())
+    if keys and _due(replicas, role, "keys", now):
+        ask = FetchKeys(replicas.uid, copy.partition, role.term, tuple(keys[:10_000]))
+        replicas.out.send(plan.supplier, ask)
+    for node, ranges in plan.wanted.items():
+        if _due(replicas, role, "updates " + node, now):
+            wanted = FetchUpdates(replicas.uid, copy.partition, role.term, tuple(ranges[:200]))
+            replicas.out.send(node, wanted)
+    if not keys and not plan.wanted:
+        _adopt_own(replicas, role, plan)
+
+
+def _take_over(replicas: Replicas, role: Primary) -> None:
+    """After a hand-over nothing is to be gathered.
+
+    The old primary froze when all it had given out was held here, and no term lies between its and
+    ours: nobody holds an update that we lack, or one that is to be undone.  That the others promise
+    and adopt is still waited for.
+    """
+    copy = role.copy
+    if not copy.held():
+        _adopt_own(replicas, role, GatherPlan(copy.lineage, copy.lwm, copy.lwm, set(), "", {}))
+
+
+def _adopt_own(replicas: Replicas, role: Primary, plan: GatherPlan) -> None:
+    role.adopt_own(plan)
+    role.stage = Stage.ADOPTING
+    replicas.give_up(role.take_undone(plan.prefix))
+    replicas.touch(role.copy)
+    replicas.adopting.append(role)
+
+
+def updates_came(replicas: Replicas, role: Primary, node: str, reaches_from: int) -> None:
+    """An answer to our FetchUpdates: what it brought is held already."""
+    if role.stage is not Stage.GATHERING or role.plan is None:
+        return
+    before = role.plan.wanted.get(node, [])
+    role.asked.pop("updates " + node, None)
+    if before and before[0][0] <= reaches_from:
+        role.blocked = before == role.gather().wanted.get(node, [])
+    step(replicas, role, replicas.now)
+
+
+def keys_came(replicas: Replicas, role: Primary, node: str, answer: KeyRows) -> None:
+    """Rows that replace what our own divergent updates touched."""
+    if role.stage is not Stage.GATHERING or role.plan is None or node != role.plan.supplier:
+        return
+    for key, counter, term, expires_at, value in answer.rows:
+        role.fetched_rows[key] = Row(counter, term, expires_at, value) if counter else None
+    role.asked.pop("keys", None)
+    step(replicas, role, replicas.now)
+
+
+def _sync(replicas: Replicas, role: Primary, now: Now) -> None:
+    lineage = role.lineage
+    if lineage is None:
+        return
+    for node, peer in role.peers.items():
+        if not peer.promised or peer.adopted:
+            continue
+        if now.boot_ms - peer.asked_ms < replicas.settings.retry_ms and peer.asked_ms >= 0:
+            continue
+        peer.asked_ms = now.boot_ms
+        _send_sync(replicas, role, lineage, node)
+
+
+def _send_sync(replicas: Replicas, role: Primary, lineage: Lineage, node: str) -> None:
+    copy = role.copy
+    replicas.out.send(node, Sync(replicas.uid, copy.partition, role.term, lineage, copy.lwm))
+
+
+def _report_activated(replicas: Replicas, role: Primary, now: Now) -> None:
+    if "Activated" not in role.asked:
+        message = Activated(replicas.uid, role.copy.partition, role.term, role.copy.lwm)
+        _to_master(replicas, role, message, now)
+
+
+def _report_ready(replicas: Replicas, role: Primary, now: Now) -> None:
+    """Voters that adopted and hold what was answered, but are not among the online owners."""
+    voters = role.row.voter_nodes
+    for node, peer in role.peers.items():
+        if node in role.row.replicas:
+            peer.ready = True
+            continue
+        peer.ready = node not in voters
+        ready = node in voters and peer.adopted and peer.lwm >= role.acked
+        if ready and _due(replicas, role, "ready " + node, now):
+            message = CopyReady(
+                replicas.uid, role.copy.partition, role.term, node, role.stores[node]
+            )
+            replicas.out.send(MASTER, message)
+
+
+def _migrate(replicas: Replicas, role: Primary, now: Now) -> None:
+    migration = role.row.active
+    if migration is None:
+        return
+    copy, destination = role.copy, migration.destination
+    if role.joint is None:
+        if destination is not None and destination != role.holder:
+            peer = role.peers.get(destination.node)
+            if peer is None or not peer.adopted or copy.lwm - peer.lwm > JOINT_LAG_MAX:
+                return
+            held = replicas.leases.held_until(destination.node)
+            if role.serves(now.boot_ms) and held <= now.boot_ms:
+                return  # joint mode needs its lease: the next heartbeat brings the first one
+        role.joint = migration
+        role.joint_hwm = copy.lwm
+        role.renew(replicas.leases.held)
+    if role.acknowledged() >= role.joint_hwm:
+        message = CaughtUp(
+            replicas.uid, copy.partition, migration.migration_id, role.row.version, role.term
+        )
+        _to_master(replicas, role, message, now)
+    if role.frozen == migration.migration_id and role.acknowledged() == copy.lwm:
+        frozen = Frozen(replicas.uid, copy.partition, migration.migration_id, role.term, copy.lwm)
+        if _due(replicas, role, "Frozen", now):
+            replicas.out.send(MASTER, frozen)  # what it says is durable already, and clients wait
+
+
+def freeze(replicas: Replicas, role: Primary, migration_id: str, now: Now) -> None:
+    """Serve nothing more in this term; say so when everything answered is where it must be."""
+    migration = role.row.active
+    if migration is None or migration.migration_id != migration_id:
+        return
+    if role.joint is None or role.acknowledged() < role.joint_hwm:
+        return  # not caught up in this term: the master asked on an old report
+    if not role.frozen:
+        role.frozen = migration_id
+        role.since_ms = now.boot_ms
+        role.asked.pop("Frozen", None)
+    step(replicas, role, now)
+
+
+def refused(replicas: Replicas, role: Primary, node: str, promised: int) -> None:
+    """A copy refused our Fence, Append or Sync."""
+    if promised > role.term:
+        replicas.end_role(role)
+        return
+    peer = role.peers.get(node)
+    if peer is not None:
+        # It lost its promise with its store, or the copy with a row that came between: fence again.
+        peer.promised = peer.adopted = False
+        peer.lwm = -1
+
+
+def peer_restarted(role: Primary, node: str) -> None:
+    """A new process of `node`: it has forgotten leases and what it was sent; with the power of its
+    machine it may have lost updates that were not synced."""
+    peer = role.peers.get(node)
+    if peer is not None:
+        peer.promised = peer.adopted = peer.ready = False
+        peer.lwm = -1
+        peer.asked_ms = -1
+        if not role.persisted:
+            peer.answer = None
+
+
+def tick(replicas: Replicas, role: Primary, now: Now) -> None:
+    """Repeat what was not answered; tell copies that are behind where we stand; give up those who
+    wait where the lease has ended for too long."""
+    settings = replicas.settings
+    if role.serving_until > now.boot_ms:
+        role.lapsed_ms = 0
+    elif not role.lapsed_ms:
+        role.lapsed_ms = now.boot_ms  # as seen: a process that stood still had no chance to ask
+    elif (
+        role.gave_up_ms != role.lapsed_ms and now.boot_ms - role.lapsed_ms >= settings.park_bound_ms
+    ):
+        role.gave_up_ms = role.lapsed_ms
+        replicas.give_up(role.take_clients())
+    if not role.is_quiet():
+        step(replicas, role, now)
+    if not role.persisted:
+        return
+    copy = role.copy
+    idle = "announce"
+    news = False
+    if now.boot_ms - role.asked.get(idle, 0) >= settings.announce_ms:
+        copy.settled = max(copy.settled, role.settled())
+        news = (copy.majority, copy.settled) != role.announced
+    for node, peer in role.peers.items():
+        if not peer.adopted:
+            continue
+        behind = peer.lwm < copy.lwm and now.boot_ms - peer.progress_ms >= settings.repair_ms
+        if news or (behind and _due(replicas, role, "behind " + node, now)):
+            replicas.announce(node, role.batch([]))
+    if news:
+        role.asked[idle] = now.boot_ms
+        role.announced = (copy.majority, copy.settled)
+        if copy.purge_tombstones():
+            replicas.touch(copy)
+
+
+def trouble(replicas: Replicas, role: Primary, now: Now) -> Trouble | None:
+    """What the role is stuck in, for the master's heartbeat."""
+    if role.stage is not Stage.SERVING:
+        kind, since = TroubleKind.ACTIVATING, role.since_ms
+    elif role.frozen:
+        kind, since = TroubleKind.FROZEN, role.since_ms
+    elif role.serving_until <= now.boot_ms and role.lapsed_ms:
+        kind, since = TroubleKind.NO_QUORUM, max(role.lapsed_ms, role.since_ms)
+    else:
+        return None
+    if now.boot_ms - since < TROUBLE_AFTER_MS:
+        return None
+    return Trouble(replicas.uid, role.copy.partition, role.term, kind, now.boot_ms - since)

@@ -1,0 +1,530 @@
+"""What one agent does with everything it hears: registration, its zones' copies, leases, reports.
+
+The part of an agent that needs no sockets, clocks or threads; real agents and the simulator run
+this very object.  The shell hands in masters, peers, messages and time, calls `flush` at the end of
+each turn of its event loop, makes each zone's batch durable where it must be, and then calls
+`synced`.  Source: docs/protocol.md, sections 4 and 7.
+"""
+
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from quorate.facts.errors import InvariantError, QuorateError
+from quorate.facts.time import Now
+from quorate.facts.topology import NodeRecord
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.agent.leases import Leases
+from quorate.protocol.agent.masterships import why_not_believed, why_not_obeyed
+from quorate.protocol.agent.outbox import MASTER
+from quorate.protocol.agent.replicas import Finished, Replicas, Turn
+from quorate.protocol.agent.zone_openings import Opening, ZoneOpenings
+from quorate.protocol.messages.handshake import Hello
+from quorate.protocol.messages.master import (
+    AgentReport,
+    AskInventory,
+    EventsTold,
+    Freeze,
+    FromMaster,
+    Greet,
+    Inventory,
+    MasterPing,
+    Members,
+    PreparedRow,
+    RowsStored,
+    Trouble,
+    ZoneGone,
+    ZoneReady,
+    ZoneTable,
+)
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import Heartbeat, HeartbeatAck
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.storage import Storage, ZoneRefused
+
+
+class MastershipNotKept(QuorateError):
+    """A higher mastership cannot be made durable now, so its master is not obeyed: why."""
+
+
+class AgentStore(Protocol):
+    """The agent's durable state besides what each zone's storage holds."""
+
+    def open_zone(self, record: ZoneRecord) -> Storage:
+        """The storage of one zone; what was stored there before is in it.
+
+        ZoneRefused: it cannot be opened now, and nothing else is the worse for it."""
+
+    def keep_zone(self, record: ZoneRecord) -> bool:
+        """Remember the zone as it was told; durable when it returns.  False: there is no room."""
+
+    def kept_zones(self) -> list[ZoneRecord]:
+        """The zones that are remembered and whose data is here."""
+
+    def remove_zone(self, uid: str) -> bool:
+        """Delete the zone's data (its storage is closed), if any.  Return whether it is gone: else
+        `AgentCore.zone_removed` follows, or it is asked for again."""
+
+    def raise_master_term(self, term: int, word: str) -> None:
+        """Remember the highest mastership obeyed, its number and its word; durable when it
+        returns.  MastershipNotKept: it could not be made durable."""
+
+
+class ZoneOpened(NamedTuple):
+    """The zone is here: listen for its clients, then say `zone_ready`."""
+
+    record: ZoneRecord
+
+
+class ZoneClosed(NamedTuple):
+    """The zone was deleted and its data is gone; `finished` are the waiters that were left."""
+
+    uid: str
+    finished: Finished
+
+
+class MembersChanged(NamedTuple):
+    """`members` changed: whom to dial, or where."""
+
+
+AgentEvent = ZoneOpened | ZoneClosed | MembersChanged | EventsTold | Greet
+"""An EventsTold is for the zones' clients, a Greet for who dials agents."""
+
+
+class Flushed(NamedTuple):
+    """What a turn leaves: send `sends` now; make each zone's batch durable where its turn wrote,
+    then call `synced` with the pair, in order per zone; do as `events` say.  `going_on`: zones
+    that write long values ahead of their batch; the turn of the partitions that have some, or of
+    all, ends with one of the next calls."""
+
+    sends: list[tuple[str, Message]]
+    turns: list[tuple[str, Turn]]
+    events: list[AgentEvent]
+    going_on: list[str]
+
+
+class AgentCore:
+    """One process incarnation of one agent.  `zones[uid]` are the copies of each open zone."""
+
+    def __init__(
+        self,
+        hello: Hello,
+        store: AgentStore,
+        settings: ProtocolSettings,
+        now: Now,
+        heard_term: int = 0,
+    ) -> None:
+        """`heard_term`: a mastership's number that a person vouches for."""
+        self.node = hello.node
+        self.store = hello.store
+        self.incarnation = hello.incarnation
+        self.process = hello.process
+        self.master_term = hello.master_term
+        self.master_word = hello.master_word
+        self.heard_term = max(hello.master_term, heard_term)
+        """The highest mastership that this agent, or another that greeted it, has obeyed."""
+        self._obeyed = (hello.master_term, hello.master_word)
+        self.settings = settings
+        self.leases = Leases(settings, hello.incarnation, now.boot_ms)
+        self.zones: dict[str, Replicas] = {}
+        self.members: dict[str, NodeRecord] = {}
+        self.registered = False
+        self.informed = False
+        """Whether a master has told this process all zones that it knows."""
+        self.leaving = False
+        self._members_told = 0
+        self._store = store
+        self._peers: dict[str, tuple[str, int]] = {}
+        self._ports: dict[str, ZoneReady] = {}
+        self._sends: list[tuple[str, Message]] = []
+        self._events: list[AgentEvent] = []
+        self._heartbeat_ms = -(1 << 40)
+        self._inventory_due: list[str] | None = None
+        self._inventory_rows = False  # as it was asked for last
+        self._rows_due: set[str] = set()  # zones whose rows are told once they are open
+        self._started_ms = now.boot_ms
+        self._kept = {record.uid: record for record in store.kept_zones()}
+        self._openings = ZoneOpenings()
+        self._announces_external = bool(hello.external_host)
+        self._has_opened = False  # a zone in this turn, or has tried to
+
+    # --- who is there ----------------------------------------------------------------------------
+
+    def master_up(self, hello: Hello) -> bool:
+        """A master greets us; False: it is not to be obeyed, its link is to be closed.
+
+        What is remembered durably changes with its first message only: a master learns from our
+        greeting whom we have obeyed before it, and may find that it must not lead.
+        """
+        if why_not_obeyed(self.master_term, self.master_word, hello):
+            return False
+        if why_not_believed(self.heard_term, hello.master_term):
+            return False
+        self._note_master(hello.master_term, hello.master_word or self.master_word)
+        return True
+
+    def _note_master(self, term: int, word: str) -> None:
+        if term > self.master_term:
+            self._members_told = 0
+        self.master_term, self.master_word = term, word
+        self.heard_term = max(self.heard_term, term)
+
+    def _obey(self, master_term: int) -> bool:
+        if master_term < self.master_term or why_not_believed(self.heard_term, master_term):
+            return False
+        if master_term > self.master_term:
+            self._note_master(master_term, "")
+        if self._obeyed != (self.master_term, self.master_word):
+            self._store.raise_master_term(self.master_term, self.master_word)
+            self._obeyed = (self.master_term, self.master_word)
+        return True
+
+    def peer_up(self, hello: Hello, now: Now) -> bool:
+        """Another agent greets us; False: that store has a newer process, close the link.
+
+        A new process has forgotten which promises it took back: it is asked again.
+        """
+        self.heard_term = max(self.heard_term, hello.master_term)
+        known = self._peers.get(hello.node)
+        if known is not None and known[0] == hello.store and hello.incarnation < known[1]:
+            return False
+        if known != (hello.store, hello.incarnation):
+            self._peers[hello.node] = (hello.store, hello.incarnation)
+            if known is not None:
+                self.leases.restarted(hello.node)
+            for zone in self.zones.values():
+                zone.peer_started(hello.node, now)
+        return True
+
+    def leave(self, now: Now) -> None:
+        """Ask the master to take our primaries over; `has_primaries` says how far it is."""
+        self.leaving = True
+        self._report(0, now)
+
+    @property
+    def has_primaries(self) -> bool:
+        """Whether any partition has its primary here."""
+        return any(zone.roles for zone in self.zones.values())
+
+    @property
+    def opening(self) -> list[str]:
+        """Zones that wait for their turn to be opened, or for a socket that listens for clients.
+        Those that were refused are not among them."""
+        return [*self._openings.untried(), *(uid for uid in self.zones if uid not in self._ports)]
+
+    # --- messages --------------------------------------------------------------------------------
+
+    def receive_from_master(self, message: FromMaster, now: Now) -> bool:
+        """One message of a master; False: it was followed by another, its link is to be closed.
+
+        MastershipNotKept: the message was not obeyed; the link is to be closed, so that the master
+        tells everything again.
+        """
+        if not self._obey(message.master_term):
+            return False
+        if isinstance(message, MasterPing):
+            self._report(message.sequence, now)
+            return True
+        if isinstance(message, Members):
+            self._take_members(message)
+        if not self.registered:
+            return True
+        match message:
+            case ZoneTable():
+                self._take_table(message, now)
+            case ZoneGone():
+                self._remove_zone(message.zone)
+            case AskInventory(rows=rows, zone=uid):
+                if uid:
+                    self._report_rows(uid)
+                else:  # asked behind the tables of all zones
+                    self.informed = True
+                    self._report_inventory(rows, now)
+            case EventsTold() | Greet():
+                self._events.append(message)
+            case PreparedRow() | Freeze():
+                zone = self.zones.get(message.zone)
+                if zone is not None:
+                    zone.receive(MASTER, message, now)
+            case _:
+                pass
+        return True
+
+    def receive(self, node: str, message: Message, now: Now) -> None:
+        """One message of another agent, over a link for which `peer_up` was true.
+
+        Of one that no master has registered nothing is believed.
+        """
+        if not self.registered or node not in self.members:
+            return  # it is asked again when it did not get an answer
+        if isinstance(message, Heartbeat):
+            self._sends.append((node, self.leases.answer(node, message, now)))
+            return
+        if isinstance(message, HeartbeatAck):
+            for uid, partition, term in message.exceptions:
+                zone = self.zones.get(uid)
+                if zone is not None:
+                    zone.lease_moved(node, partition, term)
+            self.leases.granted(node, message)
+            for zone in self.zones.values():
+                zone.renew_leases()
+            return
+        zone = self.zones.get(getattr(message, "zone", ""))
+        if zone is not None:
+            zone.receive(node, message, now)
+
+    def zone_ready(self, uid: str, port: int, external_port: int = 0) -> None:
+        """Clients of the zone are listened for on `port`, those outside on `external_port`."""
+        ready = ZoneReady(uid, port, external_port=external_port if self._announces_external else 0)
+        self._ports[uid] = ready
+        self._sends.append((MASTER, ready))
+
+    # --- the master's words ----------------------------------------------------------------------
+
+    def _take_members(self, message: Members) -> None:
+        if message.sequence < self._members_told:
+            return  # overtaken: by it, a store of today would seem to be gone for good
+        self._members_told = message.sequence
+        members = {record.name: record for record in message.nodes}
+        mine = members.get(self.node)
+        self.registered = mine is not None and (
+            (mine.store, mine.incarnation) == (self.store, self.incarnation)
+            and mine.process == self.process
+        )
+        if members != self.members:
+            self.members = members
+            self._events.append(MembersChanged())
+            for zone in self.zones.values():
+                zone.set_members(message.nodes)
+
+    def _take_table(self, message: ZoneTable, now: Now) -> None:
+        record = message.zone
+        if record.deleting or message.members > self._members_told:
+            return  # rows may name stores that are not known here yet: they are told again
+        zone = self.zones.get(record.uid)
+        if zone is None:
+            opening = self._openings.told(record, message.rows)
+            if opening.reason:  # what we said before may be lost, or the master is another
+                self._sends.append((MASTER, ZoneReady(record.uid, 0, opening.reason)))
+            else:
+                self._open_next(now)
+            return
+        zone.zone = record
+        zone.set_rows(message.rows, now)
+        self._keep_zone(record)
+        ready = self._ports.get(record.uid)
+        if ready is not None and not _knows(record, self.node, ready):
+            self._sends.append((MASTER, ready))  # what we said before was lost
+
+    def _open_next(self, now: Now) -> None:
+        """Open the first zone that is due, if this turn has opened none."""
+        opening = self._openings.due(now.boot_ms)
+        if opening is not None and not self._has_opened:
+            self._open_zone(opening, now)
+
+    def _open_zone(self, opening: Opening, now: Now) -> None:
+        """Open the zone, or say why not."""
+        self._has_opened = True
+        record, uid = opening.record, opening.record.uid
+        try:
+            storage = self._store.open_zone(record)
+        except ZoneRefused as error:
+            self._openings.refused(opening, str(error), now.boot_ms)
+            self._sends.append((MASTER, ZoneReady(uid, 0, opening.reason)))
+            if not self._inventory_rows:  # else what is stored of it may be the newest that is left
+                self._inventory_sent(uid)
+            return
+        self._openings.forget(uid)
+        me = self.members[self.node].holder(record.persistent)
+        zone = Replicas(record, me, storage, self.leases, self.settings, now)
+        zone.set_members(self.members.values())
+        self.zones[uid] = zone
+        self._events.append(ZoneOpened(record))
+        zone.set_rows(opening.rows.values(), now)
+        self._keep_zone(record)
+        if opening.reason or uid in (self._inventory_due or ()):
+            self._send_inventory(zone, self._inventory_rows)
+        if uid in self._rows_due:
+            self._report_rows(uid)
+
+    def try_refused_zones(self) -> None:
+        """Something was freed: zones that were refused may find room now."""
+        self._openings.try_again()
+
+    def has_to_open(self, now: Now) -> bool:
+        """Whether the next turn opens a zone."""
+        return self.registered and self._openings.due(now.boot_ms) is not None
+
+    def _keep_zone(self, record: ZoneRecord) -> None:
+        """For the day on which the metastore is lost; what finds no room is tried with the next
+        table.  Of the ports our own one: each agent keeps its own, and is not to write on account
+        of another's."""
+        ports = {name: port for name, port in record.ports.items() if name == self.node}
+        kept = msgspec.structs.replace(
+            record, ports=ports, recovering=False, placed=False, external_ports={}
+        )
+        if self._kept.get(record.uid) != kept and self._store.keep_zone(kept):
+            self._kept[record.uid] = kept
+
+    def _remove_zone(self, uid: str) -> None:
+        self._kept.pop(uid, None)
+        self._rows_due.discard(uid)
+        self._openings.forget(uid)
+        zone = self.zones.pop(uid, None)
+        if zone is not None:
+            zone.close()
+            self._ports.pop(uid, None)
+            self._events.append(ZoneClosed(uid, zone.take_finished()))
+        self._inventory_sent(uid)
+        if self._store.remove_zone(uid):
+            self.zone_removed(uid)
+
+    def zone_removed(self, uid: str) -> None:
+        """The data of a zone that was deleted is gone: tell the master, which keeps asking else."""
+        self._sends.append((MASTER, RowsStored(uid, ())))
+
+    def _report_inventory(self, rows: bool, now: Now) -> None:
+        """Zone by zone, each once it is open and what it says is durable; then the end.
+
+        `rows`: the metastore is lost.  Zones that no master told of are opened, and the end waits
+        also for those that were refused."""
+        self._inventory_rows = rows
+        if rows:
+            for record in self._store.kept_zones():
+                if record.uid not in self.zones:
+                    self._openings.told(record, ())
+        waiting = self._openings.all() if rows else self._openings.untried()
+        self._inventory_due = [*self.zones, *waiting]
+        for zone in self.zones.values():
+            self._send_inventory(zone, rows)
+        self._inventory_sent("")
+
+    def _report_rows(self, uid: str) -> None:
+        """Rows of one zone were lost: tell what is here of it, opening it when no master told of it
+        yet.  One that cannot be opened is told of when it can."""
+        zone = self.zones.get(uid)
+        if zone is not None:
+            self._rows_due.discard(uid)
+            self._send_inventory(zone, True)
+        elif uid in self._kept:
+            self._rows_due.add(uid)
+            if uid not in self._openings.all():
+                self._openings.told(self._kept[uid], ())
+        else:
+            self._sends.append((MASTER, Inventory(uid, (), False, None, True)))
+
+    def _send_inventory(self, zone: Replicas, rows: bool) -> None:
+        record = zone.zone if rows else None
+        inventory = Inventory(zone.uid, zone.inventory(rows), False, record, rows)
+        zone.out.send_durable(MASTER, inventory)
+
+    def _inventory_sent(self, uid: str) -> None:
+        due = self._inventory_due
+        if due is None:
+            return
+        if uid in due:
+            due.remove(uid)
+        if not due:
+            self._inventory_due = None
+            kept = tuple(sorted({*self._kept, *self.zones}))
+            self._sends.append((MASTER, Inventory("", (), last=True, kept=kept)))
+
+    def _report(self, sequence: int, now: Now) -> None:
+        full = {uid: zone.why_full for uid, zone in self.zones.items() if zone.why_full}
+        named = [(uid, zone.refills.partitions) for uid, zone in self.zones.items()]
+        report = AgentReport(
+            sequence,
+            self._troubles(now),
+            self.leaving,
+            self._unreached(now),
+            full,
+            {uid: partitions for uid, partitions in named if partitions},
+        )
+        self._sends.append((MASTER, report))
+
+    def _troubles(self, now: Now) -> tuple[Trouble, ...]:
+        return tuple([trouble for zone in self.zones.values() for trouble in zone.troubles(now)])
+
+    def _unreached(self, now: Now) -> tuple[str, ...]:
+        """Members whose lease has ended.  None of a process that has not lived for one lease yet:
+        it has not had the time to be granted any."""
+        if not self.registered or now.boot_ms - self._started_ms < self.settings.lease_ms:
+            return ()
+        others = [
+            record.name
+            for record in self.members.values()
+            if record.name != self.node and record.left_since_ms is None
+        ]
+        held_until = self.leases.held_until
+        return tuple(sorted(name for name in others if held_until(name) <= now.boot_ms))
+
+    # --- time and the turn -----------------------------------------------------------------------
+
+    def tick(self, now: Now) -> None:
+        """Everything that is due by time; called several times per heartbeat interval."""
+        if not self.registered:
+            return
+        if now.boot_ms - self._heartbeat_ms >= self.settings.heartbeat_ms:
+            self._heartbeat_ms = now.boot_ms
+            for node in self.members:
+                if node != self.node:
+                    self._sends.append((node, self.leases.heartbeat(node, now)))
+        for zone in self.zones.values():
+            if now.boot_ms >= zone.look_ms:
+                zone.tick(now)
+
+    def flush(self, now: Now) -> Flushed:
+        """End the turn: every zone's batch is written (not yet durable), but for partitions where
+        that would take long: there the turn goes on, so that leases are renewed and others are
+        served meanwhile."""
+        if self.registered:
+            self._open_next(now)
+        self._has_opened = False
+        sends, self._sends = self._sends, []
+        turns: list[tuple[str, Turn]] = []
+        going_on: list[str] = []
+        for uid, zone in self.zones.items():
+            if not zone.has_turn:
+                zone.now = now
+                continue
+            waiting = zone.storage.write_ahead() if zone.touched else ()
+            if waiting:
+                going_on.append(uid)
+            turn = zone.flush_some(waiting, now) if waiting else zone.flush(now)
+            if turn is None:
+                continue
+            sends += turn.sends
+            if turn.wrote or turn.after_sync or turn.acks or turn.adopted or turn.durable:
+                turns.append((uid, turn))
+        events, self._events = self._events, []
+        return Flushed(sends, turns, events, going_on)
+
+    def synced(self, uid: str, turn: Turn, now: Now) -> list[tuple[str, Message]]:
+        """The zone's batch of this turn is durable: what may be sent now."""
+        zone = self.zones.get(uid)
+        if zone is None:
+            return []
+        sends = zone.synced(turn, now)
+        if self._inventory_due is not None:
+            for _, message in sends:
+                if isinstance(message, Inventory):
+                    self._inventory_sent(uid)
+            sends += self._sends
+            self._sends = []
+        return sends
+
+    # --- what must hold --------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise InvariantError unless every zone's copies and roles fit together."""
+        if self.zones and not self.members:
+            raise InvariantError(f"{self.node}: zones {list(self.zones)} without members")
+        for zone in self.zones.values():
+            zone.check()
+
+
+def _knows(record: ZoneRecord, node: str, ready: ZoneReady) -> bool:
+    """Whether the master that told this record knows where `node` listens for clients."""
+    if ready.external_port and record.external_ports.get(node, 0) != ready.external_port:
+        return False
+    return record.ports.get(node, 0) == ready.port

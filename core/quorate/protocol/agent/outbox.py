@@ -1,0 +1,24 @@
+"""What a turn wants to say: at once after the batch is written, or once it is durable."""
+
+from quorate.protocol.messages.message import Message
+
+MASTER = ""
+"""The destination that means whoever is master."""
+
+
+class Outbox:
+    """Messages gathered during a turn, in order.  The node MASTER is the master."""
+
+    __slots__ = ("after_sync", "at_once")
+
+    def __init__(self) -> None:
+        self.at_once: list[tuple[str, Message]] = []
+        self.after_sync: list[tuple[str, Message]] = []
+
+    def send(self, node: str, message: Message) -> None:
+        """Send when the turn's batch is written."""
+        self.at_once.append((node, message))
+
+    def send_durable(self, node: str, message: Message) -> None:
+        """Send when the turn's batch is durable: the message claims something."""
+        self.after_sync.append((node, message))

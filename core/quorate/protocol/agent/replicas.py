@@ -1,0 +1,564 @@
+"""What one agent's copies of one zone do in a turn of the event loop.
+
+The shell hands in rows, messages, commands and time, then calls `flush` once per turn: it writes
+the batch and answers what to send now and what to send once the batch is durable (`synced`).
+Nothing here knows sockets, clocks or threads; the simulator runs this very object.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from quorate.facts.errors import InvariantError
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.time import Now
+from quorate.facts.topology import Holder, NodeRecord
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.agent import activation, committed_rows, refused_turn, transfer, upkeep, voter
+from quorate.protocol.agent.leases import Leases
+from quorate.protocol.agent.next_look import next_look_ms
+from quorate.protocol.agent.outbox import MASTER, Outbox
+from quorate.protocol.agent.refill import Refills
+from quorate.protocol.agent.set_aside import may_be_divided, put_back, set_aside
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.fill import Fill
+from quorate.protocol.copies.primary import Primary, Stage, Waiter, alike_in_leases
+from quorate.protocol.copies.record import recorded_partitions
+from quorate.protocol.copies.reports import report, report_with_row
+from quorate.protocol.messages.master import (
+    CopyReport,
+    Freeze,
+    PreparedRow,
+    RowsStored,
+    Trouble,
+    TroubleKind,
+)
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import (
+    Acks,
+    Append,
+    Batch,
+    Fence,
+    FenceAck,
+    FenceRefused,
+    Rejected,
+    Sync,
+)
+from quorate.protocol.messages.transactions import TransactionMessage
+from quorate.protocol.messages.transfer import (
+    FetchKeys,
+    FetchSnapshot,
+    FetchUpdates,
+    KeyRows,
+    SnapshotChunk,
+    Unavailable,
+    Updates,
+)
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.storage import Storage, StorageFull
+from quorate.protocol.transactions.transactions import Transactions
+
+APPEND_BYTES_MAX = 4 * 1024 * 1024
+"""Updates that travel in one message; a longer one, as clients may write them, has its own."""
+
+
+class Turn(NamedTuple):
+    """What a flush leaves: `sends` go out now, the rest when `synced` is called with it."""
+
+    sends: list[tuple[str, Message]]
+    after_sync: list[tuple[str, Message]]
+    durable: list[tuple[Copy, int, int]]
+    acks: list[tuple[str, Copy, int]]
+    adopted: list[Primary]
+    refilled: dict[int, str]
+    wrote: bool
+
+
+class Finished(NamedTuple):
+    """Waiters that wait no more: answered; outcome unknown; reads to redo; refused for space."""
+
+    answered: list[Waiter]
+    unknown: list[Waiter]
+    again: list[Waiter]
+    refused: list[Waiter]
+
+
+class Replicas:
+    """All copies of one zone on one agent.  `table[partition]` is the newest committed row known,
+    `primaries[partition]` the role when this agent has it, `lost_primary` when it lost one."""
+
+    def __init__(
+        self,
+        zone: ZoneRecord,
+        me: Holder,
+        storage: Storage,
+        leases: Leases,
+        settings: ProtocolSettings,
+        now: Now,
+    ) -> None:
+        self.zone = zone
+        self.uid = zone.uid
+        self.me = me
+        self.storage = storage
+        self.leases = leases
+        self.settings = settings
+        self.now = now
+        self.look_ms = 0  # until then a tick finds nothing to do (next_look.py); 0: at once
+        self.out = Outbox()
+        self.table: list[PartitionRow | None] = [None] * zone.partitions
+        self.copies: dict[int, Copy] = {}
+        self.primaries: list[Primary | None] = [None] * zone.partitions
+        self.roles: dict[int, Primary] = {}
+        self._alike: list[list[Primary]] | None = None  # roles, grouped while the zone is at rest
+        self.lost_primary: dict[int, int] = {}
+        self.fills: dict[int, Fill] = {}
+        self.stores: dict[str, str] = {}
+        self.domains: dict[str, str] = {}
+        self.incarnations: dict[str, int] = {}
+        self.registered: dict[str, int] = {}  # incarnations of those who are now
+        self.online: frozenset[str] = frozenset()
+        self.dirty: dict[int, Primary] = {}
+        self.announcements: dict[str, list[Batch]] = {}
+        self.refused_rows: dict[int, PartitionRow] = {}
+        self._refused_ms = 0
+        self.touched: dict[int, Copy] = {}
+        self.adopting: list[Primary] = []
+        self.ack_due: dict[int, tuple[str, Copy, int]] = {}
+        self.finished = Finished([], [], [], [])
+        self.upkeep = upkeep.Upkeep(self)
+        self.transactions = Transactions(self)
+        self.refills = Refills(self)
+        self.wrote = False
+        self.waits_for_values = False  # the turn goes on: the engine will say when it may end
+        self.is_short_of_room = False  # copies take no more updates; the shell looks
+        self.why_full = ""  # for people, while the storage has no room for more; the shell looks
+        self.full_copies = 0
+        self.delta_copies = 0
+        self.full_reasons: dict[str, int] = {}
+        for partition in recorded_partitions(storage):
+            copy = self.copy_of(partition)
+            copy.recover()
+            copy.lease_until = leases.granted_until("")
+
+    # --- copies ----------------------------------------------------------------------------------
+
+    def copy_of(self, partition: int) -> Copy:
+        """The copy, made when there was none."""
+        copy = self.copies.get(partition)
+        if copy is None:
+            copy = self.copies[partition] = Copy(partition, self.storage)
+        return copy
+
+    def touch(self, copy: Copy) -> None:
+        """The copy wrote into this turn's batch."""
+        self.touched[copy.partition] = copy
+        self.wrote = True
+
+    # --- from the master -------------------------------------------------------------------------
+
+    def set_members(self, nodes: Iterable[NodeRecord]) -> None:
+        """Who is registered with which store; a new incarnation has forgotten us."""
+        self.look_ms = 0
+        nodes = tuple(nodes)
+        self.registered = {node.name: node.incarnation for node in nodes}
+        self.online = frozenset([node.name for node in nodes if node.left_since_ms is None])
+        for node in nodes:
+            store = node.zone_store(self.zone.persistent)
+            known = (self.stores.get(node.name), self.incarnations.get(node.name))
+            self.stores[node.name] = store
+            self.incarnations[node.name] = node.incarnation
+            self.domains[node.name] = node.failure_domain
+            if known not in ((None, None), (store, node.incarnation)):
+                self.peer_started(node.name, self.now)  # a new store counts from one again
+        for role in list(self.roles.values()):
+            role.follow(role.row)  # a store that is gone for good changes what a quorum is
+        self.renew_leases()
+        for role in list(self.roles.values()):
+            activation.step(self, role, self.now)
+
+    def peer_started(self, node: str, now: Now) -> None:
+        """`node` is a new process: it has forgotten what it was sent and what it took back."""
+        self.now, self.look_ms = now, 0
+        for role in self.roles.values():
+            activation.peer_restarted(role, node)
+        self.renew_leases()
+
+    def primary_of(self, partition: int) -> str:
+        """The node of the partition's primary, as the newest row known says; empty: none."""
+        row = self.table[partition]
+        return row.primary.node if row is not None and row.primary is not None else ""
+
+    def set_rows(self, rows: Iterable[PartitionRow], now: Now) -> None:
+        """Take committed rows; answered by RowsStored once they are durable here."""
+        self.now, self.look_ms = now, 0
+        stored: list[tuple[int, int]] = []
+        for row in rows:
+            committed_rows.take(self, row, now)
+            known = self.table[row.partition]
+            stored.append((row.partition, known.version if known else row.version))
+        if stored:
+            self.out.send_durable(MASTER, RowsStored(self.uid, tuple(stored)))
+
+    def names_me(self, row: PartitionRow) -> bool:
+        """Whether we vote in the row, or are its newcomer, with the store that we have."""
+        if any(v.node == self.me.node and v.store == self.me.store for v in row.voters):
+            return True
+        newcomer = row.destination
+        return newcomer is not None and (
+            (newcomer.node, newcomer.store) == (self.me.node, self.me.store)
+        )
+
+    def end_role(self, role: Primary) -> None:
+        """The role will never serve again: what waits for acknowledgements is unknown."""
+        self.look_ms = 0
+        partition = role.copy.partition
+        if self.roles.get(partition) is role:
+            del self.roles[partition]
+            self.primaries[partition] = None
+            self.lost_primary[partition] = self.now.boot_ms
+        self.dirty.pop(partition, None)
+        self.give_up(role.waiters)
+        role.waiters.clear()
+        role.pending.clear()
+        role.serving_until = 0
+
+    def give_up(self, waiters: Iterable[Waiter]) -> None:
+        """Nobody knows whether these writes will last; reads that saw them are tried again."""
+        for waiter in waiters:
+            if waiter.has_client:
+                (self.finished.unknown if waiter.keys else self.finished.again).append(waiter)
+
+    def promise_moved(self, copy: Copy, earlier: Holder | None, holder: Holder) -> None:
+        """The copy has promised another holder: what it granted the earlier one runs out."""
+        if earlier is None or earlier.node == holder.node:
+            return
+        if earlier.node != self.me.node:
+            self.leases.promise_moved(earlier.node, self.uid, copy.partition, copy.promise_term)
+            until = self.leases.granted_until(earlier.node)
+            copy.lease_until = max(copy.lease_until, until)
+
+    def drop_fill(self, partition: int) -> None:
+        """Give up filling a copy."""
+        fill = self.fills.pop(partition, None)
+        if fill is not None:
+            fill.abandon()
+            self.touch(fill.copy)
+
+    # --- messages --------------------------------------------------------------------------------
+
+    def receive(self, node: str, message: Message, now: Now) -> None:
+        """One message about this zone from another agent, or from the master (node MASTER)."""
+        self.now, self.look_ms = now, 0
+        match message:
+            case Append():
+                for batch in message.batches:
+                    voter.append(self, node, batch)
+            case Acks():
+                for partition, term, lwm in message.entries:
+                    self._ack(node, partition, term, lwm)
+            case Fence():
+                voter.fence(self, node, message)
+            case FenceAck():
+                role = self.roles.get(message.partition)
+                if role is not None:
+                    role.promised(node, message, now.boot_ms)
+                    activation.step(self, role, now)
+            case FenceRefused() | Rejected():
+                role = self.roles.get(message.partition)
+                if role is not None and role.term == message.term:
+                    activation.refused(self, role, node, message.promised)
+            case Sync():
+                transfer.told_to_adopt(self, node, message)
+            case FetchUpdates() | FetchKeys() | FetchSnapshot():
+                transfer.supply(self, node, message)
+            case Updates():
+                transfer.take_updates(self, node, message)
+            case KeyRows():
+                transfer.take_keys(self, node, message)
+            case SnapshotChunk():
+                transfer.take_chunk(self, node, message)
+            case Unavailable():
+                transfer.refused(self, node, message)
+            case PreparedRow():
+                voter.prepare(self, message)
+            case Freeze():
+                role = self.roles.get(message.partition)
+                if role is not None and role.term == message.term:
+                    activation.freeze(self, role, message.migration_id, now)
+            case _ if isinstance(message, TransactionMessage):
+                self.transactions.receive(node, message)
+            case _:
+                raise TypeError(f"not a message about a zone's copies: {type(message).__name__}")
+
+    def _ack(self, node: str, partition: int, term: int, lwm: int) -> None:
+        role = self.roles.get(partition)
+        if role is None or role.term != term:
+            return
+        peer = role.peers.get(node)
+        if peer is None or not peer.promised:
+            return
+        if lwm > peer.lwm or not peer.adopted:
+            peer.progress_ms = self.now.boot_ms
+        first = not peer.adopted
+        peer.adopted = True
+        peer.lwm = max(peer.lwm, lwm)
+        if (
+            first
+            or role.stage is not Stage.SERVING
+            or role.row.active is not None
+            or not peer.ready
+        ):
+            activation.step(self, role, self.now)
+        elif lwm <= role.acked:
+            return  # what it has was answered before
+        self.finished.answered.extend(role.advance())
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def renew_leases(self) -> None:
+        """Leases changed: recount until when each role serves.
+
+        While nothing happens in the zone (`look_ms`) it is counted once for all roles to which the
+        same agents have promised: there may be thousands, and heartbeats never end."""
+        held = self.leases.held
+        if not self.look_ms:
+            for role in self.roles.values():
+                role.renew(held)
+            return
+        if self._alike is None:
+            self._alike = alike_in_leases(self.roles.values())
+        for first, *others in self._alike:
+            first.renew(held)
+            for role in others:
+                role.serving_until = first.serving_until
+
+    def lease_moved(self, node: str, partition: int, term: int) -> None:
+        """`node` has promised this partition to another holder, in a higher term."""
+        role = self.roles.get(partition)
+        if role is not None and role.term < term and node in role.peers:
+            # For good, and said only until we have confirmed it: a FenceAck that was held up by a
+            # slow disk must not make that voter's lease count again.
+            self.end_role(role)
+
+    def tick(self, now: Now) -> None:
+        """Everything that is due by time: retries, repairs, expiry, log bounds."""
+        self.now, was_at_rest = now, bool(self.look_ms)
+        if self.refused_rows and now.boot_ms - self._refused_ms >= self.settings.retry_ms:
+            self._refused_ms = now.boot_ms
+            rows, self.refused_rows = list(self.refused_rows.values()), {}
+            self.set_rows(rows, now)
+        self.upkeep.tick(now)
+        self.refills.tick(now)
+        self.transactions.tick(now)
+        for role in list(self.roles.values()):
+            activation.tick(self, role, now)
+        for fill in list(self.fills.values()):
+            if fill.bytes_done and now.boot_ms - fill.reported_ms >= self.settings.retry_ms:
+                fill.reported_ms = now.boot_ms
+                self.out.send(MASTER, fill.progress(self.uid, done=False))
+            transfer.step(self, fill)
+        self.look_ms = next_look_ms(self, now)
+        if not was_at_rest or self.look_ms <= now.boot_ms:
+            self._alike = None
+
+    # --- the turn --------------------------------------------------------------------------------
+
+    def commands_wrote(self, role: Primary) -> None:
+        """Commands reserved counters in this role: its updates leave with the turn."""
+        self.dirty[role.copy.partition] = role
+        self.touched[role.copy.partition] = role.copy
+        self.wrote = True
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether a flush would leave anything; far cheaper than to flush an idle zone."""
+        return bool(
+            self.wrote
+            or self.touched
+            or self.dirty
+            or self.adopting
+            or self.out.at_once
+            or self.out.after_sync
+            or self.ack_due
+            or self.announcements
+            or self.refills.has_ended
+        )
+
+    @property
+    def wants_turn(self) -> bool:
+        """Whether there is something that the end of a turn may write or send now."""
+        return bool(self.wrote or self.out.at_once) and not self.waits_for_values
+
+    def flush_some(self, waiting: Collection[int], now: Now) -> Turn | None:
+        """End the turn of all partitions but those in `waiting`, whose long values are not written
+        yet.  None: the turn says something that may be about them, so all of it goes on."""
+        self.waits_for_values = True
+        if not may_be_divided(self):
+            self.now = now
+            return None
+        aside = set_aside(self, waiting)
+        turn = self.flush(now, waiting, aside.records)
+        self.waits_for_values = True
+        put_back(self, aside)
+        return turn
+
+    def flush(
+        self,
+        now: Now,
+        waiting: Collection[int] = (),
+        waiting_records: Collection[bytes] = (),
+    ) -> Turn:
+        """End the turn: write the batch, then say what to send.  `waiting`: see `flush_some`."""
+        self.now = now
+        self.waits_for_values = False
+        if self.touched:
+            self.wrote = True
+            self.look_ms = 0
+            try:
+                self.storage.commit(waiting, waiting_records)
+            except StorageFull:
+                refused_turn.go_back(self)
+        if self.dirty:
+            self._send_appends()
+        if self.announcements:
+            for node, batches in self.announcements.items():
+                self.out.send(node, Append(self.uid, tuple(batches)))
+            self.announcements = {}
+        turn = Turn(
+            self.out.at_once,
+            self.out.after_sync,
+            [(copy, copy.last_term, copy.lwm) for copy in self.touched.values()],
+            # Of copies that have adopted by now: what adopts later is durable only with its turn.
+            [due for due in self.ack_due.values() if due[1].last_term == due[2]],
+            self.adopting,
+            self.refills.take_ended(),
+            self.wrote,
+        )
+        self.out = Outbox()
+        self.touched = {}
+        self.ack_due = {}
+        self.adopting = []
+        self.wrote = False
+        return turn
+
+    def announce(self, node: str, batch: Batch) -> None:
+        """Tell `node` where a role stands, with all other such news of the turn."""
+        self.announcements.setdefault(node, []).append(batch)
+
+    def _send_appends(self) -> None:
+        groups: dict[tuple[str, ...], list[Batch]] = {}
+        size = 0
+        for role in self.dirty.values():
+            updates, role.turn = role.turn, []
+            peers = tuple(node for node, peer in role.peers.items() if peer.promised)
+            if not updates or not peers:
+                continue
+            of_role = sum(map(len, updates))
+            if size + of_role > APPEND_BYTES_MAX:
+                self._send_groups(groups)
+                groups, size = {}, 0
+            if of_role <= APPEND_BYTES_MAX:
+                groups.setdefault(peers, []).append(role.batch(updates))
+                size += of_role
+                continue
+            # Two of them may be more than a frame takes.  Each tells of itself and none of those
+            # behind it: a copy that waits for one that it was told of asks for it again.
+            for behind, update in zip(range(len(updates) - 1, -1, -1), updates, strict=True):
+                self._send_groups({peers: [role.batch([update], behind)]})
+        self.dirty = {}
+        self._send_groups(groups)
+
+    def _send_groups(self, groups: dict[tuple[str, ...], list[Batch]]) -> None:
+        for peers, batches in groups.items():
+            message = Append(self.uid, tuple(batches))
+            for node in peers:
+                self.out.send(node, message)
+
+    def synced(self, turn: Turn, now: Now) -> list[tuple[str, Message]]:
+        """The turn's batch is durable: what may be claimed now."""
+        self.now = now
+        for copy, last_term, lwm in turn.durable:
+            if copy.last_term == last_term and lwm > copy.durable_lwm:
+                copy.durable_lwm = lwm
+                role = self.roles.get(copy.partition)
+                if role is not None:
+                    self.finished.answered.extend(role.advance())
+        if turn.adopted or turn.refilled:
+            self.look_ms = 0
+        for role in turn.adopted:
+            if self.roles.get(role.copy.partition) is role:
+                role.persisted = True
+                activation.step(self, role, now)
+        if turn.refilled:
+            self.refills.durable(turn.refilled)
+        sends = turn.after_sync
+        by_node: dict[str, list[tuple[int, int, int]]] = {}
+        for node, copy, term in turn.acks:
+            if copy.last_term == term:
+                entry = (copy.partition, term, copy.durable_lwm)
+                by_node.setdefault(node, []).append(entry)
+        for node, entries in by_node.items():
+            sends.append((node, Acks(self.uid, tuple(entries))))
+        return sends
+
+    def take_finished(self) -> Finished:
+        """Waiters whose wait ended since the last call."""
+        finished = self.finished
+        if finished.answered or finished.unknown or finished.again or finished.refused:
+            self.finished = Finished([], [], [], [])
+        return finished
+
+    def close(self) -> None:
+        """The zone is deleted: nothing serves any more, the storage lets its files go."""
+        for role in list(self.roles.values()):
+            self.end_role(role)
+        self.fills.clear()
+        self.storage.close()
+
+    # --- reports ---------------------------------------------------------------------------------
+
+    def inventory(self, rows: bool = False) -> tuple[CopyReport, ...]:
+        """Every copy, for the master, and every one that a row had removed, for that row may be
+        newer than the master's; what it was told before is told again.  `rows`: and every row, for
+        one that has lost them."""
+        for role in self.roles.values():
+            role.asked.clear()
+        if not rows:
+            copies = [self.copies[partition] for partition in sorted(self.copies)]
+            return tuple([report(copy) for copy in copies if copy.present or copy.evicted_by])
+        known = {row.partition for row in self.table if row is not None} | self.copies.keys()
+        return tuple(
+            [
+                report_with_row(self.copy_of(p), self._newest_row(p), self.roles.get(p))
+                for p in sorted(known)
+            ]
+        )
+
+    def _newest_row(self, partition: int) -> PartitionRow | None:
+        copy = self.copies[partition]
+        rows = [
+            row for row in (self.table[partition], copy.row, copy.evicted_by) if row is not None
+        ]
+        return max(rows, key=lambda row: row.version, default=None)
+
+    def troubles(self, now: Now) -> tuple[Trouble, ...]:
+        """Roles that are stuck, and rows that name us primary though no role can serve them."""
+        stuck = [activation.trouble(self, role, now) for role in self.roles.values()]
+        idle = [
+            Trouble(
+                self.uid, row.partition, row.term, TroubleKind.NO_ROLE, activation.TROUBLE_AFTER_MS
+            )
+            for row in self.table
+            if row is not None and row.primary == self.me and row.partition not in self.roles
+        ]
+        return tuple([trouble for trouble in stuck if trouble is not None] + idle)
+
+    # --- what must hold --------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise InvariantError unless copies and roles fit together (I-2, half of I-4)."""
+        for copy in self.copies.values():
+            copy.check()
+        for partition, role in self.roles.items():
+            role.check()
+            if self.primaries[partition] is not role or role.holder != self.me:
+                raise InvariantError(f"partition {partition}: role of {role.holder} misplaced")

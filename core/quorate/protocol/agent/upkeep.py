@@ -1,0 +1,168 @@
+"""What a zone's copies do by and by: repair gaps, bound the log, expire keys, supply transfers.
+
+Everything here is cut into small pieces so that no turn of the event loop is long.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from quorate.facts.time import Now
+from quorate.protocol.agent import transfer
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.messages.transfer import FetchSnapshot
+
+if TYPE_CHECKING:
+    from quorate.protocol.agent.replicas import Replicas
+
+EXPIRE_PER_TICK = 200
+SURVEY_ROWS = 2000
+LOG_CHECK_MS = 1000
+AGE_MARK_MS = 60_000
+DIGEST_KEPT_MS = 60_000
+"""So long a digest is followed after it was asked for: many times as long as validators pause."""
+
+
+class Upkeep:
+    """The slow duties of one zone's copies."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+        self._surveys: dict[int, tuple[bytes | None, int]] = {}
+        self._snapshots: deque[tuple[str, Copy, FetchSnapshot]] = deque()
+        self._budget = 0
+        self._budget_ms = 0
+        self._log_check_ms = 0
+        self._marks: deque[tuple[int, dict[int, int]]] = deque()
+        self._stalled: dict[int, tuple[int, int]] = {}
+        self._digests_asked: dict[int, int] = {}
+
+    def tick(self, now: Now) -> None:
+        """One round; cheap when nothing is due."""
+        self._repair(now)
+        self._expire(now)
+        self._survey()
+        self.supply(now)
+        if now.boot_ms - self._log_check_ms >= LOG_CHECK_MS:
+            self._log_check_ms = now.boot_ms
+            self._bound_log(now)
+            self._forget_digests(now)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is due that was begun."""
+        return not (self._stalled or self._surveys or self._snapshots)
+
+    def _repair(self, now: Now) -> None:
+        """Copies that were told of updates they lack, for longer than a message is on its way."""
+        replicas = self._replicas
+        if replicas.is_short_of_room:
+            return
+        for partition, copy in list(replicas.copies.items()):
+            if copy.lwm >= copy.hwm or partition in replicas.roles:
+                self._stalled.pop(partition, None)
+                continue
+            if not copy.adopted or partition in replicas.fills or copy.promise_holder is None:
+                continue
+            lwm, since = self._stalled.get(partition, (-1, 0))
+            if lwm != copy.lwm:
+                self._stalled[partition] = (copy.lwm, now.boot_ms)
+            elif now.boot_ms - since >= replicas.settings.repair_ms:
+                del self._stalled[partition]
+                transfer.repair(replicas, copy, copy.promise_holder.node)
+
+    def _expire(self, now: Now) -> None:
+        replicas = self._replicas
+        for role in replicas.roles.values():
+            expiring = role.copy.expiring
+            if not expiring or not role.serves(now.boot_ms):
+                continue
+            count = 0
+            while expiring and expiring[0][0] <= now.wall_ms and count < EXPIRE_PER_TICK:
+                due, key = heappop(expiring)
+                row = role.copy.get(key)
+                if row is not None and row.value is not None and row.expires_at == due:
+                    role.write(((key, None, 0),))
+                    replicas.commands_wrote(role)
+                    count += 1
+
+    def survey(self, copy: Copy) -> None:
+        """Look through the copy's rows once for expiries and tombstones (after a start).
+
+        The expiry of what a primary writes from now on is noted as it is written, so not here.
+        """
+        copy.expiring.clear()
+        self._surveys[copy.partition] = (None, copy.lwm)
+
+    def _survey(self) -> None:
+        room = SURVEY_ROWS
+        for partition in list(self._surveys):
+            if room <= 0:
+                return
+            copy = self._replicas.copies[partition]
+            after, last = self._surveys[partition]
+            chunk = copy.space.scan(after, room, 1 << 20)
+            room -= max(len(chunk), 50)
+            for key, row in chunk:
+                if row.value is None:
+                    copy.tombstones.append((row.counter, key))
+                elif row.expires_at and row.counter <= last:
+                    heappush(copy.expiring, (row.expires_at, key))
+            if chunk:
+                self._surveys[partition] = (chunk[-1][0], last)
+            else:
+                del self._surveys[partition]
+
+    def supply_later(self, node: str, copy: Copy, ask: FetchSnapshot) -> None:
+        """Queue one piece of a snapshot; it leaves as the rate limit allows."""
+        self._snapshots.append((node, copy, ask))
+        self.supply(self._replicas.now)
+
+    def supply(self, now: Now) -> None:
+        """Send queued snapshot pieces within the rate limit."""
+        if not self._snapshots:
+            return
+        rate = self._replicas.settings.transfer_bytes_per_s
+        passed = min(now.boot_ms - self._budget_ms, 1000)
+        self._budget_ms = now.boot_ms
+        self._budget = min(self._budget + rate * passed // 1000, rate // 4)
+        while self._snapshots and self._budget > 0:
+            node, copy, ask = self._snapshots.popleft()
+            self._budget -= transfer.send_snapshot(self._replicas, node, copy, ask)
+
+    def count_digest(self, copy: Copy, rows_max: int) -> int:
+        """Before a copy is asked for its digest: count rows that it lacks, as Space does."""
+        self._digests_asked[copy.partition] = self._replicas.now.boot_ms
+        return copy.space.count_digest(rows_max)
+
+    def _forget_digests(self, now: Now) -> None:
+        for partition, asked_ms in list(self._digests_asked.items()):
+            if now.boot_ms - asked_ms >= DIGEST_KEPT_MS:
+                del self._digests_asked[partition]
+                copy = self._replicas.copies[partition]
+                copy.mark_at = 0
+                copy.space.forget_digest()
+
+    def _bound_log(self, now: Now) -> None:
+        replicas = self._replicas
+        present = [copy for copy in replicas.copies.values() if copy.present]
+        if not present:
+            return
+        share = max(replicas.settings.log_bytes_max // len(present), 16 * 1024)
+        old: dict[int, int] = {}
+        if not self._marks or now.boot_ms - self._marks[-1][0] >= AGE_MARK_MS:
+            self._marks.append((now.boot_ms, {copy.partition: copy.lwm for copy in present}))
+        while now.boot_ms - self._marks[0][0] >= replicas.settings.log_age_max_ms:
+            old = self._marks.popleft()[1]
+        for copy in present:
+            if not copy.adopted or copy.partition in replicas.fills:
+                continue
+            upto = old.get(copy.partition, 0)
+            if replicas.storage.log_bytes(copy.partition) > share:
+                # Oldest first: counted in updates, few large ones would take all the others along.
+                upto = max(upto, replicas.storage.log_floor(copy.partition, share * 3 // 4))
+            if upto > copy.log_from:
+                copy.cut_log(upto)
+                replicas.touch(copy)

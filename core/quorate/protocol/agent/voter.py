@@ -1,0 +1,111 @@
+"""What a voter, or a destination, does for a primary and for the master: promise, keep, prepare.
+
+Source: docs/protocol.md, sections 4 to 6.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quorate.protocol.agent.outbox import MASTER
+from quorate.protocol.copies.copy import decode_update
+from quorate.protocol.messages.master import Prepared, PreparedRow
+from quorate.protocol.messages.replication import Batch, Fence, FenceAck, FenceRefused, Rejected
+
+if TYPE_CHECKING:
+    from quorate.protocol.agent.replicas import Replicas
+
+
+def append(replicas: Replicas, node: str, batch: Batch) -> None:
+    """Updates of a primary: kept when their term is the one that was promised.
+
+    Without room they are as good as lost on the way: what is left is for promises and rows."""
+    copy = replicas.copies.get(batch.partition)
+    if copy is None or not copy.present or copy.promise_term != batch.term:
+        promised = copy.promise_term if copy is not None else 0
+        replicas.out.send(node, Rejected(replicas.uid, batch.partition, batch.term, promised))
+        return
+    changed = False
+    keep = copy.keep
+    for raw in batch.updates if not replicas.is_short_of_room else ():
+        if keep(decode_update(raw), raw):
+            changed = True
+    if batch.hwm > copy.hwm:
+        copy.hwm = batch.hwm
+    if batch.majority > copy.majority:
+        copy.majority = batch.majority
+    if batch.settled > copy.settled:
+        copy.settled = batch.settled
+        changed |= copy.purge_tombstones()
+    if changed:
+        replicas.touched[batch.partition] = copy
+        replicas.wrote = True
+    replicas.ack_due[batch.partition] = (node, copy, batch.term)
+
+
+def fence(replicas: Replicas, node: str, ask: Fence) -> None:
+    """A primary asks for the promise of its term."""
+    row = replicas.table[ask.partition]
+    if row is not None and row.version >= ask.term and not replicas.names_me(row):
+        promised = row.term if row.term > ask.term else 0
+        replicas.out.send(node, FenceRefused(replicas.uid, ask.partition, ask.term, promised))
+        return  # as far as we know we are not asked, or not yet
+    copy = replicas.copy_of(ask.partition)
+    earlier = copy.promise_holder
+    fresh = ask.term > copy.promise_term
+    if not copy.promise(ask.term, ask.holder):
+        replicas.out.send(
+            node, FenceRefused(replicas.uid, ask.partition, ask.term, copy.promise_term)
+        )
+        return
+    if fresh:
+        replicas.touch(copy)
+        role = replicas.roles.get(ask.partition)
+        if role is not None:
+            replicas.end_role(role)
+        replicas.drop_fill(ask.partition)
+        replicas.promise_moved(copy, earlier, ask.holder)
+    replicas.out.send_durable(
+        node,
+        FenceAck(
+            replicas.uid,
+            ask.partition,
+            ask.term,
+            replicas.me.store,
+            copy.lineage,
+            copy.lwm,
+            copy.held(),
+            max(0, copy.lease_until - replicas.now.boot_ms),
+            copy.adopted,
+        ),
+    )
+
+
+def prepare(replicas: Replicas, message: PreparedRow) -> None:
+    """The master asks a destination to store the row that ends its migration."""
+    row = message.row
+    copy = replicas.copies.get(row.partition)
+    reason = ""
+    if copy is None or copy.row is None or copy.version < row.version - 1:
+        return  # the row that starts the migration is on its way: the master asks again
+    active = copy.row.active
+    stored = copy.prepared == row and copy.prepared_migration == message.migration_id
+    if stored or copy.row == row:
+        pass  # an earlier answer was lost
+    elif copy.version >= row.version:
+        reason = f"row {copy.version} is committed here"
+    elif active is None or active.migration_id != message.migration_id:
+        reason = "another migration is active here"
+    elif active.destination != replicas.me:
+        reason = f"{replicas.me} is not its destination {active.destination}"
+    elif copy.last_term != copy.row.term:
+        reason = "this store has not caught up"
+    else:
+        copy.prepare(row, message.migration_id)
+        replicas.touch(copy)
+    replicas.out.send_durable(
+        MASTER,
+        Prepared(
+            replicas.uid, row.partition, message.migration_id, row.version, not reason, reason
+        ),
+    )

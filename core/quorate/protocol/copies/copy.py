@@ -1,0 +1,501 @@
+"""What one copy of one partition holds, and how updates become rows.
+
+The rows of a copy are exactly the fold of its updates up to LWM, in the terms of its lineage.  An
+update above a gap, or of a term the copy has not adopted, waits in the log: it is held (durable,
+reported, never given up) but not applied, so undoing a divergent update never needs a value that
+only this copy had.  docs/protocol.md, sections 2, 4 and 5.
+
+    ABSENT --row, Fence--> MOVING --adopt--> OWNING --row without us--> RENTING --> EVICTED
+    (all of them, with reasons: facts.copy_state)
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from heapq import heappush
+from itertools import repeat
+
+import msgspec
+
+from quorate.facts.copy_state import State, check_transition
+from quorate.facts.errors import InvariantError
+from quorate.facts.intervals import IntervalSet
+from quorate.facts.keyspace import is_reserved
+from quorate.facts.lineage import Lineage
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.topology import Holder
+from quorate.facts.update_counter import UpdateCounter
+from quorate.protocol.copies.record import (
+    CopyRecord,
+    PromiseRecord,
+    drop_copy,
+    read_copy,
+    read_promise,
+    write_copy,
+    write_promise,
+)
+from quorate.protocol.messages.replication import Update
+from quorate.protocol.storage import Operation, Row, Storage
+
+_encode = msgspec.msgpack.Encoder().encode
+decode_update = msgspec.msgpack.Decoder(Update).decode
+
+LOG_READ_BYTES = 4 * 1024 * 1024
+
+TOGETHER_MIN = 8
+"""So many rows are written in one step; fewer are as quick one by one."""
+
+LOOK_BACK_MAX = 10_000
+"""So many updates are looked through for one key."""
+
+
+class Copy(UpdateCounter):
+    """One copy: its counters, and the rows and the log that belong to them.  All writes go into the
+    storage's batch of the turn.
+
+    Rows are the fold up to `lwm`; what is held above it is in the log only.  `durable_lwm`: what
+    may be acknowledged.  `log_from`: the log has everything above it up to lwm.  `bare`: of keys
+    that went up to there a tombstone may be missing, whatever `settled` says.
+    """
+
+    __slots__ = (
+        "bare",
+        "durable_lwm",
+        "evicted_by",
+        "expiring",
+        "generation",
+        "get",
+        "last_term",
+        "lease_until",
+        "log_from",
+        "majority",
+        "mark",
+        "mark_at",
+        "partition",
+        "prepared",
+        "prepared_migration",
+        "present",
+        "promise_holder",
+        "promise_term",
+        "put",
+        "row",
+        "settled",
+        "space",
+        "state",
+        "storage",
+        "tombstones",
+        "version",
+    )
+
+    def __init__(self, partition: int, storage: Storage) -> None:
+        self.partition = partition
+        self.storage = storage
+        self.promise_term = 0
+        self.promise_holder: Holder | None = None
+        self.version = 0
+        self.generation = 0
+        self.lease_until = 0
+        self.evicted_by: PartitionRow | None = None
+        self.state = State.ABSENT
+        self._reset()
+
+    def _reset(self) -> None:
+        self.present = False
+        UpdateCounter.__init__(self)
+        self.last_term = 0
+        self.durable_lwm = 0
+        self.bare = 0
+        self.majority = self.settled = 0
+        self.log_from = 0
+        self.row: PartitionRow | None = None
+        self.prepared: PartitionRow | None = None
+        self.prepared_migration = ""
+        self.tombstones: deque[tuple[int, bytes]] = deque()
+        self.expiring: list[tuple[int, bytes]] = []
+        self.mark_at, self.mark = 0, (0, 0)
+        self._use_space()
+
+    def _use_space(self) -> None:
+        self.space = self.storage.space(self.partition, self.generation)
+        self.get, self.put = self.space.get, self.space.put
+
+    # --- durable state ---------------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """Take the state the storage holds; also after a batch that was refused.
+
+        The record's LWM may be old: the log continues it, because an update whose predecessors are
+        all there was applied in the batch that logged it.
+        """
+        kept = read_promise(self.storage, self.partition)
+        if kept is None:
+            self.promise_term, self.promise_holder = 0, None
+            self.version, self.generation = 0, 0
+        else:
+            self.promise_term, self.promise_holder = kept.term, kept.holder
+            self.version, self.generation = kept.version, kept.generation
+            self.evicted_by = kept.row
+        tombstones, expiring = self.tombstones, self.expiring
+        self._reset()
+        record = read_copy(self.storage, self.partition)
+        if record is None:
+            self.state = self._present_state()
+            return
+        self.present = True
+        self.tombstones, self.expiring = tombstones, expiring
+        self.generation = record.generation
+        self.lineage, self.last_term = record.lineage, record.lineage.last_term
+        self.lwm, self.log_from = record.lwm, record.log_from
+        self.row = record.row
+        if record.row is not None:
+            self.version = max(self.version, record.row.version)
+        self.prepared, self.prepared_migration = record.prepared, record.prepared_migration
+        self._use_space()
+        at = self.lwm + 1
+        while entries := self.storage.log_read(self.partition, at, 1 << 62, LOG_READ_BYTES):
+            for counter, term, _ in entries:
+                if counter == self.lwm + 1 and term == self.lineage.term_at(counter):
+                    self.lwm = counter
+                elif counter > self.lwm:
+                    self.hold(term, counter, counter)
+            at = entries[-1][0] + 1
+        self.durable_lwm = self.hwm = self.bare = self.lwm  # what was settled is not known any more
+        self.state = self._present_state()
+
+    def _enter(self, state: State) -> None:
+        check_transition(self.partition, self.state, state)
+        self.state = state
+
+    def _present_state(self) -> State:
+        """What the durable facts say, for a copy whose past is not known."""
+        if self.present:
+            return State.OWNING if self.adopted else State.MOVING
+        return State.EVICTED if self.promise_term else State.ABSENT
+
+    def save(self) -> None:
+        """Put the copy's record into the batch."""
+        record = CopyRecord(
+            self.generation,
+            self.lineage,
+            self.lwm,
+            self.log_from,
+            self.row,
+            self.prepared,
+            self.prepared_migration,
+        )
+        write_copy(self.storage, self.partition, record)
+
+    def save_promise(self) -> None:
+        """Put the promise's record into the batch."""
+        record = PromiseRecord(
+            self.promise_term, self.promise_holder, self.version, self.generation, self.evicted_by
+        )
+        write_promise(self.storage, self.partition, record)
+
+    def promise(self, term: int, holder: Holder) -> bool:
+        """Promise `term` to `holder`; False when a higher term, or this one to another, was."""
+        if term < self.promise_term:
+            return False
+        if term == self.promise_term:
+            return holder == self.promise_holder
+        self.promise_term, self.promise_holder = term, holder
+        self.save_promise()
+        if not self.present and term > self.version:
+            self.present = True
+            self.save()
+        if self.present:
+            self._enter(State.MOVING)
+        return True
+
+    def set_row(self, row: PartitionRow) -> None:
+        """Store a newer committed row; a prepared row that it overtakes is forgotten."""
+        if row.version <= self.version:
+            raise InvariantError(f"partition {row.partition}: row {row.version} <= {self.version}")
+        self.row, self.version = row, row.version
+        if self.prepared is not None and row.version >= self.prepared.version:
+            self.prepared, self.prepared_migration = None, ""
+        if not self.present:
+            self._enter(State.MOVING)
+        self.present = True
+        self.save()
+
+    def prepare(self, row: PartitionRow, migration_id: str) -> None:
+        """Store a prepared row beside the committed one."""
+        self.prepared, self.prepared_migration = row, migration_id
+        self.save()
+
+    def evict(self, row: PartitionRow) -> None:
+        """Delete the data: a committed row newer than the copy names this node nowhere.
+
+        The promise stays, and is no lower than the row's term: an empty copy must never help a
+        primary that the row has replaced.
+        """
+        self._enter(State.RENTING)
+        self.storage.drop_space(self.partition, self.generation)
+        self._drop_half_copy()
+        self.storage.log_cut(self.partition, 1 << 62)
+        drop_copy(self.storage, self.partition)
+        self.version = max(self.version, row.version)
+        self.evicted_by = row
+        if row.term > self.promise_term:
+            self.promise_term, self.promise_holder = row.term, row.primary
+        self.generation += 1
+        self._reset()
+        self.save_promise()
+        self._enter(State.EVICTED)
+
+    def _drop_half_copy(self) -> None:
+        """Remove what a full copy has left that ended half-way, with its process perhaps."""
+        if self.storage.space(self.partition, self.generation + 1).byte_count():
+            self.storage.drop_space(self.partition, self.generation + 1)
+
+    # --- updates ---------------------------------------------------------------------------------
+
+    @property
+    def adopted(self) -> bool:
+        """Whether the copy has adopted the term it promised: its acknowledgements count."""
+        return self.present and self.promise_term > 0 and self.last_term == self.promise_term
+
+    def keep(self, update: Update, raw: bytes) -> bool:
+        """Keep one update; apply what became contiguous.  False when there was nothing new."""
+        counter, term = update.counter, update.term
+        if counter == self.lwm + 1 and term == self.last_term and not self.above:
+            self.storage.log_put(self.partition, counter, term, raw)
+            self._put_rows(counter, term, update.operations)
+            self.lwm = counter
+            if counter == self.mark_at:
+                self.take_mark(counter)
+            return True
+        if not self.hold(term, counter, counter):
+            return False
+        self.storage.log_put(self.partition, counter, term, raw)
+        self._apply_held(compare=False)
+        return True
+
+    def _apply_held(self, compare: bool) -> None:
+        """Apply held updates that follow LWM in the lineage's terms."""
+        while found := self.next_held():
+            term, last = found
+            at = self.lwm
+            for counter, of_term, raw in self.storage.log_read(
+                self.partition, at + 1, last, LOG_READ_BYTES
+            ):
+                if of_term != term:
+                    continue
+                if counter != at + 1:
+                    break
+                self._apply(decode_update(raw), compare)
+                at = counter
+                if counter == self.mark_at:
+                    self.take_mark(counter)
+            if at == self.lwm:
+                raise InvariantError(
+                    f"partition {self.partition}: log lacks held {at + 1} of term {term}"
+                )
+            self.advance(term, at)
+
+    def _apply(self, update: Update, compare: bool) -> None:
+        operations: Sequence[Operation] = update.operations
+        if compare:
+            operations = [each for each in operations if self._is_older(each[0], update.counter)]
+        self._put_rows(update.counter, update.term, operations, compare)
+
+    def _is_older(self, key: bytes | None, counter: int) -> bool:
+        """Whether the key's row is of an earlier update, or it has none."""
+        present = None if key is None else self.get(key)
+        return present is None or present.counter < counter
+
+    def _put_rows(
+        self, counter: int, term: int, operations: Sequence[Operation], compare: bool = False
+    ) -> None:
+        """Write the rows of an update; `compare`: what it deletes may be of a later one already."""
+        if len(operations) >= TOGETHER_MIN:
+            keys, values, expiries = zip(*operations, strict=True)
+            if all(keys):
+                each = map(Row, repeat(counter), repeat(term), expiries, values)
+                rows = dict(zip(keys, each, strict=True))
+                self.space.put_all(rows)
+                if not all(values):
+                    self.tombstones.extend(
+                        [(counter, key) for key, row in rows.items() if row.value is None]
+                    )
+                return
+        for key, value, expires_at in operations:
+            if key is None:
+                self._delete_below(counter, compare)
+                continue
+            self.put(key, Row(counter, term, expires_at, value))
+            if value is None:
+                self.tombstones.append((counter, key))
+
+    def _delete_below(self, counter: int, compare: bool) -> None:
+        """All but the protocol's own rows; no tombstone is left of them."""
+        self.bare = max(self.bare, counter)
+        after: bytes | None = None
+        while chunk := self.space.scan(after, 10_000, 1 << 30):
+            for key, row in chunk:
+                if not is_reserved(key) and (not compare or row.counter < counter):
+                    self.space.drop(key)
+            after = chunk[-1][0]
+
+    def write(self, operations: tuple[Operation, ...]) -> bytes:
+        """As primary: reserve the next counter, log and apply.  The encoded update."""
+        counter = self.reserve() + 1
+        if counter != self.lwm + 1:
+            raise InvariantError(f"partition {self.partition}: {counter} reserved, LWM {self.lwm}")
+        term = self.promise_term
+        raw = _encode((counter, term, operations))  # an Update, without making one
+        self.storage.log_put(self.partition, counter, term, raw)
+        self._put_rows(counter, term, operations)
+        for key, _, expires_at in operations:
+            if expires_at and key is not None:
+                heappush(self.expiring, (expires_at, key))
+        self.lwm = counter
+        if counter == self.mark_at:
+            self.take_mark(counter)
+        return raw
+
+    def take_mark(self, counter: int) -> None:
+        """Note the digest at this counter: rows are the fold up to it, on every copy alike."""
+        self.mark = (counter, self.space.digest())
+        self.mark_at = 0
+
+    # --- adopting a term -------------------------------------------------------------------------
+
+    def touched_keys(self, first: int, last: int) -> set[bytes] | None:
+        """Keys touched by own updates first..last as applied; None when the log cannot tell."""
+        touched = self._touched(first, last)
+        if touched is None or None in touched:
+            return None
+        return {key for key in touched if key is not None}
+
+    def _touched(self, first: int, last: int) -> set[bytes | None] | None:
+        """As `touched_keys`, with None in the set for a FLUSHALL: which keys it removed, the log
+        does not tell."""
+        if self.log_from >= first:
+            return None
+        keys: set[bytes | None] = set()
+        at = first
+        while at <= last:
+            entries = self.storage.log_read(self.partition, at, last, LOG_READ_BYTES)
+            if not entries:
+                return None
+            for counter, term, raw in entries:
+                if not self.lineage.is_divergent(term, counter):
+                    keys.update([key for key, _, _ in decode_update(raw).operations])
+            at = entries[-1][0] + 1
+        return keys
+
+    def written_since(self, key: bytes, counter: int) -> bool:
+        """Whether an update above `counter`, at which `key` was absent, has touched it; also when
+        the log cannot tell soon.  A FLUSHALL touches no absent key."""
+        row = self.get(key)
+        if row is not None:
+            return row.counter > counter
+        if max(self.settled, self.bare) <= counter:
+            return False  # its tombstone would still be here
+        if self.hwm - counter > LOOK_BACK_MAX:
+            return True
+        keys = self._touched(counter + 1, self.hwm)
+        return keys is None or key in keys
+
+    def adopt(
+        self,
+        lineage: Lineage,
+        prefix: int,
+        undo: dict[bytes, Row | None],
+        full: tuple[int, int] | None = None,
+    ) -> None:
+        """Take `lineage` as ours, in the turn's one batch.
+
+        `prefix`: up to here own rows are valid under it.  `undo`: keys touched above it, with the
+        supplier's rows.  `full` = (generation, counter): rows of that generation, complete up to
+        counter, replace ours.  Held updates valid under the lineage are then applied by counter.
+        """
+        if full is not None:
+            self.storage.drop_space(self.partition, self.generation)
+            self.generation, prefix = full
+            self._use_space()
+            self.tombstones.clear()
+            self.log_from = prefix
+        self._drop_half_copy()
+        self.mark_at, self.mark = 0, (0, 0)  # rows that were got may be ahead of what is applied
+        for key, row in undo.items():
+            if row is None:
+                self.space.drop(key)
+            else:
+                self.space.put(key, row)
+        self._drop_divergent(lineage, prefix)
+        self.lineage, self.last_term = lineage, lineage.last_term
+        self.lwm = prefix
+        self.durable_lwm = min(self.durable_lwm, prefix)
+        if full is not None:
+            self.storage.log_cut(self.partition, prefix)
+        self._apply_held(compare=True)
+        self.hwm = self.lwm  # what an earlier term announced may never have been
+        self.bare = max(self.bare, self.lwm)  # rows came from who has settled more, perhaps
+        if self.lwm < lineage.last_first - 1:
+            raise InvariantError(
+                f"partition {self.partition}: adopting {lineage} with LWM {self.lwm}"
+            )
+        self.save()
+        self.save_promise()
+        self._enter(State.OWNING)
+
+    def _drop_divergent(self, lineage: Lineage, prefix: int) -> None:
+        """Remove from the log what is not part of `lineage`; what was applied above `prefix` and
+        is valid again becomes held."""
+        at = prefix + 1
+        above: dict[int, IntervalSet] = {}
+        while entries := self.storage.log_read(self.partition, at, 1 << 62, LOG_READ_BYTES):
+            for counter, term, _ in entries:
+                if lineage.is_divergent(term, counter):
+                    self.storage.log_drop(self.partition, counter, term)
+                else:
+                    above.setdefault(term, IntervalSet()).add(counter, counter)
+            at = entries[-1][0] + 1
+        self.above = above
+
+    # --- upkeep ----------------------------------------------------------------------------------
+
+    def purge_tombstones(self) -> bool:
+        """Drop tombstones that every copy is past; True when any went."""
+        purged = False
+        while self.tombstones and self.tombstones[0][0] <= self.settled:
+            counter, key = self.tombstones.popleft()
+            row = self.get(key)
+            if row is not None and row.value is None and row.counter == counter:
+                self.space.drop(key)
+                purged = True
+        return purged
+
+    def cut_log(self, upto: int) -> None:
+        """Forget updates that a majority holds and we have applied."""
+        upto = min(upto, self.majority, self.lwm)
+        if upto <= self.log_from:
+            return
+        self.storage.log_cut(self.partition, upto)
+        self.log_from = upto
+        self.lineage = self.lineage.folded(min(self.settled, self.lwm))
+        self.save()
+
+    def check(self) -> None:
+        """Raise InvariantError unless the positions fit together (I-2)."""
+        if not self.durable_lwm <= self.lwm:
+            raise InvariantError(
+                f"partition {self.partition}: durable LWM {self.durable_lwm} above LWM {self.lwm}"
+            )
+        state = self._present_state()
+        if self.state is not state:
+            raise InvariantError(f"partition {self.partition}: {self.state}, by its facts {state}")
+        if self.log_from > self.lwm:
+            raise InvariantError(
+                f"partition {self.partition}: log from {self.log_from} above LWM {self.lwm}"
+            )
+        if self.last_term > self.promise_term:
+            raise InvariantError(
+                f"partition {self.partition}: adopted {self.last_term} above {self.promise_term}"
+            )
+        if self.above:
+            for term, ranges in self.above.items():
+                if ranges.is_empty():
+                    raise InvariantError(f"partition {self.partition}: nothing held of term {term}")

@@ -1,0 +1,328 @@
+"""How a copy that a primary has told to adopt its term gets what it lacks, then adopts.
+
+Pulled, piece by piece: first the keys touched by own divergent updates and the missing updates (a
+delta); when the supplier's log does not reach, or costs more than the partition, a snapshot goes
+into a second generation beside the old rows and takes their place in the one write that adopts the
+term.  A new term starts again.  Source: docs/protocol.md, section 5.
+
+    DELTA --log too short | divergent beyond the log | too much--> FULL
+    DELTA | FULL --nothing missing--> adopted
+"""
+
+import enum
+from collections.abc import Sequence
+
+from quorate.facts.lineage import Lineage
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.supply import TOO_MUCH
+from quorate.protocol.messages.master import TransferProgress
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.transfer import (
+    FetchKeys,
+    FetchSnapshot,
+    FetchUpdates,
+    KeyRows,
+    SnapshotChunk,
+    Updates,
+)
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.storage import Row, Space
+
+RANGES_PER_ASK = 200
+PATIENCE_MS_MAX = 8_000
+"""How long an answer is waited for at most: a supplier that is gone ends the term anyway."""
+
+
+class FullReason(enum.StrEnum):
+    """Why a delta would not do."""
+
+    NO_HISTORY = "NoHistory"
+    DIVERGENT = "Divergent"
+    TOO_MUCH = "TooMuchMissing"
+    EMPTY_STORE = "EmptyStore"
+    REFILL = "Refill"
+    """Somebody has found its rows to be damaged (refill.py)."""
+
+
+class Fill:
+    """The filling of one copy for one term.  `suppliers`: nodes to ask, in this order, the primary
+    (which has told us to adopt, and has everything) the last of them or before.
+
+    `is_refill`: the copy has adopted the term already, acknowledges what comes meanwhile, and only
+    its rows are to be others."""
+
+    __slots__ = (
+        "_after",
+        "_asked_ms",
+        "_asked_ranges",
+        "_at",
+        "_chunk_floor",
+        "_full_done",
+        "_is_next_due",
+        "_need",
+        "_need_first",
+        "_patience_ms",
+        "_settings",
+        "_short",
+        "_space",
+        "_suppliers",
+        "_unable",
+        "bytes_done",
+        "bytes_total",
+        "copy",
+        "full_reason",
+        "generation",
+        "is_refill",
+        "lineage",
+        "reported_ms",
+        "term",
+        "undo",
+        "undo_rows",
+    )
+
+    def __init__(
+        self,
+        copy: Copy,
+        lineage: Lineage,
+        need: int,
+        suppliers: Sequence[str],
+        settings: ProtocolSettings,
+        *,
+        is_refill: bool = False,
+    ) -> None:
+        self.copy = copy
+        self.term = lineage.last_term
+        self.lineage = lineage
+        self._suppliers = tuple(suppliers)
+        self._at = 0
+        self._is_next_due = False  # the supplier has its turn after the pause, and not one later
+        self._short: set[str] = set()
+        self._unable: set[str] = set()
+        self._settings = settings
+        self._asked_ms = -(1 << 40)
+        self._patience_ms = settings.retry_ms
+        self._need = need
+        self._need_first = need
+        self.full_reason = ""
+        self.reported_ms = 0
+        self.bytes_done = 0
+        self.bytes_total = 0
+        self._asked_ranges: tuple[tuple[int, int], ...] = ()
+        self.generation = 0
+        self._space: Space | None = None
+        self._after: bytes | None = None
+        self._chunk_floor = 0
+        self._full_done = False
+        self.undo: set[bytes] = set()
+        self.undo_rows: dict[bytes, Row | None] = {}
+        self.is_refill = is_refill
+        if is_refill:
+            self._go_full(FullReason.REFILL)
+        else:
+            self._note_undone()
+
+    def _note_undone(self) -> None:
+        """Which keys own divergent updates touched.  Looked at again whenever updates came: one
+        that closes a gap also lets those held behind it be applied, divergent or not."""
+        copy, prefix = self.copy, self._agreed()
+        if self.is_full:
+            return
+        if prefix < self.lineage.base_counter:
+            # Below its base the lineage cannot tell which updates are part of the history: somebody
+            # may still have them all in his log, but they are no good to a copy that ends there.
+            is_behind = copy.lwm < self.lineage.base_counter
+            self._go_full(FullReason.NO_HISTORY if is_behind else FullReason.DIVERGENT)
+            return
+        if copy.lwm <= prefix:
+            return
+        touched = copy.touched_keys(prefix + 1, copy.lwm)
+        if touched is None:
+            self._go_full(FullReason.DIVERGENT)
+        else:
+            self.undo |= touched
+
+    @property
+    def supplier(self) -> str:
+        """Who is asked at present."""
+        return self._suppliers[self._at]
+
+    def may_ask(self, node: str) -> bool:
+        """Whether `node` may give rows; a refill takes them of nobody whose rows may be damaged."""
+        return not self.is_refill or node in self._suppliers
+
+    def _next_supplier(self) -> bool:
+        """Ask another; False when all have had their turn and the first is due again."""
+        self._at = (self._at + 1) % len(self._suppliers)
+        return self._at != 0
+
+    def unavailable(self, node: str) -> None:
+        """`node` cannot supply: it has not adopted the term, knows another, or lacks the same."""
+        self._unable.add(node)
+        if not self.is_full and self._nobody_reaches():
+            self._go_full(FullReason.NO_HISTORY)
+        elif node == self.supplier:
+            self._is_next_due = not self._next_supplier()
+            if not self._is_next_due:
+                self.answered()
+
+    def _nobody_reaches(self) -> bool:
+        """Whether some logs are too short and the other suppliers cannot be asked: waiting for
+        those would have both asked in turn, without a pause and without end."""
+        return bool(self._short) and (self._short | self._unable).issuperset(self._suppliers)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the whole partition is being copied."""
+        return bool(self.full_reason)
+
+    def _go_full(self, reason: FullReason) -> None:
+        copy = self.copy
+        if self.is_refill:
+            reason = FullReason.REFILL
+        elif copy.lwm == 0 and reason is FullReason.NO_HISTORY:
+            reason = FullReason.EMPTY_STORE
+        self.abandon()
+        self.full_reason = reason.value
+        self.generation = copy.generation + 1
+        copy.storage.drop_space(copy.partition, self.generation)
+        self._space = copy.storage.space(copy.partition, self.generation)
+        self._after = None
+        self._full_done = False
+        self._chunk_floor = -1
+        self._need = self._need_first
+        self.bytes_done = 0
+        self.undo = set()
+        self.undo_rows = {}
+        self._at = 0
+        self._short = set()
+        self._unable = set()
+        self._asked_ms = -(1 << 40)
+
+    def abandon(self) -> None:
+        """Give up what was gathered in the second generation (a new term, an eviction)."""
+        if self._space is not None:
+            self.copy.storage.drop_space(self.copy.partition, self.generation)
+            self._space = None
+
+    def _agreed(self) -> int:
+        """Up to here the copy's rows are valid; it grows as updates of known terms are applied."""
+        return self.copy.lineage.agreed_prefix(self.lineage, self.copy.lwm)
+
+    def missing(self) -> list[tuple[int, int]]:
+        """Ranges of updates still to be asked for."""
+        copy, agreed = self.copy, self._agreed()
+        held = copy.held_under(self.lineage, self._chunk_floor if self.is_full else agreed)
+        if self.is_full:
+            held.add(copy.log_from + 1, agreed)  # applied, and still in the log
+        need = self._need
+        if self.is_refill:
+            need = max(need, copy.lwm)  # acknowledged meanwhile: never may it be behind that
+        return held.gaps(1, need)
+
+    def is_complete(self) -> bool:
+        """Whether `finish` may be called."""
+        if self.is_full and not self._full_done:
+            return False
+        return not (self.undo - self.undo_rows.keys()) and not self.missing()
+
+    def finish(self) -> None:
+        """Adopt the term, in the turn's batch; nothing to do when only a gap was to be closed."""
+        if not self.is_full and self.copy.last_term == self.term:
+            return
+        full = (self.generation, self._chunk_floor) if self.is_full else None
+        self._space = None
+        lineage = self.copy.lineage if self.is_refill else self.lineage  # its own, folded meanwhile
+        self.copy.adopt(lineage, self._agreed(), self.undo_rows, full)
+
+    def ask(self, zone: str, now_ms: int) -> list[tuple[str, Message]]:
+        """What to ask next; nothing while an answer is awaited."""
+        if now_ms - self._asked_ms < self._patience_ms or self.is_complete():
+            return []
+        if self._asked_ms >= 0:
+            # A row may be so large that it is still on its way: asked for at a steady pace it would
+            # be sent again and again, and arrive later each time.
+            self._patience_ms = min(2 * self._patience_ms, PATIENCE_MS_MAX)
+            if not self._is_next_due:
+                self._next_supplier()
+        self._is_next_due = False
+        self._asked_ms = now_ms
+        partition, size = self.copy.partition, self._settings.transfer_chunk_bytes
+        if self.is_full and not self._full_done:
+            return [(self.supplier, FetchSnapshot(zone, partition, self.term, self._after, size))]
+        keys = sorted(self.undo - self.undo_rows.keys())
+        if keys:
+            return [
+                (self.supplier, FetchKeys(zone, partition, self.term, tuple(keys[:10_000]), True))
+            ]
+        ranges = self._asked_ranges = tuple(self.missing()[:RANGES_PER_ASK])
+        return [(self.supplier, FetchUpdates(zone, partition, self.term, ranges))]
+
+    def answered(self) -> None:
+        """An answer came: the next question may go out at once."""
+        self._asked_ms = -(1 << 40)
+        self._patience_ms = self._settings.retry_ms
+
+    def take_updates(self, node: str, answer: Updates) -> None:
+        """Updates were held already; see whether anybody's log reaches far enough."""
+        self._note_undone()
+        missing = self.missing()
+        if answer.updates and tuple(missing[:RANGES_PER_ASK]) != self._asked_ranges:
+            # An answer that came twice brings nothing: asked on after each one, both sides would
+            # soon send nothing else.
+            self.answered()
+            self.bytes_done += sum(map(len, answer.updates))
+        if answer.reaches_from == TOO_MUCH:
+            self._go_full(FullReason.TOO_MUCH)
+        elif missing and missing[0][0] <= answer.reaches_from:
+            self._short.add(node)
+            if self._nobody_reaches():
+                self._go_full(FullReason.NO_HISTORY)
+            elif node == self.supplier:
+                while self.supplier in self._short:
+                    self._next_supplier()
+                self.answered()
+        elif missing and not answer.updates and node == self.supplier:
+            # It lacks them as we do, and may be waiting for us.
+            self.unavailable(node)
+
+    def take_keys(self, answer: KeyRows) -> None:
+        """Rows that replace what divergent updates touched."""
+        self.answered()
+        for key, counter, term, expires_at, value in answer.rows:
+            if key in self.undo:
+                self.undo_rows[key] = Row(counter, term, expires_at, value) if counter else None
+        self._need = max(self._need, answer.lwm)
+
+    def take_chunk(self, chunk: SnapshotChunk) -> None:
+        """One piece of the snapshot; late or repeated pieces are ignored."""
+        if self._space is None or self._full_done or chunk.after != self._after:
+            return
+        if chunk.lwm < self._chunk_floor:
+            return  # asked for before the copying began again: older than its first piece
+        if self.is_refill and self._chunk_floor < 0 and chunk.lwm < self.copy.log_from:
+            return  # it is behind: what we have acknowledged is in neither its rows nor our log
+        self.answered()
+        if self._chunk_floor < 0:
+            self._chunk_floor = chunk.lwm
+        self._need = max(self._need, chunk.lwm)
+        self.bytes_total = chunk.bytes_total
+        rows = {}
+        for key, counter, term, expires_at, value in chunk.rows:
+            rows[key] = Row(counter, term, expires_at, value)
+            self.bytes_done += len(key) + len(value or b"")
+        self._space.put_all(rows)
+        if chunk.next is None:
+            self._full_done = True
+        else:
+            self._after = chunk.next
+
+    def progress(self, zone: str, done: bool) -> TransferProgress:
+        """How far it is, for the master."""
+        return TransferProgress(
+            zone,
+            self.copy.partition,
+            self.bytes_done,
+            max(self.bytes_total, self.bytes_done),
+            self.full_reason,
+            done,
+        )

@@ -1,0 +1,545 @@
+"""What a copy does as primary: activation, counting acknowledgements, joint mode, freezing.
+
+    FENCING --majority promised--> GATHERING --nothing missing--> ADOPTING
+    ADOPTING --majority adopted--> WAITING (leases of earlier terms) --> SERVING --Freeze--> frozen
+
+Source: docs/protocol.md, sections 4 to 6.  A role is one (term, process incarnation); it ends
+when a higher term is promised or a row says so, and never serves again after that.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from quorate.facts.errors import InvariantError
+from quorate.facts.intervals import IntervalSet
+from quorate.facts.lineage import Entry, Lineage
+from quorate.facts.partition_row import Migration, PartitionRow, quorum
+from quorate.facts.topology import Holder, Voter
+from quorate.facts.update_counter import check_primary_counter, kept_under
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.messages.replication import Batch, FenceAck
+from quorate.protocol.storage import Operation, Row
+
+if TYPE_CHECKING:
+    from quorate.protocol.transactions.parts import OpenPart
+
+_FOREVER = 1 << 62
+"""A primary's own lease."""
+
+
+class Stage(enum.IntEnum):
+    """How far the activation is."""
+
+    FENCING = 1
+    GATHERING = 2
+    ADOPTING = 3
+    WAITING = 4
+    SERVING = 5
+
+
+class Waiter:
+    """A command whose answer waits for a counter: `keys` it wrote; the shell keeps its own in
+    `cargo`.  A waiter without keys is a read."""
+
+    __slots__ = ("cargo", "counter", "keys", "since_ms")
+
+    has_client: ClassVar[bool] = True
+    """Whether a client waits, who is told when nobody knows."""
+
+    def __init__(self, keys: tuple[bytes | None, ...], cargo: object, since_ms: int) -> None:
+        self.keys = keys
+        self.cargo = cargo
+        self.counter = 0
+        self.since_ms = since_ms
+
+
+class Clientless(Waiter):
+    """Keeps the keys of a write pending for which no client waits."""
+
+    __slots__ = ()
+
+    has_client: ClassVar[bool] = False
+
+    def __init__(self, keys: tuple[bytes | None, ...], counter: int = 0) -> None:
+        super().__init__(keys, None, 0)
+        self.counter = counter
+
+
+class Peer:
+    """Another copy as the primary sees it.
+
+    - `lwm` counts only once the copy has adopted the term.
+    - `told`: the copy was told to adopt beside the Fence.
+    - `lease_until`: the boot time, in ms, at which every lease is over that the copy granted to
+      earlier primaries; -1 until it has reported.
+    """
+
+    __slots__ = (
+        "adopted",
+        "answer",
+        "asked_ms",
+        "lease_until",
+        "lwm",
+        "progress_ms",
+        "promised",
+        "ready",
+        "told",
+    )
+
+    def __init__(self) -> None:
+        self.promised = False
+        self.adopted = False
+        self.ready = False
+        self.lwm = -1
+        self.answer: FenceAck | None = None
+        self.asked_ms = -1
+        self.lease_until = -1
+        self.progress_ms = 0
+        self.told = False
+
+
+class Primary:
+    """The role of one copy in one term."""
+
+    __slots__ = (
+        "_registered",
+        "acked",
+        "announced",
+        "asked",
+        "blocked",
+        "changed",
+        "copy",
+        "fetched_rows",
+        "flushed",
+        "frozen",
+        "gave_up_ms",
+        "hand_over",
+        "holder",
+        "joint",
+        "joint_hwm",
+        "lapsed_ms",
+        "lease_until",
+        "lineage",
+        "locks",
+        "parts",
+        "peers",
+        "pending",
+        "persisted",
+        "plan",
+        "quorum_index",
+        "row",
+        "serving_until",
+        "since_ms",
+        "stage",
+        "stores",
+        "term",
+        "turn",
+        "votes",
+        "voting",
+        "voting_nodes",
+        "waiters",
+    )
+
+    def __init__(
+        self,
+        copy: Copy,
+        row: PartitionRow,
+        holder: Holder,
+        registered: Mapping[str, str],
+        now_ms: int,
+    ) -> None:
+        self.copy = copy
+        self._registered = registered  # the store of each node, as the registry has it now
+        self.row = row
+        self.holder = holder
+        self.term = row.term
+        self.stage = Stage.FENCING
+        self.peers: dict[str, Peer] = {}
+        self.stores: dict[str, str] = {}
+        self.acked = 0
+        self.waiters: deque[Waiter] = deque()
+        self.pending: dict[bytes, int] = {}
+        self.flushed = 0
+        # Of transactions across partitions (protocol/parts.py): the keys that wait for a decision,
+        # each with its transaction, and all that has a row.
+        self.locks: dict[bytes, bytes] = {}
+        self.parts: dict[bytes, OpenPart] = {}
+        self.turn: list[bytes] = []
+        # Told of every update as it is written; None: nobody asks.
+        self.changed: Callable[[tuple[Operation, ...]], None] | None = None
+        self.joint: Migration | None = None
+        self.joint_hwm = 0
+        self.frozen = ""
+        self.hand_over = False
+        self.serving_until = 0
+        self.lapsed_ms = 0  # when it was first seen not to serve any more; 0: it serves
+        self.gave_up_ms = 0  # for which of these times nobody waits any more
+        self.since_ms = now_ms
+        self.lease_until = 0  # as of a peer: for the leases that this agent granted
+        self.plan: GatherPlan | None = None
+        self.fetched_rows: dict[bytes, Row | None] = {}
+        self.announced = (0, 0)
+        self.lineage: Lineage | None = None
+        self.persisted = False
+        self.blocked = False
+        self.asked: dict[str, int] = {}
+        self.voting: list[Peer] = []
+        self.voting_nodes: list[str] = []
+        self.votes = True
+        self.quorum_index = 0
+        self.follow(row)
+
+    # --- who takes part --------------------------------------------------------------------------
+
+    def follow(self, row: PartitionRow) -> None:
+        """Take a newer row of the same term: other voters, a migration begun or ended."""
+        before, self.row = self.row.active, row
+        stores = {voter.node: voter.store for voter in row.voters}
+        migration = row.active
+        if migration is not None and migration.destination is not None:
+            newcomer = migration.destination.node
+            if newcomer not in stores and (
+                before is None or before.migration_id != migration.migration_id
+            ):
+                # A row between, which we may have missed, had it delete what it had told us of.
+                self.peers.pop(newcomer, None)
+            stores.setdefault(newcomer, migration.destination.store)
+        stores.pop(self.holder.node, None)
+        for node in [n for n in self.peers if self.stores.get(n) != stores.get(n)]:
+            del self.peers[node]
+        for node in sorted(stores):
+            self.peers.setdefault(node, Peer())
+        self.stores = stores
+        if self.joint is not None and (
+            migration is None or migration.migration_id != self.joint.migration_id
+        ):
+            self.joint = None
+        others = [voter for voter in row.voters if voter.node in self.peers]
+        self.voting_nodes = [voter.node for voter in others]
+        self.voting = [
+            self.peers[voter.node] if not self._is_dead(voter) else Peer() for voter in others
+        ]
+        self.votes = self.holder.node in row.voter_nodes
+        if self.votes and self._is_dead(self.holder):
+            self.votes = False  # another process has our name: we are nobody any more
+            self.voting_nodes.append(self.holder.node)
+            self.voting.append(Peer())
+        self.quorum_index = len(row.voters) - self._needed(row.voters)
+
+    def _needed(self, voters: tuple[Voter, ...]) -> int:
+        """How many of `voters` make a quorum: less than a majority only when stores are gone."""
+        return quorum(len(voters), sum(self._is_dead(voter) for voter in voters))
+
+    def _is_dead(self, voter: Voter | Holder) -> bool:
+        """Whether its store is gone for good: what it said while it was there counts no more."""
+        return self._registered.get(voter.node, voter.store) != voter.store
+
+    def _count(self, voters: tuple[Voter, ...], value: dict[str, int]) -> int:
+        """The highest number that a quorum of `voters` reaches."""
+        ranked = sorted(
+            (-1 if self._is_dead(voter) else value.get(voter.node, -1) for voter in voters),
+            reverse=True,
+        )
+        return ranked[self._needed(voters) - 1]
+
+    def _quorum(self, value: dict[str, int]) -> int:
+        """The same, in joint mode over the voters after the migration and the destination, too."""
+        reached = self._row_quorum(value)
+        if self.joint is not None:
+            reached = min(reached, self._count(self.joint.voters, value))
+            destination = self.joint.destination
+            if destination is not None:
+                holds = -1 if self._is_dead(destination) else value.get(destination.node, -1)
+                reached = min(reached, holds)
+        return reached
+
+    def _row_quorum(self, value: dict[str, int]) -> int:
+        """The highest number that a quorum of each of the row's sets of voters reaches."""
+        return min(self._count(voters, value) for voters in self.row.voter_sets)
+
+    def acknowledged(self) -> int:
+        """The highest counter such that every one up to it is durably held by the quorum."""
+        if self.joint is None and not self.row.sets:
+            ranked = [peer.lwm if peer.adopted else -1 for peer in self.voting]
+            if self.votes:
+                ranked.append(self.copy.durable_lwm)
+            ranked.sort()
+            return ranked[self.quorum_index]
+        value = {n: peer.lwm for n, peer in self.peers.items() if peer.adopted}
+        value[self.holder.node] = self.copy.durable_lwm
+        return self._quorum(value)
+
+    def settled(self) -> int:
+        """The counter that every voter and the destination are known to be past."""
+        lows = [peer.lwm if peer.adopted else 0 for peer in self.peers.values()]
+        return min([self.copy.durable_lwm, *lows])
+
+    def renew(self, held_until: Mapping[str, int]) -> None:
+        """Count leases: voters that promised this term to this incarnation grant it.
+
+        Called for every role with every answer to a heartbeat, also while nobody does anything."""
+        if self.stage is not Stage.SERVING:
+            self.serving_until = 0
+        elif self.joint is None and not self.row.sets:
+            get = held_until.get
+            ranked = [
+                get(node, 0) if peer.promised else -1
+                for node, peer in zip(self.voting_nodes, self.voting, strict=True)
+            ]
+            if self.votes:
+                ranked.append(_FOREVER)
+            ranked.sort()
+            self.serving_until = ranked[self.quorum_index]
+        else:
+            value = {n: held_until.get(n, 0) for n, peer in self.peers.items() if peer.promised}
+            value[self.holder.node] = _FOREVER
+            self.serving_until = self._quorum(value)
+
+    def is_quiet(self) -> bool:
+        """Whether only an event can give the role something to do."""
+        if self.stage is not Stage.SERVING or self.row.active is not None:
+            return False
+        return "Activated" in self.asked and all(
+            peer.adopted and peer.ready for peer in self.peers.values()
+        )
+
+    def serves(self, now_ms: int) -> bool:
+        """Whether commands may be answered now."""
+        return self.serving_until > now_ms and not self.frozen
+
+    # --- updates ---------------------------------------------------------------------------------
+
+    def write(self, operations: tuple[Operation, ...]) -> int:
+        """Reserve a counter for these rows and apply them; the counter."""
+        if self.changed is not None:
+            self.changed(operations)
+        self.turn.append(self.copy.write(operations))
+        return self.copy.lwm
+
+    def batch(self, updates: list[bytes], behind: int = 0) -> Batch:
+        """These updates and where the role stands, as it goes to every copy; `behind`: so many
+        updates follow in later messages."""
+        copy = self.copy
+        return Batch(
+            copy.partition,
+            self.term,
+            copy.lwm - behind,
+            copy.majority,
+            copy.settled,
+            tuple(updates),
+        )
+
+    def wait(self, waiter: Waiter) -> None:
+        """Answer `waiter` when everything reserved so far is acknowledged."""
+        counter = self.copy.lwm
+        waiter.counter = counter
+        for key in waiter.keys:
+            if key is not None:
+                self.pending[key] = counter
+            else:
+                self.flushed = counter
+        self.waiters.append(waiter)
+
+    def is_pending(self, key: bytes) -> bool:
+        """Whether an answer about `key` must wait (with a Waiter): its row may yet be lost."""
+        return key in self.pending or self.flushed > self.acked
+
+    def take_undone(self, prefix: int) -> list[Waiter]:
+        """Waiters whose updates above `prefix` are not there any more, or that saw such an update:
+        nobody may be told that they happened.  Keys wait for what was written before."""
+        undone = [waiter for waiter in self.waiters if waiter.counter > prefix]
+        if undone:
+            self.waiters = deque(w for w in self.waiters if w.counter <= prefix)
+            self.pending = {
+                key: waiter.counter
+                for waiter in self.waiters
+                for key in waiter.keys
+                if key is not None
+            }
+        return undone
+
+    def take_clients(self) -> list[Waiter]:
+        """Those who have waited long enough.  What they wrote may yet last, or be lost: its keys
+        are pending as before."""
+        taken = [waiter for waiter in self.waiters if waiter.has_client]
+        if taken:
+            self.waiters = deque(
+                Clientless(waiter.keys, waiter.counter) if waiter.has_client else waiter
+                for waiter in self.waiters
+                if waiter.keys or not waiter.has_client
+            )
+        return taken
+
+    def advance(self) -> list[Waiter]:
+        """Recount acknowledgements; the waiters that may be answered, in counter order."""
+        acked = self.acknowledged()
+        if acked <= self.acked:
+            return []
+        self.acked = self.copy.majority = acked
+        waiters = self.waiters
+        if not waiters:
+            return []
+        pending = self.pending
+        if waiters[-1].counter <= acked:  # nobody waits any more
+            pending.clear()
+            answered = list(waiters)
+            waiters.clear()
+            return answered
+        answered = []
+        while waiters[0].counter <= acked:
+            waiter = waiters.popleft()
+            for key in waiter.keys:
+                if key is not None and pending.get(key, 0) <= waiter.counter:
+                    pending.pop(key, None)
+            answered.append(waiter)
+        return answered
+
+    def check(self) -> None:
+        """Raise InvariantError unless the role is the one its copy promised (I-4)."""
+        copy = self.copy
+        if copy.promise_term != self.term or copy.promise_holder != self.holder:
+            raise self._broken(f"the copy promised {copy.promise_term} to {copy.promise_holder}")
+        if self.stage is Stage.SERVING:
+            check_primary_counter(copy)
+        if self.persisted and not copy.adopted:
+            raise self._broken(f"persisted, but the copy is in {copy.last_term}")
+        if self.stage is Stage.SERVING and not self.persisted:
+            raise self._broken("serves before its lineage entry is durable")
+        if self.waiters and self.waiters[-1].counter > copy.lwm:
+            raise self._broken(f"a waiter waits for {self.waiters[-1].counter}")
+
+    def _broken(self, what: str) -> InvariantError:
+        return InvariantError(f"partition {self.copy.partition}, term {self.term}: {what}")
+
+    # --- activation ------------------------------------------------------------------------------
+
+    def promised(self, node: str, ack: FenceAck, now_ms: int) -> None:
+        """`node` promised our term.  Its report counts for gathering until the entry is stored."""
+        peer = self.peers.get(node)
+        if peer is None or ack.term != self.term or ack.store != self.stores.get(node):
+            return
+        peer.promised = True
+        if not peer.told:
+            peer.asked_ms = -1
+        peer.answer = ack
+        peer.progress_ms = now_ms
+        # Every answer is an upper bound: since its promise the peer has granted no such lease.
+        until = now_ms + ack.lease_ms
+        peer.lease_until = until if peer.lease_until < 0 else min(peer.lease_until, until)
+
+    def has_quorum_promised(self) -> bool:
+        """Whether a quorum of the voters (ourselves included) promised."""
+        value = {n: 1 for n, peer in self.peers.items() if peer.promised}
+        value[self.holder.node] = 1
+        return self._row_quorum(value) == 1
+
+    def has_quorum_adopted(self) -> bool:
+        """Whether a quorum of the voters (ourselves included, durably) adopted the term."""
+        value = {n: 1 for n, peer in self.peers.items() if peer.adopted}
+        value[self.holder.node] = 1 if self.persisted else 0
+        return self._row_quorum(value) == 1
+
+    def are_leases_over(self, now_ms: int) -> bool:
+        """Return whether no earlier primary can have its lease any more.
+
+        A quorum of the voters (ourselves included) has promised our term, and the leases that these
+        voters had granted are over.  They grant an earlier primary no new one, and it cannot have
+        a quorum of leases without one of them (protocol.md, section 5, step 7).
+        """
+        over = {n: 1 for n, peer in self.peers.items() if 0 <= peer.lease_until <= now_ms}
+        over[self.holder.node] = 1 if self.lease_until <= now_ms else 0
+        return self._row_quorum(over) == 1
+
+    def gather(self) -> GatherPlan:
+        """What we lack to hold the union of the answers (protocol.md, section 5, steps 3 and 4)."""
+        copy = self.copy
+        voters = {voter.node for voter in self.row.voters}
+        answers = {n: p.answer for n, p in sorted(self.peers.items()) if p.answer and n in voters}
+        lineage = copy.lineage
+        for answer in answers.values():
+            if answer.lineage.last_term > lineage.last_term:
+                lineage = answer.lineage
+        prefix = copy.lineage.agreed_prefix(lineage, copy.lwm)
+        own = copy.held_under(lineage, prefix)
+        union = own.copy()
+        holds: dict[str, IntervalSet] = {}
+        for node, answer in answers.items():
+            agreed = answer.lineage.agreed_prefix(lineage, answer.lwm)
+            holds[node] = kept_under(lineage, agreed, answer.above)
+            for first, last in holds[node]:
+                union.add(first, last)
+        top = union.end_of_prefix(0)
+        undo: set[bytes] | None = set()
+        if copy.lwm > prefix:
+            undo = copy.touched_keys(prefix + 1, copy.lwm)
+        freshest = sorted(
+            (n for n, a in answers.items() if a.lineage.last_term == lineage.last_term),
+            key=lambda n: (-answers[n].lwm, n),
+        )
+        wanted: dict[str, list[tuple[int, int]]] = {}
+        for first, last in own.gaps(1, top):
+            at = first
+            while at <= last:
+                node, end = self._holder_of(at, last, holds)
+                wanted.setdefault(node, []).append((at, end))
+                at = end + 1
+        return GatherPlan(lineage, prefix, top, undo, freshest[0] if freshest else "", wanted)
+
+    def _holder_of(self, at: int, last: int, holds: dict[str, IntervalSet]) -> tuple[str, int]:
+        best, end = "", 0
+        for node in sorted(holds):
+            reach = holds[node].end_of_prefix(at - 1)
+            if reach > end:
+                best, end = node, reach
+        if not best:
+            raise InvariantError(f"partition {self.copy.partition}: nobody holds {at}")
+        return best, min(end, last)
+
+    def adopt_own(self, plan: GatherPlan) -> None:
+        """Store the lineage entry of this term: once, never recomputed."""
+        entry = Entry(self.term, plan.top + 1)
+        self.copy.adopt(plan.lineage.appended(entry), plan.prefix, dict(self.fetched_rows))
+        self.lineage = self.copy.lineage
+        if self.copy.lwm != plan.top:
+            raise InvariantError(
+                f"partition {self.copy.partition}: activated at {self.copy.lwm}, not {plan.top}"
+            )
+
+
+class GatherPlan:
+    """What activation needs: `undo` keys (None: own log cannot tell) from `supplier`, `wanted`
+    counter ranges per node, then LWM = `top` under `lineage`."""
+
+    __slots__ = ("lineage", "prefix", "supplier", "top", "undo", "wanted")
+
+    def __init__(
+        self,
+        lineage: Lineage,
+        prefix: int,
+        top: int,
+        undo: set[bytes] | None,
+        supplier: str,
+        wanted: dict[str, list[tuple[int, int]]],
+    ) -> None:
+        self.lineage = lineage
+        self.prefix = prefix
+        self.top = top
+        self.undo = undo
+        self.supplier = supplier
+        self.wanted = wanted
+
+
+def alike_in_leases(roles: Iterable[Primary]) -> list[list[Primary]]:
+    """Group roles that serve until the same moment, whatever leases there are, as they are now."""
+    groups: dict[object, list[Primary]] = {}
+    for role in roles:
+        key: object = id(role)
+        if role.joint is None and not role.row.sets:
+            promised = tuple([peer.promised for peer in role.voting])
+            key = (role.stage, *role.voting_nodes, promised, role.votes, role.quorum_index)
+        groups.setdefault(key, []).append(role)
+    return list(groups.values())

@@ -1,0 +1,69 @@
+"""What a copy tells of itself: to the master, and to tools that compare copies."""
+
+import msgspec
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.copies.totals import DIGEST_BYTES
+from quorate.protocol.messages.master import CopyReport
+from quorate.protocol.messages.tools import CopyDigest, CopyState
+
+
+def report(copy: Copy) -> CopyReport:
+    """For the master."""
+    return CopyReport(
+        copy.partition,
+        copy.version,
+        copy.prepared,
+        copy.prepared_migration,
+        copy.last_term,
+        copy.lwm,
+        copy.highest_held(),
+        copy.adopted,
+        copy.space.byte_count(),
+    )
+
+
+def report_with_row(copy: Copy, row: PartitionRow | None, role: Primary | None) -> CopyReport:
+    """For a master that has lost its rows; `row`: the newest that is known here."""
+    unfrozen = role.term if role is not None and not role.frozen else 0
+    return msgspec.structs.replace(
+        report(copy), promised=copy.promise_term, row=row, unfrozen=unfrozen
+    )
+
+
+def tell_digest(copy: Copy, mark: int) -> CopyDigest:
+    """For a validator: the digest now and at the last mark; at `mark` it is noted as well."""
+    if mark > copy.lwm:
+        copy.mark_at = mark
+    return CopyDigest(
+        copy.partition,
+        copy.promise_term,
+        copy.adopted,
+        copy.lwm,
+        copy.space.row_count(),
+        copy.space.digest().to_bytes(DIGEST_BYTES),
+        copy.mark[0],
+        copy.mark[1].to_bytes(DIGEST_BYTES),
+    )
+
+
+def tell_state(copy: Copy, node: str) -> CopyState:
+    """For a validator: everything but rows and log."""
+    replicas = copy.row.replicas if copy.row else ()
+    return CopyState(
+        copy.partition,
+        replicas.index(node) if node in replicas else -1,
+        copy.version,
+        copy.promise_term,
+        copy.adopted,
+        copy.lwm,
+        max(copy.hwm, copy.lwm),
+        tuple(sorted(pair for ranges in copy.above.values() for pair in ranges)),
+        copy.lineage,
+        copy.space.row_count(),
+        copy.space.byte_count(),
+        copy.settled,
+        copy.state.value,
+    )

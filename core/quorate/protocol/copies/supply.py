@@ -1,0 +1,79 @@
+"""How a copy answers those that lack something: updates from its log, rows, snapshots.
+
+Rows are supplied only by a copy that has adopted the asked term (or, during an activation, one that
+promised it and whose lineage is the asker's choice: it has stopped changing).  Updates are exact by
+(term, counter), so any copy that promised the term may supply them from its log.
+"""
+
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.messages.transfer import (
+    FetchKeys,
+    FetchSnapshot,
+    FetchUpdates,
+    KeyRows,
+    SnapshotChunk,
+    Unavailable,
+    Updates,
+)
+
+TOO_MUCH = -1
+"""`Updates.reaches_from` of a supplier that finds the missing updates larger than the partition."""
+
+SMALL_BYTES = 1024 * 1024
+"""Below this a delta is never refused for its size."""
+
+
+def supply_updates(
+    zone: str, copy: Copy, ask: FetchUpdates, bytes_max: int
+) -> Updates | Unavailable:
+    """Log entries of the asked ranges, as many as fit."""
+    if copy.promise_term != ask.term:
+        return Unavailable(zone, ask.partition, ask.term)
+    if copy.adopted:
+        sizes = [copy.storage.log_bytes(ask.partition, *each) for each in ask.ranges]
+        if sum(sizes) > max(copy.space.byte_count(), SMALL_BYTES):
+            return Updates(zone, ask.partition, ask.term, (), TOO_MUCH)
+    updates: list[bytes] = []
+    room = bytes_max
+    for first, last in ask.ranges:
+        if room <= 0:
+            break
+        for _, _, raw in copy.storage.log_read(ask.partition, first, last, room):
+            updates.append(raw)
+            room -= len(raw)
+    return Updates(zone, ask.partition, ask.term, tuple(updates), copy.log_from)
+
+
+def supply_keys(zone: str, copy: Copy, ask: FetchKeys) -> KeyRows | Unavailable:
+    """Present rows of the asked keys."""
+    if copy.promise_term != ask.term or (ask.adopted and not copy.adopted):
+        return Unavailable(zone, ask.partition, ask.term)
+    rows: list[tuple[bytes, int, int, int, bytes | None]] = []
+    for key in ask.keys:
+        row = copy.get(key)
+        rows.append(
+            (key, row.counter, row.term, row.expires_at, row.value)
+            if row is not None
+            else (key, 0, 0, 0, None)
+        )
+    return KeyRows(zone, ask.partition, ask.term, copy.lwm, tuple(rows))
+
+
+def supply_snapshot(
+    zone: str, copy: Copy, ask: FetchSnapshot, rows_max: int = 20_000
+) -> SnapshotChunk | Unavailable:
+    """The next piece of the copy's rows."""
+    if copy.promise_term != ask.term or not copy.adopted:
+        return Unavailable(zone, ask.partition, ask.term)
+    chunk = copy.space.scan(ask.after, rows_max, ask.bytes_max)
+    return SnapshotChunk(
+        zone,
+        ask.partition,
+        ask.term,
+        ask.after,
+        chunk[-1][0] if chunk else None,
+        copy.lwm,
+        0,
+        tuple([(key, r.counter, r.term, r.expires_at, r.value) for key, r in chunk]),
+        copy.space.byte_count(),
+    )

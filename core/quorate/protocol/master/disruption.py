@@ -1,0 +1,82 @@
+"""The agents that may restart or go now, and what each holds, by what their master knows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Set
+from typing import TYPE_CHECKING
+
+from quorate.planning.choose_leavers import AgentLoad, ClusterLoad, zone_load
+from quorate.planning.disruption import AgentNow, Disruption, ZoneNow, disruption
+from quorate.protocol.members.membership import Agent
+from quorate.protocol.zone_master.status import serves_clients
+
+if TYPE_CHECKING:
+    from quorate.protocol.zone_master.zone_master import ZoneMaster
+
+
+def cluster_disruption(
+    agents: Mapping[str, Agent],
+    zones: Iterable[ZoneMaster],
+    gone: Set[str],
+    restarted: Collection[str],
+) -> Disruption:
+    """Judge for each known agent, and each in `gone`, whether it may restart or go now.
+
+    `gone`: agents of which no process runs, as the caller knows from elsewhere.  `restarted`: those
+    that were restarted on account of the same change.  A row that a new master has read and not
+    yet heard of from its voters counts as one that is not served.
+    """
+    known = [
+        AgentNow(name, agent.record, agent.online, name in gone or agent.gone)
+        for name, agent in sorted(agents.items())
+    ]
+    strangers = [AgentNow(name, None, False, gone=True) for name in sorted(gone - agents.keys())]
+    present = [_zone_now(zone) for zone in zones if not zone.record.deleting]
+    return disruption([*known, *strangers], present, restarted)
+
+
+def disruption_facts(agents: Mapping[str, Agent], zones: Iterable[ZoneMaster]) -> object:
+    """All that the answer depends on.  Comparing it is much cheaper than the answer."""
+    there = [(each.record, each.online, each.gone) for _, each in sorted(agents.items())]
+    return there, [(zone.record, zone.parts.changes, zone.nodes.refusals()) for zone in zones]
+
+
+def cluster_load(agents: Mapping[str, Agent], zones: Iterable[ZoneMaster]) -> ClusterLoad:
+    """What each agent holds, also one that is not registered and is named by a row."""
+    totals: dict[str, tuple[int, int, int]] = {}
+    copies = 0
+    for zone in zones:
+        if zone.record.deleting:
+            continue
+        copies = max(copies, zone.record.replicas)
+        rows = [part.row for part in zone.parts.values()]
+        for name, more in zone_load(rows, zone.sizes).items():
+            size, owned, led = totals.get(name, (0, 0, 0))
+            totals[name] = size + more[0], owned + more[1], led + more[2]
+    made: list[AgentLoad] = []
+    for name in sorted({*totals, *agents}):
+        agent = agents.get(name)
+        record = agent.record if agent is not None else None
+        made.append(
+            AgentLoad(
+                name,
+                record is not None or name in totals,
+                agent is not None and agent.online and not agent.removing,
+                record is not None and record.draining,
+                record.failure_domain if record is not None else "",
+                *totals.get(name, (0, 0, 0)),
+            )
+        )
+    return ClusterLoad(tuple(made), copies)
+
+
+def _zone_now(zone: ZoneMaster) -> ZoneNow:
+    record, parts = zone.record, zone.parts
+    return ZoneNow(
+        record.name,
+        record.persistent,
+        record.replicas,
+        [parts[partition].row for partition in sorted(parts)],
+        {p for p, part in parts.items() if part.unheard or not serves_clients(part, zone.nodes)},
+        lacks_rows=(record.placed or record.recovering) and len(parts) < record.partitions,
+    )

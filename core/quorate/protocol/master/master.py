@@ -1,0 +1,597 @@
+"""What the master decides: who is there, who owns what, which migration runs next.
+
+One object per cluster, sans-I/O: the operator's shell hands in agents, messages, zones and time,
+performs `writes` under compare-and-set, and reports each as written or reloaded; what depends on a
+write is sent only after it.  Decisions about one partition are pure (migration_commit.py); this
+object keeps the parts, groups rows into one write per shard, and publishes.
+Source: docs/protocol.md, section 7.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from quorate.facts.partition_row import PartitionRow, check_row
+from quorate.facts.time import Now
+from quorate.facts.topology import NodeRecord
+from quorate.facts.zone import ZoneRecord
+from quorate.planning.disruption import Disruption
+from quorate.protocol.master.disruption import cluster_disruption, disruption_facts
+from quorate.protocol.master.migration_queue import MigrationQueue
+from quorate.protocol.master.zone_ports import ZonePorts
+from quorate.protocol.members.membership import Agent
+from quorate.protocol.members.node_registry import NodeRegistry
+from quorate.protocol.members.told_places import ToldPlaces
+from quorate.protocol.messages.events import Event, Reason
+from quorate.protocol.messages.handshake import Hello, Refused
+from quorate.protocol.messages.master import (
+    Activated,
+    ActivationBlocked,
+    AgentReport,
+    AskInventory,
+    CaughtUp,
+    CopyReady,
+    CopyReport,
+    Frozen,
+    Inventory,
+    MasterPing,
+    Members,
+    Prepared,
+    RowsStored,
+    TransferProgress,
+    ZoneReady,
+    ZoneTable,
+)
+from quorate.protocol.messages.message import Message
+from quorate.protocol.metastore import DamagedRow, Key, NodeKey, ShardKey, Value, ZoneKey
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.status import ClusterStatus
+from quorate.protocol.zone_master.zone_master import ZoneMaster
+
+PING_MS = 500
+ASK_SIZES_MS = 10_000
+SIZES_AGE_MS = 60_000
+"""Sizes of copies order the queue and are told in plans: a minute old is new enough for both."""
+DECIDE_MS = 100
+"""How often every zone is looked at."""
+PASSES_MAX = 16
+"""Zones that are looked at as a whole, or placed, in one turn: each takes milliseconds."""
+
+
+class Outputs(NamedTuple):
+    """What the shell must do; sends never depend on the writes beside them."""
+
+    writes: list[tuple[Key, Value | None]]
+    sends: list[tuple[str, Message]]
+    events: list[Event]
+
+
+class Master:
+    """The deciding half of the operator, for one cluster."""
+
+    def __init__(
+        self,
+        master_term: int,
+        settings: ProtocolSettings,
+        now: Now,
+        recovering: bool = False,
+        rebuilds: bool = False,
+    ) -> None:
+        """`recovering`: the metastore was lost; zones and rows are what agents tell.  `rebuilds`:
+        rows that are older than agents' are rebuilt from these; without, it must not lead."""
+        self.master_term = master_term
+        self.settings = settings
+        self.outdated = ""
+        """Why this master must not lead: agents have rows that the metastore does not hold."""
+        self.told_newer: dict[tuple[str, int], tuple[int, str]] = {}
+        """(zone, partition) -> (version, agent): rows newer than what was read.  The shell reads
+        everything again, and calls `looked_again` with what was in here before it began."""
+        self.recovering = recovering
+        self.rebuilds = rebuilds
+        self._headless: dict[str, list[tuple[PartitionRow, ...]]] = {}
+        self.agents: dict[str, Agent] = {}
+        self.zones: dict[str, ZoneMaster] = {}
+        self.queue = MigrationQueue(self.zones, settings)
+        self.ports = ZonePorts(self)
+        self.places = ToldPlaces(self)
+        self._nodes = NodeRegistry(self, now)
+        self._disrupted: tuple[object, Disruption] | None = None
+        """All that the last answer to `disruption` depended on, and that answer."""
+        self.next_deadline_ms = now.boot_ms
+        self._due: Now | None = None
+        """When the last message came of which nothing was decided yet."""
+        self._due_zones: set[str] | None = set()
+        """The zones that those messages were about; None: any zone."""
+        self._passes_left = PASSES_MAX
+        self._passed = ""
+        """The zone that was looked at as a whole last: with the next one it goes on."""
+        self._sends: list[tuple[str, Message]] = []
+        self._events: list[Event] = []
+        self._asked_ms = now.boot_ms - ASK_SIZES_MS
+        self._ping = 0
+        self._members_told = 0
+        self._pinged_ms = -(1 << 40)
+        self._writing: set[Key] = set()
+        self._zone_writes: dict[str, ZoneRecord | None] = {}
+
+    def load(self, snapshot: dict[Key, Value], now: Now) -> None:
+        """Take what the metastore holds; nothing is published before the agents have reported."""
+        for key, value in snapshot.items():
+            if isinstance(key, NodeKey) and isinstance(value, NodeRecord):
+                self._nodes.load(value, now)
+            elif isinstance(key, ZoneKey) and isinstance(value, ZoneRecord):
+                self.zones[key.uid] = ZoneMaster(self, value)
+                self.zones[key.uid].record_written(value, now)
+        for key, value in snapshot.items():
+            if isinstance(key, ShardKey) and isinstance(value, tuple):
+                if key.uid in self.zones:
+                    self.zones[key.uid].take_rows(value, now)
+                else:  # its zone's record is gone: the zone is declared again
+                    self._headless.setdefault(key.uid, []).append(value)
+        for zone in self.zones.values():
+            zone.keep_ports_of(self.agents)
+        self.ports.give()
+
+    # --- agents ----------------------------------------------------------------------------------
+
+    def agent_connected(self, hello: Hello, now: Now) -> None:
+        """An agent answered our dial; it is registered before it takes part."""
+        self._nodes.connected(hello, now)
+        self.decide(now)
+
+    def refusal(self, hello: Hello) -> Refused | None:
+        """Why the agent that greets must not take part; None when it may."""
+        return self._nodes.refusal(hello)
+
+    def agent_disconnected(self, node: str, process_gone: bool, now: Now) -> None:
+        """The link to an agent is down; `process_gone`: its host refuses new connections."""
+        self._nodes.disconnected(node, process_gone, now)
+        self.decide(now)
+
+    def drain(self, node: str, draining: bool, now: Now) -> str:
+        """Move everything off `node` (or stop to); a sentence why not, or empty.
+
+        It begins once it is written, so that it outlives this master; it is written in any case,
+        so that who asks can be told when it is."""
+        refused = self._nodes.drain(node, draining)
+        self.decide(now)
+        return refused
+
+    def forget(self, node: str, now: Now) -> str:
+        """Remove the registration of a node that no row names; a sentence why not, or empty.
+
+        If it comes back, it is a new node: not draining, data node at once."""
+        return self._nodes.forget(node, now)
+
+    def wishes_changed(self, node: str) -> None:
+        """Something else than before is to be registered with `node`."""
+        self._nodes.wishes_changed(node)
+
+    def keep_primaries_off(self, nodes: Collection[str], now: Now) -> None:
+        """Make exactly these agents the last choice as primaries; their copies stay.
+
+        It is not written: the caller says it again to the next master."""
+        if self._nodes.keep_primaries_off(nodes):
+            self.decide(now)
+
+    def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:
+        """Judge which agents may restart or go now; see cluster_disruption."""
+        zones = self.zones.values()
+        away, before = {*gone}, {*restarted}
+        facts = disruption_facts(self.agents, zones), away, before
+        if self._disrupted is None or self._disrupted[0] != facts:
+            self._disrupted = facts, cluster_disruption(self.agents, zones, away, before)
+        return self._disrupted[1]
+
+    def registration(self, node: str) -> NodeRecord | None:
+        """What is meant to be registered of it, written or not yet; None: nothing, or no more."""
+        agent = self.agents.get(node)
+        return agent.newest if agent is not None else None
+
+    # --- messages --------------------------------------------------------------------------------
+
+    def receive(self, node: str, message: Message, now: Now) -> None:
+        """One message from a registered agent."""
+        agent = self.agents.get(node)
+        if agent is None:
+            return
+        agent.heard_ms = now.boot_ms
+        if isinstance(message, AgentReport):
+            unreached = frozenset(message.unreached)
+            if unreached != agent.unreached:
+                agent.unreached = unreached
+                for each in self.zones.values():
+                    each.reach_changed()
+            if message.leaving and not agent.leaving:
+                agent.leaving = True
+                for each in self.zones.values():
+                    each.topology_changed()
+            for trouble in message.troubles:
+                zone_master = self.zones.get(trouble.zone)
+                if zone_master is not None:
+                    zone_master.reports.trouble(node, trouble)
+            for each in self.zones.values():
+                each.reported(node, message)
+            self._nodes.judge(now)
+            return
+        if isinstance(message, Inventory):
+            self._take_inventory(node, agent, message)
+            self._due, self._due_zones = now, None
+            return
+        zone = self.zones.get(getattr(message, "zone", ""))
+        if zone is None:
+            return
+        match message:
+            case Activated():
+                zone.reports.activated(node, message, now)
+            case ActivationBlocked():
+                zone.reports.blocked(node, message)
+            case CaughtUp():
+                zone.reports.caught_up(node, message, now)
+            case Frozen():
+                zone.reports.frozen(node, message)
+            case Prepared():
+                zone.reports.prepared(message)
+            case CopyReady():
+                zone.reports.copy_ready(node, message)
+            case RowsStored():
+                zone.rows_stored(node, message)
+            case TransferProgress():
+                zone.progress(node, message, now)
+            case ZoneReady():
+                zone.ready(node, message, now)
+            case _:
+                return
+        self._due = now
+        if self._due_zones is not None:
+            self._due_zones.add(zone.record.uid)
+
+    def _take_inventory(self, node: str, agent: Agent, message: Inventory) -> None:
+        uid = message.zone
+        if uid:
+            told = {copy.partition: copy for copy in message.copies}
+            agent.inventory.setdefault(uid, {}).update(told)
+            if message.rows or message.record is not None:
+                agent.rows[uid] = told
+            if self.recovering and message.record is not None:
+                self._recover_zone(message.record)
+            if uid in self.zones:
+                agent.reported.add(uid)
+                self._note_newer(node, self.zones[uid], message.copies)
+                self.zones[uid].copies_told(node, message.copies)
+        if message.last:
+            # What it refuses it has not looked at: it tells of it when it is open.
+            opened = [uid for uid, zone in self.zones.items() if not zone.nodes.refusal(node)]
+            agent.reported.update(opened)
+            agent.kept = frozenset(message.kept)
+            agent.told_all = True
+            for each in opened:
+                if self.recovering:
+                    agent.rows.setdefault(each, {})
+                self.zones[each].told_all()
+
+    # --- the metastore was lost ------------------------------------------------------------------
+
+    @property
+    def has_recovered(self) -> bool:
+        """Whether every agent that is here has told all it has, and every partition its row."""
+        here = [agent for agent in self.agents.values() if agent.connected]
+        told = all(agent.told_all for agent in here)
+        return (
+            bool(here) and told and not any(zone.record.recovering for zone in self.zones.values())
+        )
+
+    def end_recovery(self) -> None:
+        """Zones that agents tell from now on are none to be led."""
+        self.recovering = False
+
+    def _recover_zone(self, told: ZoneRecord) -> None:
+        zone = self.zones.get(told.uid)
+        if zone is not None:
+            zone.take_ports(told.ports, told.port)
+            return
+        port = self.ports.unless_taken(told.uid, told.port)
+        record = msgspec.structs.replace(told, recovering=True, deleting=False, port=port)
+        self.zones[record.uid] = ZoneMaster(self, record)
+        self._zone_writes[record.uid] = record
+        for agent in self.agents.values():
+            if agent.told_all:
+                agent.reported.add(record.uid)
+        about = f"zone {record.name} is rebuilt from what agents have"
+        self.event(record.uid, None, Reason.ZONE_CREATED, about)
+        self.ports.give()
+
+    # --- is the metastore the newest one? --------------------------------------------------------
+
+    def _note_newer(self, node: str, zone: ZoneMaster, copies: Iterable[CopyReport]) -> None:
+        """Rows are published when they are written: what an agent has, the metastore must hold."""
+        for copy in copies:
+            part = zone.parts.get(copy.partition)
+            if part is not None and copy.version > part.row.version:
+                place, told = (zone.record.uid, copy.partition), (copy.version, node)
+                self.told_newer[place] = max(told, self.told_newer.get(place, told))
+
+    def compare(self, zone: ZoneMaster, row: PartitionRow) -> None:
+        """Another stored this row: do agents know a newer one?"""
+        for node, agent in sorted(self.agents.items()):
+            copy = agent.inventory.get(zone.record.uid, {}).get(row.partition)
+            if copy is not None:
+                self._note_newer(node, zone, [copy])
+
+    def looked_again(
+        self, told_newer: Mapping[tuple[str, int], tuple[int, str]], stored: Mapping[Key, Value]
+    ) -> None:
+        """`stored`: what the metastore holds, read after agents had told of `told_newer`.
+
+        What was told since then may have been stored after it was read: it waits for the next
+        reading, and nothing is decided of these partitions."""
+        versions: dict[tuple[str, int], int] = {}
+        for key, rows in stored.items():
+            if isinstance(key, ShardKey) and isinstance(rows, tuple):
+                versions.update({(key.uid, row.partition): row.version for row in rows})
+        older: dict[str, dict[int, int]] = {}
+        about: dict[str, str] = {}
+        for (uid, partition), (version, node) in sorted(told_newer.items()):
+            if self.told_newer.get((uid, partition)) == (version, node):
+                del self.told_newer[uid, partition]
+            newest = versions.get((uid, partition), 0)
+            if newest < version:
+                name = self.zones[uid].record.name if uid in self.zones else uid
+                older.setdefault(uid, {})[partition] = version
+                about.setdefault(
+                    uid,
+                    f"agent {node} has row {version} of partition {partition} of zone {name}, and "
+                    f"the metastore holds {newest}",
+                )
+        for uid, rows_of in older.items():
+            if not self.rebuilds:
+                self.outdated = self.outdated or about[uid]
+            elif uid in self.zones and not self.zones[uid].record.deleting:
+                self.zones[uid].withdraw(rows_of, about[uid])
+
+    # --- zones -----------------------------------------------------------------------------------
+
+    def set_zone(self, record: ZoneRecord, now: Now) -> None:
+        """A zone was declared or changed; `deleting` removes it and its data."""
+        zone = self.zones.get(record.uid)
+        if zone is None:
+            if record.deleting or self.recovering:
+                return  # agents may have data of it: they are heard first, and it is declared again
+            port = self.ports.unless_taken(record.uid, record.port)
+            record = msgspec.structs.replace(record, port=port)
+            zone = self.zones[record.uid] = ZoneMaster(self, record)
+            for rows in self._headless.pop(record.uid, ()):
+                zone.take_rows(rows, now)
+            for agent in self.agents.values():
+                if agent.told_all:
+                    agent.reported.add(record.uid)  # what it has was told, or is when it is open
+            self._zone_writes[record.uid] = record
+            self.event(
+                record.uid,
+                None,
+                Reason.ZONE_CREATED,
+                f"{record.partitions} partitions of {record.replicas} copies",
+            )
+            self.ports.give()
+        else:
+            known = zone.record
+            is_placed = known.placed or record.placed
+            wanted = msgspec.structs.replace(
+                record,
+                ports=known.ports,
+                recovering=known.recovering,
+                placed=is_placed,
+                port=known.port or self.ports.unless_taken(record.uid, record.port),
+                external_ports=known.external_ports,
+            )
+            if wanted == zone.record:
+                return
+            zone.record = wanted
+            zone.topology_changed()
+            self._zone_writes[record.uid] = wanted
+        self._decide_zone(zone, now)
+
+    def write_zone(self, record: ZoneRecord) -> None:
+        """The zone's record changed by our own doing (its ports)."""
+        self._zone_writes[record.uid] = record
+
+    # --- time and decisions ----------------------------------------------------------------------
+
+    def tick(self, now: Now) -> None:
+        """Everything that is due by time."""
+        if now.boot_ms - self._pinged_ms >= PING_MS:
+            self._pinged_ms = now.boot_ms
+            self._ping += 1
+            for node in sorted(self.agents):
+                if self.agents[node].connected:
+                    self._sends.append((node, MasterPing(self.master_term, self._ping)))
+        if now.boot_ms - self._asked_ms >= SIZES_AGE_MS:
+            self.ask_inventories(now)
+        self._nodes.judge(now)
+        self.decide(now)
+
+    def decide(self, now: Now) -> None:
+        """Look at every zone; cheap where nothing changed.
+
+        At most `PASSES_MAX` zones are looked at as a whole; the others come in the next turn, which
+        is due at once, so that messages and writes need not wait for hundreds of zones."""
+        self._due, self._due_zones = None, set()
+        self._passes_left = PASSES_MAX
+        uids = sorted(self.zones)
+        first = bisect_right(uids, self._passed)
+        for uid in uids[first:] + uids[:first]:
+            left = self._passes_left
+            self.zones[uid].decide(now)
+            if self._passes_left < left:
+                self._passed = uid
+        self.queue.start(now)
+        self.next_deadline_ms = now.boot_ms + (DECIDE_MS if self._passes_left else 1)
+
+    def may_pass(self) -> bool:
+        """Whether a zone may be looked at as a whole, or placed, in this turn; takes the place."""
+        if not self._passes_left:
+            return False
+        self._passes_left -= 1
+        return True
+
+    def _decide_due(self) -> None:
+        """Decide what messages have made due, once for all that came in this turn of the shell: one
+        read from a link may bring hundreds."""
+        now, uids = self._due, self._due_zones
+        self._due, self._due_zones = None, set()
+        if now is None:
+            return
+        if uids is None:
+            self.decide(now)
+            return
+        self._passes_left = PASSES_MAX
+        for uid in sorted(uids & self.zones.keys()):
+            self.zones[uid].decide(now)
+        self.queue.start(now)
+        due_ms = now.boot_ms + (DECIDE_MS if self._passes_left else 1)
+        self.next_deadline_ms = min(self.next_deadline_ms, due_ms)
+
+    def _decide_zone(self, zone: ZoneMaster | None, now: Now) -> None:
+        """Look at the one zone that something was said of: with many of them, looking at all for
+        each message would take longer than the messages come apart."""
+        if zone is not None and zone.record.uid in self.zones:
+            self._passes_left = 1
+            zone.decide(now)
+        self.queue.start(now)
+        self.next_deadline_ms = min(self.next_deadline_ms, now.boot_ms + DECIDE_MS)
+
+    def ask_inventories(self, now: Now) -> None:
+        """Copies are to be moved: how large are they?  Not more often than sizes change much."""
+        if now.boot_ms - self._asked_ms >= ASK_SIZES_MS:
+            self._asked_ms = now.boot_ms
+            self.publish(sorted(self.agents), AskInventory(self.master_term, self.recovering))
+
+    def send(self, node: str, message: Message) -> None:
+        """Send to one agent, registered or about to be told why it is not."""
+        self._sends.append((node, message))
+
+    def publish(self, nodes: Iterable[str], message: Message) -> None:
+        """Send to all of `nodes` that are connected and registered."""
+        for node in nodes:
+            agent = self.agents[node]
+            if agent.connected and agent.record is not None:
+                self._sends.append((node, message))
+
+    def zone_table(self, zone: ZoneRecord, rows: tuple[PartitionRow, ...]) -> ZoneTable:
+        """The zone with these rows, for agents that know what this master last said of members."""
+        return ZoneTable(self.master_term, zone, rows, self._members_told)
+
+    def event(
+        self, zone: str, partition: int | None, reason: Reason, message: str, kind: str = "Normal"
+    ) -> None:
+        """Note something for users."""
+        self._events.append(Event(zone, partition, reason, message, kind))
+
+    # --- the shell's side ------------------------------------------------------------------------
+
+    def take_outputs(self) -> Outputs:
+        """Writes not yet under way, messages that may leave now, events.  Nothing at all of a
+        master that must not lead."""
+        self._decide_due()
+        if self.outdated:
+            self._sends.clear()
+            self._events.clear()
+            return Outputs([], [], [])
+        writes: list[tuple[Key, Value | None]] = []
+        node_writes = self._nodes.writes
+        for node in sorted(node_writes):
+            if NodeKey(node) not in self._writing:
+                self._writing.add(NodeKey(node))
+                writes.append((NodeKey(node), node_writes.pop(node)))
+        for uid in sorted(self._zone_writes):
+            if ZoneKey(uid) not in self._writing:
+                self._writing.add(ZoneKey(uid))
+                writes.append((ZoneKey(uid), self._zone_writes.pop(uid)))
+        for uid in sorted(self.zones):
+            for key, rows in self.zones[uid].take_writes():
+                self._writing.add(key)
+                writes.append((key, rows))
+        if self._nodes.members_changed:
+            self._nodes.members_changed = False
+            records = tuple(
+                agent.record for _, agent in sorted(self.agents.items()) if agent.record is not None
+            )
+            self._members_told += 1
+            members = Members(self.master_term, records, self._members_told)
+            self.publish(sorted(self.agents), members)
+            # Members first: an agent takes rows only once its own incarnation is registered.
+            self._sends.sort(key=lambda send: not isinstance(send[1], Members))
+        sends, self._sends = self._sends, []
+        events, self._events = self._events, []
+        return Outputs(writes, sends, events)
+
+    def written(self, key: Key, value: Value | None, now: Now) -> None:
+        """The metastore holds `value` under `key`: what depends on it may be sent."""
+        self._writing.discard(key)
+        if isinstance(key, NodeKey):
+            self._nodes.written(key.name, value if isinstance(value, NodeRecord) else None)
+            self.decide(now)
+            return
+        zone = self.zones.get(key.uid)
+        if isinstance(key, ZoneKey):
+            if zone is not None:
+                zone.record_written(value if isinstance(value, ZoneRecord) else None, now)
+        elif zone is not None and isinstance(value, tuple):
+            zone.rows_written(key, value, now)
+        elif zone is not None and value is None:
+            zone.shard_deleted(key)
+        self._decide_zone(zone, now)
+
+    def damaged(self, key: Key, rows: Sequence[DamagedRow]) -> None:
+        """Of what was loaded: these rows are invalid."""
+        if isinstance(key, ShardKey) and key.uid in self.zones:
+            self.zones[key.uid].set_aside(key.shard, rows)
+
+    def reloaded(
+        self, key: Key, value: Value | None, now: Now, damaged: Sequence[DamagedRow] = ()
+    ) -> None:
+        """A write did not happen, or nobody knows: this is what the metastore holds now."""
+        self._writing.discard(key)
+        if isinstance(key, NodeKey):
+            self._nodes.reloaded(key.name, value if isinstance(value, NodeRecord) else None)
+        elif isinstance(key, ZoneKey):
+            zone = self.zones.get(key.uid)
+            if zone is not None:
+                zone.record_reloaded(value if isinstance(value, ZoneRecord) else None, now)
+        else:
+            zone = self.zones.get(key.uid)
+            if zone is not None:
+                rows = value if isinstance(value, tuple) else ()
+                zone.rows_reloaded(key, rows, now, damaged)
+        self.decide(now)
+
+    def delete_zone_record(self, uid: str) -> None:
+        """Nobody has data of the deleted zone any more: its record goes too."""
+        self._zone_writes[uid] = None
+
+    def is_zone_gone(self, uid: str) -> bool:
+        """Whether rows and data of a deleted zone are gone wherever an agent is online."""
+        zone = self.zones.get(uid)
+        return zone is None or zone.is_deleted_here
+
+    def status(self) -> ClusterStatus:
+        """Everything, as users see it."""
+        primaries: dict[str, int] = {}
+        owners: dict[str, int] = {}
+        for zone in self.zones.values():
+            for counts, of_zone in zip((primaries, owners), zone.view.roles(), strict=True):
+                for node, count in of_zone.items():
+                    counts[node] = counts.get(node, 0) + count
+        nodes = self._nodes.statuses(primaries, owners)
+        zones = tuple(self.zones[uid].status() for uid in sorted(self.zones))
+        return ClusterStatus(self.master_term, nodes, zones)
+
+    def check(self) -> None:
+        """Every row is well-formed (called by tests and the simulator after each event)."""
+        for zone in self.zones.values():
+            for part in zone.parts.values():
+                check_row(part.row)

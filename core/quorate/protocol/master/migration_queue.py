@@ -1,0 +1,95 @@
+"""Which migrations begin now, in all zones of the cluster: one queue for all of them.
+
+What waits comes from the zones (rebalance.py), the order and the limits from
+planning/choose_migrations.py, and what failed is remembered here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quorate.facts.time import Now
+from quorate.planning.choose_migrations import QueuedMigration, StartLimits, choose_migrations
+from quorate.planning.retries import Retries
+from quorate.protocol.settings import ProtocolSettings
+
+if TYPE_CHECKING:
+    from quorate.protocol.zone_master.zone_master import ZoneMaster
+
+LOOKED_AT_PER_MS = 50
+"""The longer the queue, the rarer it is gone through: losing a node of a large zone touches
+hundreds of shards, and each write of one of them comes by here."""
+
+ZONES_PER_MS = 1
+"""So too with many zones, of which each message would have all looked at: a look at one takes a
+tenth of a millisecond."""
+
+FEW_ZONES = 10
+"""So many are looked at with each message."""
+
+
+class MigrationQueue:
+    """`zones` are the master's own, by uid."""
+
+    def __init__(self, zones: dict[str, ZoneMaster], settings: ProtocolSettings) -> None:
+        self.retries = Retries()
+        self._zones = zones
+        self._limits = limits_of(settings)
+        self._is_due = False
+        self._looked_ms = -(1 << 40)
+        self._looked_at = 0  # zones, the last time
+
+    def look_soon(self) -> None:
+        """Something has changed that may let a migration begin."""
+        self._is_due = True
+
+    def start(self, now: Now) -> None:
+        """Let begin what may; cheap when nothing has changed."""
+        passed_ms = now.boot_ms - self._looked_ms
+        if not self._is_due:
+            return
+        if self._looked_at >= FEW_ZONES and passed_ms < self._looked_at // ZONES_PER_MS:
+            return
+        zones = [self._zones[uid] for uid in sorted(self._zones) if not self._zones[uid].is_idle]
+        self._looked_at = len(zones)
+        length = sum(zone.queue_length for zone in zones)
+        if passed_ms < length // LOOKED_AT_PER_MS:
+            return
+        self._is_due, self._looked_ms = False, now.boot_ms
+        if not length:
+            return
+        waiting: list[QueuedMigration] = []
+        running: list[QueuedMigration] = []
+        losses: list[str] = []
+        for zone in zones:
+            waits, runs = zone.waiting(), zone.running()
+            waiting += waits
+            running += runs
+            if zone.misses_copies([*runs, *waits], self.retries):
+                losses.append(zone.record.uid)
+        for migration in choose_migrations(
+            waiting, running, self._limits, self.retries, losses, now.boot_ms
+        ):
+            self._zones[migration.zone].begin(migration.partition)
+
+    def ended(self, zone: str, partition: int, destination: str | None) -> None:
+        """A migration committed."""
+        self.retries.succeeded(zone, partition, destination)
+
+    def failed(self, zone: str, partition: int, destination: str | None, now: Now) -> None:
+        """A migration was given up on account of one of its ends: it waits, longer each time.
+
+        The same partition may go elsewhere at once, and others to the same node, fewer at a time.
+        """
+        self.retries.failed(zone, partition, destination, now.boot_ms)
+
+
+def limits_of(settings: ProtocolSettings) -> StartLimits:
+    """The limits as the queue has them."""
+    return StartLimits(
+        node_migrations=settings.migrations_per_node,
+        node_bytes=settings.migration_bytes_per_node,
+        node_role_changes=settings.role_changes_per_node,
+        zone_migrations=settings.migrations_per_zone,
+        zone_bytes=settings.migration_bytes_per_zone,
+    )

@@ -1,0 +1,66 @@
+"""Client ports of zones, for agents that take them from the master: one port a zone, on all agents.
+
+An agent that runs where ports are not its own to choose registers with a range.  Each zone gets the
+lowest port that is free in the ranges of all registered agents.  It is written with the zone's
+record before agents are told, so it outlives restarts and masterships, and is free again when the
+zone is gone.  A port that a zone has is kept when ranges change.  Agents without a range choose
+ports of their own.  Source: docs/protocol.md, section 7.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from quorate.protocol.master.master import Master
+    from quorate.protocol.zone_master.zone_master import ZoneMaster
+
+
+class ZonePorts:
+    """The client ports that one master gives."""
+
+    def __init__(self, master: Master) -> None:
+        self._master = master
+
+    def give(self) -> None:
+        """Give each zone without a port the lowest free one, in the order of their uids."""
+        first, last = self._bounds()
+        zones = self._master.zones.values()
+        waiting = [zone for zone in zones if not zone.record.port and not zone.record.deleting]
+        if first and waiting:
+            taken = {zone.record.port for zone in zones}
+            free = (port for port in range(first, last + 1) if port not in taken)
+            waiting.sort(key=lambda zone: zone.record.uid)
+            for zone, port in zip(waiting, free, strict=False):
+                zone.take_port(port)
+
+    def unless_taken(self, uid: str, port: int) -> int:
+        """The port that the zone is told to have had; 0 where another zone has it."""
+        others = (zone.record.port for each, zone in self._master.zones.items() if each != uid)
+        return 0 if port in others else port
+
+    def why_none(self, zone: ZoneMaster) -> str:
+        """Why agents cannot be told a client port of the zone yet, a sentence; empty when they can,
+        or take none from the master."""
+        first, last = self._bounds()
+        if not first or zone.told.port:
+            return ""
+        if zone.record.port:
+            return "waiting for the zone's client port to be written"
+        if last < first:
+            return (
+                "no client port: the ranges of the agents (--client-ports-from-master) have no port"
+                " in common; start them with the same range"
+            )
+        return (
+            f"no client port is free from {first} to {last}, where agents take those of the master;"
+            " delete a zone, or start the agents with a larger --client-ports-from-master"
+        )
+
+    def _bounds(self) -> tuple[int, int]:
+        """First and last port that all agents with a range may use; 0, 0: none has a range."""
+        records = [agent.record for agent in self._master.agents.values()]
+        ranges = [record.client_ports for record in records if record and record.client_ports]
+        if not ranges:
+            return 0, 0
+        return max(first for first, _ in ranges), min(last for _, last in ranges)

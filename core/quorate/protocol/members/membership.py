@@ -1,0 +1,329 @@
+"""Who may register under a node's name, and what is known of an agent: in all, and to one zone.
+
+What becomes of agents that come and go is decided in node_registry.py.  Source: docs/protocol.md,
+section 7.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from quorate.facts.addresses import join_address
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.time import Now
+from quorate.facts.topology import Holder, NodeRecord, Voter
+from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
+from quorate.protocol.messages.master import CopyReport
+
+
+class Agent:
+    """One registered (or registering) agent.  `record` is what the metastore holds; `reported` the
+    zones whose copies it told of, `told_all` whether that was all it has.  `newest` is what was
+    last written of it, perhaps still under way; `drain_wanted` goes with every write.
+    `removing`: its registration is to go.  `followed`: its stores that others have followed.
+    `external_host`: where clients outside reach it, which goes with every write, too;
+    `awaits_external`: the operator says that, the agent does not.  `said_domain` and `told_domain`:
+    its failure domain by its own word and by the operator's, who speaks of those `in_pod` only.
+    `unreached`: members that it does not reach, by its last report.  `rows`: what it told of zones
+    with lost rows, row by row; `kept`: the zones of which it has anything stored.  `cordoned`: it
+    is the last choice as a primary, as long as the caller of Master.keep_primaries_off says so.
+    `asked_ms`: since when it is expected to tell of its copies; -1: it is not online."""
+
+    __slots__ = (
+        "asked_ms",
+        "awaits_external",
+        "connected",
+        "cordoned",
+        "drain_wanted",
+        "external_host",
+        "followed",
+        "gone",
+        "heard_ms",
+        "in_pod",
+        "inventory",
+        "kept",
+        "leaving",
+        "left_ms",
+        "newest",
+        "online",
+        "pending",
+        "record",
+        "removing",
+        "reported",
+        "rows",
+        "said_domain",
+        "told_all",
+        "told_domain",
+        "unreached",
+    )
+
+    def __init__(self, record: NodeRecord | None, heard_ms: int) -> None:
+        self.record = record
+        self.newest = record
+        self.pending: NodeRecord | None = None
+        self.connected = False
+        self.online = False
+        self.gone = False
+        self.removing = False
+        self.leaving = False
+        self.cordoned = False
+        self.drain_wanted = record is not None and record.draining
+        self.external_host = record.external_host if record is not None else ""
+        self.awaits_external = False
+        self.in_pod = record is not None and record.client_ports is not None
+        domain = record.failure_domain if record is not None else ""
+        self.said_domain, self.told_domain = ("", domain) if self.in_pod else (domain, "")
+        self.followed: set[str] = set()
+        self.heard_ms = heard_ms
+        self.left_ms = -1
+        self.asked_ms = -1
+        self.reported: set[str] = set()
+        self.told_all = False
+        self.unreached: frozenset[str] = frozenset()
+        self.inventory: dict[str, dict[int, CopyReport]] = {}
+        self.rows: dict[str, dict[int, CopyReport]] = {}
+        self.kept: frozenset[str] = frozenset()
+
+    @property
+    def draining(self) -> bool:
+        """Whether it is to hold nothing: known to the next master, too."""
+        return self.record is not None and self.record.draining
+
+    def forget_reports(self) -> None:
+        """What it told of its copies and of others is old: it will be asked again."""
+        self.asked_ms = -1
+        self.reported.clear()
+        self.rows.clear()
+        self.unreached = frozenset()
+        self.told_all = False
+
+
+def record_of(hello: Hello) -> NodeRecord:
+    """The registration an agent's Hello asks for."""
+    return NodeRecord(
+        hello.node,
+        hello.store,
+        hello.incarnation,
+        hello.host,
+        hello.peer_port,
+        hello.client_host,
+        hello.failure_domain,
+        hello.weight,
+        process=hello.process,
+        client_ports=hello.client_ports,
+        external_host=hello.external_host or "",
+    )
+
+
+def refusal(agent: Agent | None, hello: Hello) -> Refused | None:
+    """Why this agent must not take part; None when it may."""
+    known = None if agent is None else agent.pending or agent.record
+    if agent is None or known is None:
+        return None
+    if is_same_process(known, hello):
+        return None
+    is_there = agent.left_ms < 0 or (agent.pending is not None and agent.connected)
+    if (known.store, known.incarnation) == (hello.store, hello.incarnation):
+        return _copied_folder(hello) if is_there else _older_twin(hello)
+    has_moved = (known.host, known.peer_port) != (hello.host, hello.peer_port)
+    if known.store == hello.store and hello.incarnation > known.incarnation:
+        # At the same IP address no other process can be, so the old one is gone.  At another one,
+        # wait until the old one has left.  An announced DNS name is the same for both, and tells
+        # nothing: Kubernetes is trusted to run one pod of an agent at a time.
+        return _still_there(known, hello) if is_there and has_moved else None
+    if known.store == hello.store and hello.incarnation < known.incarnation:
+        return older_image(hello, known.incarnation)
+    if agent.online and agent.connected and known.store != hello.store:
+        return Refused(
+            f"node {hello.node}: another process of that name is online with store {known.store}; "
+            "start this one under another --name",
+            RefusalCode.NAME_IN_USE,
+        )
+    return None
+
+
+def is_same_process(known: NodeRecord | Hello, hello: Hello) -> bool:
+    """Whether the process that greets is the known one."""
+    return (known.store, known.incarnation, known.process) == (
+        hello.store,
+        hello.incarnation,
+        hello.process,
+    )
+
+
+def is_namesake(member: NodeRecord, hello: Hello) -> bool:
+    """Whether another than the registered agent greets: over another store, or over a copy of its
+    folder.  A newer process of it, which the master may not have told of yet, is no namesake."""
+    if member.store != hello.store:
+        return True
+    return member.incarnation == hello.incarnation and member.process != hello.process
+
+
+def older_image(hello: Hello, registered: int) -> Refused:
+    """To a process over a store of which a later incarnation is known."""
+    return Refused(
+        f"node {hello.node}: its data folder is an older image of itself (incarnation "
+        f"{hello.incarnation}, registered is {registered}); it must be set aside",
+        RefusalCode.OLDER_IMAGE,
+    )
+
+
+def _copied_folder(hello: Hello) -> Refused:
+    """To a process whose incarnation another one has, which may be there."""
+    return Refused(
+        f"node {hello.node}: incarnation {hello.incarnation} of store {hello.store} is registered "
+        "for another process, so the data folder of this one is a copy; stop it, then start it "
+        "with another --name and an empty --data folder",
+        RefusalCode.COPIED_FOLDER,
+    )
+
+
+def _still_there(known: NodeRecord, hello: Hello) -> Refused:
+    """To a newer process elsewhere, while the older one may live: it may be over a copy."""
+    return Refused(
+        f"node {hello.node}: incarnation {known.incarnation} of store {hello.store} is still there "
+        f"at {join_address(known.host, known.peer_port)}; this one is taken in when that one has "
+        "left, if its data folder is no copy: two processes must not have one name and store",
+        RefusalCode.NAME_IN_USE,
+    )
+
+
+def _older_twin(hello: Hello) -> Refused:
+    """To a process whose incarnation another one had, which has left."""
+    return Refused(
+        f"node {hello.node}: incarnation {hello.incarnation} of store {hello.store} was another "
+        "process, so this data folder is a copy or an older image of its own; it must be set aside",
+        RefusalCode.OLDER_IMAGE,
+    )
+
+
+class ZoneRefusal(NamedTuple):
+    """A process has told, at `since_ms` first, that it cannot open a zone, and why."""
+
+    process: str
+    reason: str
+    since_ms: int
+
+
+class ZoneNodes:
+    """The agents as one zone sees them (its copies live in stores of its own kind).
+
+    An agent that refuses the zone has nothing of it open: to the zone it has left."""
+
+    def __init__(self, agents: dict[str, Agent], zone: str, persistent: bool) -> None:
+        self._agents = agents
+        self._zone = zone
+        self._persistent = persistent
+        self._refusals: dict[str, ZoneRefusal] = {}
+
+    def refused(self, node: str, reason: str, now: Now) -> bool:
+        """`node` cannot open the zone; whether that is news."""
+        agent = self._agents.get(node)
+        if agent is None or agent.record is None:
+            return False
+        known = self.refusal(node)
+        since_ms = now.boot_ms if known is None else known.since_ms
+        self._refusals[node] = ZoneRefusal(agent.record.process, reason, since_ms)
+        return known is None
+
+    def opened(self, node: str) -> bool:
+        """`node` has the zone open; whether it refused it before."""
+        return self._refusals.pop(node, None) is not None
+
+    def refusal(self, node: str) -> ZoneRefusal | None:
+        """Why the present process of `node` refuses the zone; None: it does not."""
+        refusal = self._refusals.get(node)
+        agent = self._agents.get(node)
+        if refusal is None or agent is None or agent.record is None:
+            return None
+        return refusal if agent.record.process == refusal.process else None
+
+    def refusals(self) -> tuple[tuple[str, str], ...]:
+        """(node, reason) of each agent that is online and refuses the zone."""
+        told = [(node, self.refusal(node)) for node in sorted(self._refusals)]
+        return tuple((n, each.reason) for n, each in told if each and self._agents[n].online)
+
+    def holder(self, node: str) -> Holder | None:
+        """The online incarnation of `node`."""
+        agent = self._agents.get(node)
+        if agent is None or not agent.online or agent.record is None or self.refusal(node):
+            return None
+        return agent.record.holder(self._persistent)
+
+    def holders(self) -> tuple[Holder | None, ...]:
+        """The online incarnation of each agent, by name."""
+        return tuple(self.holder(node) for node in sorted(self._agents))
+
+    def gone(self, node: str, store: str) -> bool:
+        """Whether `node` was judged to have left, refuses the zone, or is online with another store
+        than `store`."""
+        agent = self._agents.get(node)
+        if agent is None or agent.record is None or self.refusal(node):
+            return True
+        if agent.online:
+            return agent.record.zone_store(self._persistent) != store
+        return agent.left_ms >= 0
+
+    def gone_voters(self, row: PartitionRow) -> tuple[str, ...]:
+        """Voters of the row that have left, or whose store is not the one that votes."""
+        return tuple(v.node for v in row.voters if self.gone(v.node, v.store))
+
+    def dead_voters(self, row: PartitionRow) -> tuple[str, ...]:
+        """Voters of the row, or of one of its sets, whose store is gone for good: their node is
+        registered with another."""
+        voters = dict.fromkeys(voter for each in row.voter_sets for voter in each)
+        return tuple(voter.node for voter in voters if self.is_dead(voter))
+
+    def is_dead(self, voter: Voter) -> bool:
+        """Whether its store is gone for good: its node is registered with another."""
+        agent = self._agents.get(voter.node)
+        record = agent.record if agent is not None else None
+        return record is not None and record.zone_store(self._persistent) != voter.store
+
+    def reported(self, node: str) -> bool:
+        """Whether `node` told its inventory of this zone, or has left, or refuses the zone."""
+        agent = self._agents.get(node)
+        if agent is None or self.refusal(node):
+            return True
+        return self._zone in agent.reported or (not agent.online and agent.left_ms >= 0)
+
+    def asked_ms(self, node: str) -> int:
+        """Since when `node` is expected to tell its inventory; -1: it is not online."""
+        agent = self._agents.get(node)
+        return -1 if agent is None else agent.asked_ms
+
+    def is_registered(self, node: str) -> bool:
+        """Whether the metastore holds a registration of `node`."""
+        agent = self._agents.get(node)
+        return agent is not None and agent.record is not None
+
+    def has_told(self, voter: Voter) -> bool:
+        """Whether the agent that has this very store is online and told its inventory."""
+        agent = self._agents.get(voter.node)
+        holder = self.holder(voter.node)
+        is_same = holder is not None and holder.store == voter.store
+        return is_same and agent is not None and self._zone in agent.reported
+
+    def report(self, node: str, partition: int) -> CopyReport | None:
+        """What `node` last told of its copy."""
+        agent = self._agents.get(node)
+        return agent.inventory.get(self._zone, {}).get(partition) if agent else None
+
+    def leaving(self, node: str) -> bool:
+        """Whether the primaries of `node` are to be taken over, by those that can."""
+        agent = self._agents.get(node)
+        return agent is not None and (agent.leaving or agent.draining or agent.cordoned)
+
+    def reach_each_other(self, one: str, other: str) -> bool:
+        """Whether neither of the two has reported that it does not reach the other."""
+        first, second = self._agents.get(one), self._agents.get(other)
+        if first is None or second is None:
+            return True
+        return other not in first.unreached and one not in second.unreached
+
+
+def left(record: NodeRecord, now: Now) -> NodeRecord:
+    """The registration of a node that has left now."""
+    return msgspec.structs.replace(record, left_since_ms=now.wall_ms)

@@ -1,0 +1,416 @@
+"""Which agents are registered, online, waited for or draining, and what is written of them.
+
+    unknown --Hello--> pending --written--> online --silent, gone or followed--> left
+                          ^--------------------- back ---------------------------'
+
+Nobody takes part before the metastore holds the registration.  An agent is online from then until
+it has been silent for `failure_detection_ms`, or its process is known to be gone; a master that has
+just started judges nobody before one such time of its own.  Rules of who may register are in
+membership.py.  Source: docs/protocol.md, section 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from quorate.facts.addresses import join_address
+from quorate.facts.partition_row import majority, quorum
+from quorate.facts.time import Now
+from quorate.facts.topology import NodeRecord, Voter
+from quorate.protocol.members.membership import Agent, left, older_image, record_of, refusal
+from quorate.protocol.messages.events import Reason
+from quorate.protocol.messages.handshake import Hello, RefusalCode, Refused
+from quorate.protocol.messages.master import AskInventory
+from quorate.protocol.status import NodeStatus
+
+if TYPE_CHECKING:
+    from quorate.protocol.master.master import Master
+
+STALL_MS = 1000
+"""Who was not asked the time for this long did not run, or had too much to do to listen."""
+
+
+class NodeRegistry:
+    """The master's agents.  `writes` are not under way yet; None removes a registration."""
+
+    def __init__(self, master: Master, now: Now) -> None:
+        self.writes: dict[str, NodeRecord | None] = {}
+        self.members_changed = False
+        self._master = master
+        self._agents = master.agents
+        self._started_ms = now.boot_ms
+        self._judged_ms = now.boot_ms
+
+    def load(self, record: NodeRecord, now: Now) -> None:
+        """One that the metastore holds."""
+        agent = self._agents[record.name] = Agent(record, now.boot_ms)
+        if record.left_since_ms is not None:
+            agent.left_ms = now.boot_ms - max(0, now.wall_ms - record.left_since_ms)
+
+    # --- who comes and goes ----------------------------------------------------------------------
+
+    def refusal(self, hello: Hello) -> Refused | None:
+        """Why the agent that greets must not take part; None when it may."""
+        agent = self._agents.get(hello.node)
+        refused = refusal(agent, hello)
+        if refused is None and (agent is None or agent.newest is None):
+            refused = self._refusal_by_rows(hello)
+        is_another = agent is not None and agent.record and agent.record.store != hello.store
+        if refused is None and is_another and self._is_done_without(record_of(hello)):
+            return Refused(
+                f"node {hello.node}: store {hello.store} was taken for gone for good, and others "
+                "serve without its votes; it is taken in when these are given up: start the agents "
+                "that hold the other copies",
+                RefusalCode.NAME_IN_USE,
+            )
+        return refused
+
+    def _refusal_by_rows(self, hello: Hello) -> Refused | None:
+        """Of a node that is registered nowhere, rows may name a later incarnation: its registration
+        was lost, and what greets is an older image of its folder."""
+        for zone in self._master.zones.values():
+            if not zone.record.persistent:
+                continue  # there, another incarnation is another store
+            for part in zone.parts.values():
+                for holder in (part.row.primary, part.row.destination):
+                    if holder is None or (holder.node, holder.store) != (hello.node, hello.store):
+                        continue
+                    if holder.incarnation > hello.incarnation:
+                        return older_image(hello, holder.incarnation)
+        return None
+
+    def _is_done_without(self, record: NodeRecord) -> bool:
+        """Whether a quorum somewhere is smaller because this store is gone.  Were it back before it
+        votes no more, it could make up a quorum which has nothing that was answered meanwhile."""
+        for zone in self._master.zones.values():
+            nodes = zone.nodes
+            voter = Voter(record.name, record.zone_store(zone.record.persistent))
+            for part in zone.parts.values():
+                for voters in part.row.voter_sets:
+                    count, dead = len(voters), sum(nodes.is_dead(each) for each in voters)
+                    if voter not in voters or quorum(count, dead) == majority(count):
+                        continue
+                    if nodes.is_dead(voter):
+                        return True
+        return False
+
+    def connected(self, hello: Hello, now: Now) -> None:
+        """An agent greets: it is refused, or registered before it takes part."""
+        agent = self._agents.get(hello.node)
+        refused = self.refusal(hello)
+        if refused is not None:
+            self._master.send(hello.node, refused)
+            return
+        if agent is None:
+            agent = self._agents[hello.node] = Agent(None, now.boot_ms)
+        agent.connected, agent.gone, agent.removing = True, False, False
+        agent.heard_ms = now.boot_ms
+        self._master.places.greeted(agent, hello)
+        wanted = _with_wishes(record_of(hello), agent)
+        if agent.record is not None and (
+            (agent.record.store, agent.record.incarnation) != (wanted.store, wanted.incarnation)
+        ):
+            self._set_left(hello.node, agent, now, "a new process")
+            self._master.queue.retries.returned(hello.node)
+            if agent.record.store != wanted.store:
+                agent.followed.add(agent.record.store)
+                agent.followed.discard(wanted.store)
+                self._master.event(
+                    "",
+                    None,
+                    Reason.NEW_STORE,
+                    f"{hello.node} came back with a new store: it takes no part as its old self; "
+                    "the votes of that one are given up, then new copies are made",
+                    "Warning",
+                )
+        if agent.record == wanted and agent.newest == wanted:
+            self._welcome(hello.node, agent)
+        else:
+            self._register(hello.node, agent, wanted)
+
+    def _welcome(self, node: str, agent: Agent) -> None:
+        """The agent's incarnation is registered: it takes part."""
+        if agent.connected and not agent.online:
+            self._master.event("", None, Reason.NODE_JOINED, f"{node} takes part")
+        agent.online = agent.connected
+        agent.left_ms = -1
+        agent.leaving = False
+        agent.forget_reports()
+        agent.inventory.clear()
+        self.members_changed = True
+        for zone in self._master.zones.values():
+            zone.topology_changed()
+            if zone.is_published:
+                self._master.send(node, zone.table_message())
+        master = self._master
+        master.send(node, AskInventory(master.master_term, master.recovering))
+
+    def disconnected(self, node: str, process_gone: bool, now: Now) -> None:
+        """The link to an agent is down; `process_gone`: its host refuses new connections."""
+        agent = self._agents.get(node)
+        if agent is None:
+            return
+        agent.connected = False
+        if process_gone:
+            agent.gone = True
+            if agent.online or agent.left_ms < 0:
+                self._set_left(node, agent, now, "its process is gone")
+
+    def _set_left(self, node: str, agent: Agent, now: Now, why: str) -> None:
+        agent.online = False
+        agent.left_ms = now.boot_ms
+        agent.forget_reports()
+        agent.pending = None
+        if agent.newest is not None:
+            self._write_node(node, agent, left(agent.newest, now))
+        for zone in self._master.zones.values():
+            zone.topology_changed()
+        self._master.event("", None, Reason.NODE_LEFT, f"{node} left: {why}", "Warning")
+
+    def judge(self, now: Now) -> None:
+        """Who has been silent for too long; who is back."""
+        silence = self._master.settings.failure_detection_ms
+        if now.boot_ms - self._judged_ms > STALL_MS:
+            # It was this process that did not run: what the agents said meanwhile is still unread.
+            self._started_ms = now.boot_ms
+            for zone in self._master.zones.values():
+                zone.stood_still(now)
+        self._judged_ms = now.boot_ms
+        for node in sorted(self._agents):
+            agent = self._agents[node]
+            if agent.record is None:
+                continue
+            if agent.online:  # what it said while this process did not run is still unread
+                asked_ms = agent.asked_ms if agent.asked_ms >= 0 else now.boot_ms
+                agent.asked_ms = max(asked_ms, self._started_ms)
+            since = max(agent.heard_ms, self._started_ms)
+            silent = now.boot_ms - since >= silence
+            if silent and (agent.online or agent.left_ms < 0):
+                self._set_left(node, agent, now, f"silent for {silence} ms")
+            elif not silent and not agent.online and agent.connected and agent.pending is None:
+                back = msgspec.structs.replace(agent.record, left_since_ms=None)
+                self._register(node, agent, back)
+
+    # --- who is to hold nothing ------------------------------------------------------------------
+
+    def keep_primaries_off(self, nodes: Collection[str]) -> bool:
+        """Make exactly these agents the last choice as primaries; whether that is new."""
+        changed = [
+            agent for name, agent in self._agents.items() if agent.cordoned != (name in nodes)
+        ]
+        for agent in changed:
+            agent.cordoned = not agent.cordoned
+        if changed:
+            for zone in self._master.zones.values():
+                zone.topology_changed()
+        return bool(changed)
+
+    def drain(self, node: str, draining: bool) -> str:
+        """Move everything off `node` (or stop to); a sentence why not, or empty.
+
+        It begins once it is written, so that it outlives this master; it is written in any case,
+        so that who asks can be told when it is."""
+        agent = self._agents.get(node)
+        if agent is None or agent.newest is None:
+            known = ", ".join(sorted(n for n, a in self._agents.items() if a.newest is not None))
+            return f"node {node}: not registered; registered are {known or 'none'}"
+        if draining:
+            others = [
+                n for n, a in self._agents.items() if a.online and not a.drain_wanted and n != node
+            ]
+            for zone in self._master.zones.values():
+                if zone.record.replicas > len(others) and zone.names(node):
+                    return (
+                        f"node {node}: zone {zone.record.name} needs {zone.record.replicas} agents "
+                        f"and {len(others)} would remain; add an agent first"
+                    )
+        agent.drain_wanted = draining
+        self._write_wishes(node, agent, agent.newest)
+        return ""
+
+    def wishes_changed(self, node: str) -> None:
+        """Something else than before is to be registered with `node`."""
+        agent = self._agents.get(node)
+        if agent is not None and agent.newest is not None:
+            self._write_wishes(node, agent, agent.newest)
+
+    def _write_wishes(self, node: str, agent: Agent, newest: NodeRecord) -> None:
+        newest = self._write_node(node, agent, newest)
+        if agent.pending is not None:
+            agent.pending = newest
+
+    def forget(self, node: str, now: Now) -> str:
+        """Remove the registration of a node that no row names; a sentence why not, or empty.
+
+        If it comes back, it is a new node: not draining, data node at once."""
+        agent = self._agents.get(node)
+        if agent is None:
+            return ""
+        held = [z.record.name for z in self._master.zones.values() if z.names(node)]
+        if held:
+            return f"node {node}: still holds copies of zone {', '.join(held)}"
+        # Nothing that is still heard of it may write its record again.
+        agent.online = agent.connected = False
+        agent.left_ms = now.boot_ms if agent.left_ms < 0 else agent.left_ms
+        agent.pending = agent.newest = None
+        agent.drain_wanted = False
+        agent.removing = True
+        self.writes[node] = None
+        return ""
+
+    # --- writes ----------------------------------------------------------------------------------
+
+    def _register(self, node: str, agent: Agent, record: NodeRecord) -> None:
+        """It takes part once `record` is written."""
+        agent.pending = self._write_node(node, agent, record)
+
+    def _write_node(self, node: str, agent: Agent, record: NodeRecord) -> NodeRecord:
+        record = _with_wishes(record, agent)
+        agent.newest = self.writes[node] = record
+        return record
+
+    def written(self, node: str, record: NodeRecord | None) -> None:
+        """What the metastore holds of `node` now; None: its registration is removed."""
+        agent = self._agents.get(node)
+        if agent is None:
+            return
+        if record is None:
+            if agent.pending is None:
+                del self._agents[node]
+            else:  # it greeted again meanwhile: a new node, whose registration follows
+                self._take_record(agent, None)
+            for zone in self._master.zones.values():
+                zone.keep_ports_of(self._agents)
+            self.members_changed = True
+            return
+        self._take_record(agent, record)
+        if agent.pending == record:
+            agent.pending = None
+            self._welcome(node, agent)
+        self.members_changed = True
+
+    def _take_record(self, agent: Agent, record: NodeRecord | None) -> None:
+        before, was_draining, agent.record = agent.record, agent.draining, record
+        self.members_changed |= record != before
+        if record is not None and record.client_ports:
+            self._master.ports.give()
+        domains = {each.failure_domain for each in (before, record) if each is not None}
+        if agent.draining != was_draining or len(domains) > 1:
+            for zone in self._master.zones.values():
+                zone.topology_changed()
+
+    def reloaded(self, node: str, record: NodeRecord | None) -> None:
+        """A write did not happen, or nobody knows: `record` is what the metastore holds now."""
+        agent = self._agents.get(node)
+        if agent is None:
+            return
+        meant, wanted = agent.newest, agent.pending
+        if record is None and self._is_lost(agent):
+            assert meant is not None
+            self._write_node(node, agent, meant)
+            about = f"another deleted the registration of {node}: it is written again as it was"
+            self._master.event("", None, Reason.RECORD_RESTORED, about, "Warning")
+            return
+        if wanted is None and meant is not None and _is_past(record, meant, agent):
+            self._write_node(node, agent, meant)  # an earlier master was the last to write, or none
+            return
+        self._take_record(agent, record)
+        if agent.removing and record is not None:
+            self.writes[node] = None  # it was promised
+            return
+        if record is not None and agent.newest is not None and _is_later(record, agent):
+            self._take_later(node, agent, record)
+            wanted = agent.pending
+        agent.newest = self.writes.get(node) or record
+        if wanted is not None and wanted == record:
+            self.written(node, record)
+        elif wanted is not None:
+            self._register(node, agent, wanted)
+        elif agent.newest is not None and agent.newest != _with_wishes(agent.newest, agent):
+            self._write_node(node, agent, agent.newest)
+
+    def _take_later(self, node: str, agent: Agent, record: NodeRecord) -> None:
+        """Another master has registered a later process: nothing is written of the earlier one that
+        is known here, for to the next master the later one's memory would be gone for good."""
+        self.writes.pop(node, None)
+        if agent.pending is None:
+            return
+        agent.pending = None
+        agent.connected = False
+        reason = (
+            f"node {node}: incarnation {record.incarnation} of store {record.store} is registered, "
+            "so this process is an earlier one"
+        )
+        self._master.send(node, Refused(reason, RefusalCode.OLDER_PROCESS))
+
+    def _is_lost(self, agent: Agent) -> bool:
+        """Whether a registration that is gone is one that nobody had removed here."""
+        is_meant = agent.newest is not None and agent.pending is None and not agent.removing
+        return self._master.rebuilds and is_meant
+
+    # --- status ----------------------------------------------------------------------------------
+
+    def statuses(
+        self, primaries: Mapping[str, int], owners: Mapping[str, int]
+    ) -> tuple[NodeStatus, ...]:
+        """Every registered node as users see it, with its copies by node name."""
+        return tuple(
+            NodeStatus(
+                name,
+                agent.record.store,
+                agent.record.incarnation,
+                agent.online,
+                _agent_state(agent),
+                join_address(agent.record.host, agent.record.peer_port),
+                agent.record.failure_domain,
+                primaries.get(name, 0),
+                owners.get(name, 0),
+                agent.record.left_since_ms,
+                agent.record.client_host,
+                agent.record.external_host,
+            )
+            for name, agent in sorted(self._agents.items())
+            if agent.record is not None
+        )
+
+
+def _with_wishes(record: NodeRecord, agent: Agent) -> NodeRecord:
+    """The registration with what is wanted of the agent, whichever process it is of."""
+    return msgspec.structs.replace(
+        record,
+        draining=agent.drain_wanted,
+        external_host=agent.external_host,
+        failure_domain=agent.told_domain or agent.said_domain,
+    )
+
+
+def _is_past(record: NodeRecord | None, meant: NodeRecord, agent: Agent) -> bool:
+    """Whether `record` is of an earlier process than the one that is meant to be registered, or
+    says the contrary of its having left; gone or of another store, where it takes part."""
+    if record is None or record.store != meant.store:
+        return agent.online or (record is not None and record.store in agent.followed)
+    if record.incarnation != meant.incarnation:
+        return record.incarnation < meant.incarnation
+    return (record.left_since_ms is None) != (meant.left_since_ms is None)
+
+
+def _is_later(record: NodeRecord, agent: Agent) -> bool:
+    """Whether `record` is of a later process than the one that is known or about to be registered:
+    by its count of starts, or over another store while no process of the node is here."""
+    assert agent.newest is not None
+    if record.store != agent.newest.store:
+        return agent.pending is None
+    return record.incarnation > agent.newest.incarnation
+
+
+def _agent_state(agent: Agent) -> str:
+    if agent.draining:
+        return "Draining"
+    if agent.leaving:
+        return "Leaving"
+    if agent.cordoned and agent.online:
+        return "Cordoned"
+    return "Online" if agent.online else "Offline"

@@ -1,0 +1,78 @@
+"""Facts about agents that the operator reads from Kubernetes: addresses, failure domains.
+
+An agent with an external listener announces its own address (Hello, ZoneReady), or leaves that to
+the operator, which knows the Services in front of it.  Hosts are registered with nodes, ports with
+zones: agents learn them as all other addresses, by Members and ZoneTable, and a new master has
+them.  An address that the operator does not know at present stays as it was last.
+
+The failure domain of an agent in a pod is that of the node that the pod is on.  Where the operator
+can read the Node, it tells the master, and that goes before the domain that the agent was started
+with.  It is written in the registration, and holds through restarts until the operator tells
+another one, or the agent says another one than it did before: then its pod is on another node.
+Source: docs/protocol.md, section 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from quorate.protocol.members.membership import Agent
+from quorate.protocol.messages.handshake import Hello
+
+if TYPE_CHECKING:
+    from quorate.protocol.master.master import Master
+
+
+class ToldPlaces:
+    """What the operator has told one master."""
+
+    def __init__(self, master: Master) -> None:
+        self._master = master
+        self._hosts: dict[str, str] = {}
+        self._domains: dict[str, str] = {}
+        self._said: dict[str, str] = {}
+        """Node -> the failure domain in its last Hello to this master."""
+
+    def tell(self, hosts: Mapping[str, str], ports: Mapping[str, Mapping[str, int]]) -> None:
+        """Take hosts by node, and ports by zone uid and node.  Idempotent."""
+        self._hosts.update(hosts)
+        for node, host in hosts.items():
+            agent = self._master.agents.get(node)
+            if agent is not None and agent.awaits_external and agent.external_host != host:
+                agent.external_host = host
+                self._master.wishes_changed(node)
+        for uid, by_node in ports.items():
+            zone = self._master.zones.get(uid)
+            if zone is not None:
+                zone.take_external_ports(by_node)
+
+    def tell_domains(self, domains: Mapping[str, str]) -> None:
+        """Take failure domains by node; empty: what the agent itself says counts.  Idempotent."""
+        self._domains.update(domains)
+        for node, domain in domains.items():
+            agent = self._master.agents.get(node)
+            if agent is not None and agent.in_pod and agent.told_domain != domain:
+                agent.told_domain = domain
+                self._master.wishes_changed(node)
+
+    def greeted(self, agent: Agent, hello: Hello) -> None:
+        """Take what an agent says of itself: it announces its external host, leaves it to the
+        operator, or has no external listener (any more).
+
+        A failure domain that it says goes before one that an earlier master was told.  One that
+        this master was told holds, unless the agent said another one before: that was of another
+        node."""
+        agent.in_pod = hello.client_ports is not None
+        before = self._said.get(hello.node, hello.failure_domain)
+        self._said[hello.node] = hello.failure_domain
+        if hello.failure_domain not in ("", before):
+            self._domains.pop(hello.node, None)
+        agent.said_domain = hello.failure_domain
+        known = agent.told_domain if agent.in_pod and not hello.failure_domain else ""
+        agent.told_domain = self._domains.get(hello.node, known) if agent.in_pod else ""
+        agent.awaits_external = hello.external_host == ""
+        if agent.awaits_external:
+            agent.external_host = self._hosts.get(hello.node, agent.external_host)
+        else:
+            agent.external_host = hello.external_host or ""

@@ -1,0 +1,33 @@
+"""Every message, and which of them each role may send to another: the only table of it.
+
+Frames on a peer connection are a four-byte big-endian length and one of these structs in msgpack,
+as an array whose first element is the tag.  Core, agents and simulator use the structs as they are.
+A link decodes what the other side's proven role may send, and nothing else: a tool's ZoneGone is no
+message, so no later line has to remember to refuse it.
+"""
+
+from types import UnionType
+
+from quorate.protocol.messages.clients import Forward, Forwarded
+from quorate.protocol.messages.handshake import Hello, Refused
+from quorate.protocol.messages.master import FromMaster, ToMaster
+from quorate.protocol.messages.replication import ReplicationMessage
+from quorate.protocol.messages.tools import FromTool, ToTool
+from quorate.protocol.messages.transactions import TransactionMessage
+from quorate.protocol.messages.transfer import TransferMessage
+
+ROLES = ("master", "agent", "tool")
+
+AmongAgents = ReplicationMessage | TransferMessage | TransactionMessage | Forward | Forwarded
+
+Message = Hello | Refused | FromMaster | ToMaster | AmongAgents | FromTool | ToTool
+
+MAY_SEND: dict[tuple[str, str], UnionType] = {
+    ("master", "agent"): FromMaster | Refused,
+    ("agent", "master"): ToMaster | Refused,
+    ("agent", "agent"): AmongAgents | Refused,
+    ("tool", "agent"): FromTool | Refused,
+    ("agent", "tool"): ToTool | Refused,
+}
+"""(sender, receiver) -> what may be sent.  Pairs that are not here have nothing to say to each
+other."""

@@ -1,0 +1,1 @@
+"""Transactions over several partitions: locks, parts, the decision."""

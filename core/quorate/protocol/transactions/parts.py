@@ -1,0 +1,456 @@
+"""What a primary does for transactions across partitions: lock, prepare, decide, finish.
+
+A part that is prepared is a row of its partition, written by an ordinary update: it is replicated,
+moved, taken over by the next primary and undone like any other, and so are the decision and its
+end.  Hence every step is safe to be asked for again, of whoever is primary then; nobody waits for a
+decision to activate.  A part is committed only by a decision that names the very update that
+prepared it; without such a decision it is aborted.  Source: docs/protocol.md, section 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import msgspec
+
+from quorate.facts.keyspace import RESERVED
+from quorate.facts.time import Now
+from quorate.facts.topology import Holder
+from quorate.protocol.copies.primary import Primary, Waiter
+from quorate.protocol.messages.transactions import (
+    BYTES_PER_MS,
+    COORDINATOR,
+    AskDecision,
+    Decide,
+    Decided,
+    Decision,
+    FinishPart,
+    Part,
+    PartFinished,
+    PartPrepared,
+    PreparePart,
+    TransactionMessage,
+)
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.storage import ROW_OVERHEAD_BYTES, Operation
+from quorate.protocol.transactions.lock_queue import LockQueue
+
+if TYPE_CHECKING:
+    from quorate.protocol.agent.replicas import Replicas
+
+INDEX_KEY = RESERVED + b"transactions"
+"""The row that lists the transactions of which the partition has a part."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Part | Decision).decode
+_decode_index = msgspec.msgpack.Decoder(tuple[bytes, ...]).decode
+
+
+class Evaluated(NamedTuple):
+    """What a part's commands would write and answer; `refusal`: why they may not happen.  For one
+    that `looks`: how the rows of its keys are."""
+
+    operations: tuple[Operation, ...]
+    answers: tuple[bytes, ...]
+    refusal: bytes = b""
+
+
+Evaluate = Callable[[Primary, PreparePart], Evaluated]
+Send = Callable[[str, TransactionMessage], None]
+"""To a node; to none, where a partition has no primary, it is not sent."""
+
+
+class OpenPart:
+    """A part, or a decision, as the primary knows it.  (term, counter) name the update that
+    prepared it; `left`: of a decision, the parts that have not said that they are finished."""
+
+    __slots__ = ("asked_ms", "counter", "left", "since_ms", "state", "term", "told")
+
+    def __init__(self, term: int, counter: int, state: Part | Decision, now_ms: int) -> None:
+        self.term = term
+        self.counter = counter
+        self.since_ms = now_ms
+        self.asked_ms = -1
+        self.told = ("", 0)  # to whom its answers were told, and when
+        self.left: dict[int, tuple[int, int]] = {}
+        self.state = state
+        if isinstance(state, Decision):
+            self.decide(state)
+
+    def decide(self, decision: Decision) -> None:
+        """It is committed."""
+        self.state = decision
+        self.left = {COORDINATOR: (0, 0)}
+        for partition, term, counter in decision.others:
+            self.left[partition] = (term, counter)
+
+    def is_named(self, ask: Decide | FinishPart) -> bool:
+        """Whether it is the very part that is meant."""
+        return (self.term, self.counter) == (ask.term, ask.counter)
+
+    def is_due(self, now_ms: int, settings: ProtocolSettings) -> bool:
+        """Whether to ask or to tell again; notes that it is done now."""
+        if self.asked_ms >= 0 and now_ms - self.asked_ms < settings.step_retry_ms:
+            return False
+        self.asked_ms = now_ms
+        return True
+
+
+class Telling(Waiter):
+    """What is told to `node` once everything written so far is acknowledged."""
+
+    __slots__ = ("message", "node", "partition")
+
+    has_client: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        keys: tuple[bytes | None, ...],
+        partition: int,
+        node: str,
+        message: TransactionMessage | None,
+    ) -> None:
+        super().__init__(keys, None, 0)
+        self.partition = partition
+        self.node = node
+        self.message = message
+
+
+def part_key(transaction: bytes) -> bytes:
+    """The key of the row that is a transaction's part, or its decision."""
+    return RESERVED + b"transaction/" + transaction
+
+
+class Parts:
+    """The parts of transactions in the partitions whose primary is here.  `evaluate` executes the
+    commands of one, `send` takes what is to be told."""
+
+    def __init__(self, replicas: Replicas, send: Send) -> None:
+        self.evaluate: Evaluate | None = None
+        self._replicas = replicas
+        self._send = send
+        self.waiting = LockQueue(replicas)
+
+    def load(self, role: Primary, now_ms: int) -> None:
+        """Find what the partition's rows hold of transactions: the role begins to serve."""
+        role.parts.clear()
+        role.locks.clear()
+        index = role.copy.get(INDEX_KEY)
+        if index is None or index.value is None:
+            return
+        for transaction in _decode_index(index.value):
+            row = role.copy.get(part_key(transaction))
+            if row is not None and row.value is not None:
+                state = _decode(row.value)
+                self._note(role, transaction, OpenPart(row.term, row.counter, state, now_ms))
+
+    def _note(self, role: Primary, transaction: bytes, part: OpenPart) -> None:
+        role.parts[transaction] = part
+        if isinstance(part.state, Part):
+            role.locks.update(dict.fromkeys(part.state.keys, transaction))
+
+    # --- preparing -------------------------------------------------------------------------------
+
+    def prepare(self, node: str, ask: PreparePart) -> None:
+        """Lock and execute, or wait for those that have the locks."""
+        role = self._serving(ask.partition)
+        if role is None or self.evaluate is None or self._has_ended(ask.coordinator):
+            return  # asked again: who is not known to be registered yet may be by then
+        known = role.parts.get(ask.transaction)
+        if known is not None:
+            self._tell_prepared(role, node, ask.transaction, known)
+        elif self.waiting.may_lock(role, ask):
+            self.waiting.remove(ask.partition, ask.transaction)
+            self._prepare(role, node, ask, self.evaluate(role, ask))
+        else:
+            self.waiting.add(node, ask)
+
+    def _prepare(self, role: Primary, node: str, ask: PreparePart, found: Evaluated) -> None:
+        replicas, partition = self._replicas, ask.partition
+        if found.refusal or ask.looks:
+            told = PartPrepared(
+                replicas.uid,
+                ask.transaction,
+                partition,
+                ask.home,
+                0,
+                0,
+                found.answers,
+                found.refusal,
+            )
+            self._tell(role, ask.keys, node, told)
+            return
+        count = 0 if replicas.zone.persistent else len(found.operations)
+        room = bytes(ROW_OVERHEAD_BYTES * count)
+        state = Part(ask.home, ask.coordinator, ask.keys, found.operations, found.answers, room)
+        term, counter = role.term, role.copy.lwm + 1
+        part = OpenPart(term, counter, state, replicas.now.boot_ms)
+        part.told = (node, replicas.now.boot_ms)
+        self._note(role, ask.transaction, part)
+        prepared = PartPrepared(
+            replicas.uid, ask.transaction, partition, ask.home, term, counter, found.answers, b""
+        )
+        rows: tuple[Operation, ...] = ((part_key(ask.transaction), _encode(state), 0),)
+        self._write(role, (*rows, _index(role)), node, prepared)
+        if role.changed is not None:
+            # The client may be answered, from the decision, before these rows are written here.
+            role.changed(found.operations)
+
+    def _tell_prepared(self, role: Primary, node: str, transaction: bytes, part: OpenPart) -> None:
+        if isinstance(part.state, Part):
+            now_ms, (told, told_ms) = self._replicas.now.boot_ms, part.told
+            if (
+                told == node
+                and now_ms - told_ms < sum(map(len, part.state.answers)) // BYTES_PER_MS
+            ):
+                return  # on its way
+            part.told = (node, now_ms)
+            message = PartPrepared(
+                self._replicas.uid,
+                transaction,
+                role.copy.partition,
+                part.state.home,
+                part.term,
+                part.counter,
+                part.state.answers,
+                b"",
+            )
+            self._tell(role, (part_key(transaction),), node, message)
+
+    # --- deciding --------------------------------------------------------------------------------
+
+    def decide(self, node: str, ask: Decide) -> None:
+        """At the home: commit, unless it was aborted."""
+        role = self._serving(ask.partition)
+        if role is None:
+            return
+        known = role.parts.get(ask.transaction)
+        part = None if known is None else known.state
+        key = part_key(ask.transaction)
+        if known is not None and isinstance(part, Part) and known.is_named(ask):
+            decision = Decision(part.coordinator, ask.others)
+            self._unlock(role, part)
+            known.decide(decision)
+            decided = Decided(ask.zone, ask.transaction, ask.partition, True)
+            self._write(role, (*part.operations, (key, _encode(decision), 0)), node, decided)
+        else:
+            committed = isinstance(part, Decision)
+            said = Decided(ask.zone, ask.transaction, ask.partition, committed)
+            self._tell(role, (key,), node, said)
+
+    def finish(self, node: str, ask: FinishPart) -> None:
+        """Write what was kept, or forget it."""
+        role = self._serving(ask.partition)
+        if role is None:
+            return
+        if not ask.commit:
+            self.waiting.remove(ask.partition, ask.transaction)
+        known = role.parts.get(ask.transaction)
+        done = PartFinished(ask.zone, ask.transaction, ask.partition, ask.home)
+        whichever = not ask.commit and not ask.counter
+        if (
+            known is not None
+            and isinstance(known.state, Part)
+            and (whichever or known.is_named(ask))
+        ):
+            self._close(role, ask.transaction, ask.commit, node, done)
+        else:
+            # Where there is one, a request that came twice has prepared it: what is meant is done.
+            self._tell(role, (part_key(ask.transaction),), node, done)
+
+    def part_finished(self, message: PartFinished) -> None:
+        """At the home: a part is done with, or the coordinator knows."""
+        role = self._serving(message.home)
+        known = None if role is None else role.parts.get(message.transaction)
+        if role is not None and known is not None and isinstance(known.state, Decision):
+            self._strike_off(role, message.transaction, known, message.partition)
+
+    def _strike_off(
+        self, role: Primary, transaction: bytes, part: OpenPart, partition: int
+    ) -> None:
+        """Nothing is left to do there; when nothing is left at all the decision is forgotten."""
+        part.left.pop(partition, None)
+        if not part.left:
+            self._close(role, transaction, False, "", None)
+
+    def tell_decision(self, node: str, ask: AskDecision) -> None:
+        """At the home: what became of it; nothing is said while it is open."""
+        role = self._serving(ask.home)
+        if role is None or role.is_pending(part_key(ask.transaction)):
+            return  # asked again
+        known = role.parts.get(ask.transaction)
+        commit = False
+        if known is not None:
+            if isinstance(known.state, Part):
+                return
+            commit = (ask.partition, ask.term, ask.counter) in known.state.others
+        self._send(
+            node,
+            FinishPart(
+                ask.zone,
+                ask.transaction,
+                ask.partition,
+                ask.home,
+                ask.term,
+                ask.counter,
+                commit,
+            ),
+        )
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def tick(self, now: Now) -> None:
+        """Drive decided transactions to their end, ask about parts that nobody finishes."""
+        self.waiting.tick(now)
+        for role in self._replicas.roles.values():
+            if role.parts and role.serves(now.boot_ms):
+                for transaction, part in list(role.parts.items()):
+                    self._look_after(role, transaction, part, now)
+
+    def _look_after(self, role: Primary, transaction: bytes, part: OpenPart, now: Now) -> None:
+        settings, state = self._replicas.settings, part.state
+        if isinstance(state, Decision):
+            self._drive(role, transaction, part, state)
+            return
+        age = now.boot_ms - part.since_ms
+        abandoned = self._has_left(state.coordinator) or age >= settings.transaction_bound_ms
+        is_home = state.home == role.copy.partition
+        if is_home and abandoned:
+            self._close(role, transaction, False, "", None)
+        elif not abandoned and age < settings.retry_ms:
+            pass  # most are decided in a few milliseconds
+        elif not part.is_due(now.boot_ms, settings):
+            pass
+        elif is_home:
+            # Its coordinator decides, or says that it knows nothing of it.
+            self._tell_prepared(role, state.coordinator.node, transaction, part)
+        else:
+            ask = AskDecision(
+                self._replicas.uid,
+                transaction,
+                state.home,
+                role.copy.partition,
+                part.term,
+                part.counter,
+            )
+            self._send(self._replicas.primary_of(state.home), ask)
+
+    def _drive(self, role: Primary, transaction: bytes, part: OpenPart, decision: Decision) -> None:
+        """At the home: have the parts that are left committed, once the decision is for good."""
+        replicas = self._replicas
+        if role.is_pending(part_key(transaction)) or not part.is_due(
+            replicas.now.boot_ms, replicas.settings
+        ):
+            return
+        home = role.copy.partition
+        for partition, (term, counter) in list(part.left.items()):
+            if partition != COORDINATOR:
+                message = FinishPart(
+                    replicas.uid, transaction, partition, home, term, counter, True
+                )
+                self._send(replicas.primary_of(partition), message)
+            elif self._has_ended(decision.coordinator):
+                self._strike_off(role, transaction, part, COORDINATOR)
+            else:
+                decided = Decided(replicas.uid, transaction, home, True)
+                self._send(decision.coordinator.node, decided)
+
+    def _has_left(self, coordinator: Holder) -> bool:
+        """Whether it is not there, as far as is known: what it has not had decided is aborted."""
+        return self._has_ended(coordinator) or coordinator.node not in self._replicas.online
+
+    def _has_ended(self, coordinator: Holder) -> bool:
+        """Whether the process will never ask again what was decided.
+
+        It was registered when its part was prepared: another store of its node has followed."""
+        registered = self._replicas.registered.get(coordinator.node)
+        if registered is None or registered > coordinator.incarnation:
+            return True
+        return self._replicas.stores.get(coordinator.node) != coordinator.store
+
+    def told(self, waiter: Telling) -> None:
+        """What was written before it is acknowledged: tell it."""
+        message = waiter.message
+        if isinstance(message, Decided) and message.committed:
+            role = self._serving(waiter.partition)  # one that has frozen writes nothing more
+            part = None if role is None else role.parts.get(message.transaction)
+            if role is not None and part is not None and isinstance(part.state, Decision):
+                self._drive(role, message.transaction, part, part.state)
+                return  # the coordinator is told there
+        if message is not None:
+            self._send(waiter.node, message)
+
+    def refused(self, waiter: Telling, why: bytes) -> None:
+        """What was to be told was not written, for want of room: a part is refused."""
+        message, role = waiter.message, self._serving(waiter.partition)
+        if (
+            isinstance(message, PartPrepared)
+            and role is not None
+            and message.transaction not in role.parts
+        ):
+            none = msgspec.structs.replace(message, term=0, counter=0, answers=(), refusal=why)
+            self._send(waiter.node, none)
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def _serving(self, partition: int) -> Primary | None:
+        role = self._replicas.primaries[partition]
+        if role is None or not role.serves(self._replicas.now.boot_ms):
+            return None
+        return role
+
+    def _tell(
+        self, role: Primary, keys: tuple[bytes, ...], node: str, message: TransactionMessage
+    ) -> None:
+        """Say what was read of `keys`: when their last writes are acknowledged."""
+        if any(map(role.is_pending, keys)):
+            role.wait(Telling((), role.copy.partition, node, message))
+        else:
+            self._send(node, message)
+
+    def _write(
+        self,
+        role: Primary,
+        operations: tuple[Operation, ...],
+        node: str,
+        message: TransactionMessage | None,
+    ) -> None:
+        """One update; then tell `message`."""
+        role.write(operations)
+        self._replicas.commands_wrote(role)
+        keys = tuple([key for key, _, _ in operations])
+        role.wait(Telling(keys, role.copy.partition, node, message))
+
+    def _unlock(self, role: Primary, part: Part) -> None:
+        for key in part.keys:
+            role.locks.pop(key, None)
+        self.waiting.unlocked(role.copy.partition)
+
+    def _close(
+        self,
+        role: Primary,
+        transaction: bytes,
+        commit: bool,
+        node: str,
+        message: TransactionMessage | None,
+    ) -> None:
+        """End a part, with what it kept or without it."""
+        part = role.parts.pop(transaction)
+        operations: tuple[Operation, ...] = ()
+        if isinstance(part.state, Part):
+            self._unlock(role, part.state)
+            operations = part.state.operations if commit else ()
+        rows: tuple[Operation, ...] = ((part_key(transaction), None, 0),)
+        self._write(role, (*operations, *rows, _index(role)), node, message)
+
+    def go_on(self) -> None:
+        """Whoever waits for locks that were given back tries again, in the order they came.
+
+        Called when commands that wait for the same keys have had their turn."""
+        for node, ask in self.waiting.take_unlocked():
+            self.prepare(node, ask)
+
+
+def _index(role: Primary) -> Operation:
+    return INDEX_KEY, _encode(tuple(role.parts)) if role.parts else None, 0

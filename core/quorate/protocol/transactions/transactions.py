@@ -1,0 +1,175 @@
+"""All of a zone's transactions across partitions on one agent: those that its clients asked for,
+and the parts whose partitions have their primary here.  Source: docs/protocol.md, section 9."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from quorate.facts.time import Now
+from quorate.protocol.messages.transactions import (
+    COORDINATOR,
+    AskDecision,
+    Decide,
+    Decided,
+    FinishPart,
+    PartFinished,
+    PartPrepared,
+    PreparePart,
+    TransactionMessage,
+)
+from quorate.protocol.transactions.coordinator import Coordinator, Ended, Outcome, PartWanted
+from quorate.protocol.transactions.parts import Parts, Telling
+
+if TYPE_CHECKING:
+    from quorate.protocol.agent.replicas import Replicas
+
+
+class Transactions:
+    """The shell calls `begin`, hands every `Telling` that was answered to `told`, and takes what
+    `ended`."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self.parts = Parts(replicas, self._send)
+        self.ended: list[Ended] = []
+        self._replicas = replicas
+        self._coordinators: dict[bytes, Coordinator] = {}
+        self._next = 1
+        self._own: deque[TransactionMessage] = deque()  # what we ask of ourselves
+
+    @property
+    def coordinates(self) -> bool:
+        """Whether any of its clients' transactions has not ended."""
+        return bool(self._coordinators)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether time alone changes nothing, beside the parts that roles have open."""
+        return not (self._coordinators or self._own) and self.parts.waiting.is_idle
+
+    def begin(
+        self,
+        wanted: tuple[PartWanted, ...],
+        resp3: bool,
+        cargo: object,
+        deadline_ms: int,
+        now: Now,
+    ) -> None:
+        """Execute all of `wanted`, in rising order of partition, or nothing of it.
+
+        `now`: who stood still since the last tick must not take its leases for those of then."""
+        self._replicas.now, self._replicas.look_ms = now, 0
+        self._begin(wanted, resp3, cargo, deadline_ms)
+        self._perform()
+
+    def receive(self, node: str, message: TransactionMessage) -> None:
+        """What an agent asks or answers."""
+        self._take(node, message)
+        self._perform()
+
+    def told(self, waiter: Telling) -> None:
+        """What a part waits to tell is acknowledged."""
+        self.parts.told(waiter)
+        self._perform()
+
+    def refused(self, waiter: Telling, why: bytes) -> None:
+        """What a part wrote found no room."""
+        self.parts.refused(waiter, why)
+        self._perform()
+
+    def go_on(self) -> None:
+        """Parts that wait for locks have their turn, behind commands that do."""
+        if self.parts.waiting.has_unlocked:
+            self.parts.go_on()
+        if self._own:
+            self._perform()
+
+    def tick(self, now: Now) -> None:
+        """What is due by time."""
+        for coordinator in list(self._coordinators.values()):
+            self._look(coordinator)
+        self.parts.tick(now)
+        self._perform()
+
+    def _send(self, node: str, message: TransactionMessage) -> None:
+        if node == self._replicas.me.node:
+            self._own.append(message)
+        elif node:
+            self._replicas.out.send(node, message)
+
+    def _perform(self) -> None:
+        while self._own:
+            self._take(self._replicas.me.node, self._own.popleft())
+
+    def _take(self, node: str, message: TransactionMessage) -> None:
+        coordinator = self._coordinators.get(message.transaction)
+        match message:
+            case PreparePart():
+                self.parts.prepare(node, message)
+            case Decide():
+                self.parts.decide(node, message)
+            case FinishPart():
+                self.parts.finish(node, message)
+            case AskDecision():
+                self.parts.tell_decision(node, message)
+            case PartFinished():
+                if coordinator is not None:
+                    coordinator.finished(message)
+                    self._look(coordinator)
+                else:
+                    self.parts.part_finished(message)
+            case PartPrepared():
+                self._prepared(node, coordinator, message)
+            case Decided():
+                self._decided(message)
+
+    def _prepared(self, node: str, coordinator: Coordinator | None, message: PartPrepared) -> None:
+        if coordinator is not None:
+            self._end(coordinator.prepared(message))
+            self._look(coordinator)
+        elif message.partition == message.home and message.counter:
+            # Of ours, and we have given it up: at its home nothing can be committed without us.
+            forget = FinishPart(
+                message.zone,
+                message.transaction,
+                message.partition,
+                message.home,
+                message.term,
+                message.counter,
+                False,
+            )
+            self._send(node, forget)
+
+    def _decided(self, message: Decided) -> None:
+        coordinator = self._coordinators.pop(message.transaction, None)
+        if message.committed:
+            confirmed = PartFinished(message.zone, message.transaction, COORDINATOR, message.home)
+            self._send(self._replicas.primary_of(message.home), confirmed)
+        if coordinator is None:
+            return
+        ended = coordinator.committed() if message.committed else coordinator.not_committed()
+        if ended is not None:
+            self.ended.append(ended)
+        else:
+            again = coordinator
+            self._begin(again.wanted, again.resp3, again.cargo, again.deadline_ms)
+
+    def _begin(
+        self, wanted: tuple[PartWanted, ...], resp3: bool, cargo: object, deadline_ms: int
+    ) -> None:
+        me = self._replicas.me
+        name = f"{me.node}/{me.store}/{me.incarnation}/{self._next}".encode()
+        self._next += 1
+        coordinator = Coordinator(self._replicas, name, wanted, resp3, cargo, deadline_ms)
+        self._coordinators[name] = coordinator
+        self._look(coordinator)
+
+    def _look(self, coordinator: Coordinator) -> None:
+        ended = coordinator.look(self._replicas.now.boot_ms, self._send)
+        self._end(ended)
+        if coordinator.is_over or (ended is not None and ended.outcome is Outcome.UNKNOWN):
+            self._coordinators.pop(coordinator.name, None)
+
+    def _end(self, ended: Ended | None) -> None:
+        if ended is not None:
+            self.ended.append(ended)

@@ -1,0 +1,1 @@
+"""What the master decides for one zone: its rows, one migration step after the other."""

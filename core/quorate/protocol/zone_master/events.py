@@ -1,0 +1,111 @@
+"""What is told of one zone: its migrations step by step, what is lost, when all is in its place.
+
+Everything is told from rows and reports that the master has anyway.  A master that takes over does
+not know what its predecessor has told: what it finds under way goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from quorate.facts.partition_row import Migration, PartitionRow, is_committed
+from quorate.protocol.messages.events import Reason
+from quorate.protocol.zone_master.migration_commit import Part
+from quorate.protocol.zone_master.rebalance import Rebalance
+from quorate.protocol.zone_master.status import Moved, way_out_of_loss
+
+if TYPE_CHECKING:
+    from quorate.protocol.master.master import Master
+
+
+class ZoneEvents:
+    """One zone's teller.  `parts` are the zone's own."""
+
+    def __init__(self, master: Master, uid: str, parts: Mapping[int, Part]) -> None:
+        self._master = master
+        self._uid = uid
+        self._parts = parts
+        self._unfinished: dict[int, str] = {}  # switched, not yet served as they are now
+        self._lost: set[int] = set()
+        self._was_moving = False
+
+    def row_changed(self, before: PartitionRow | None, row: PartitionRow, reason: str) -> None:
+        """The metastore holds `row` in place of `before`; `reason` why, empty when unknown."""
+        old = before.active if before is not None else None
+        new = row.active
+        if new is not None:
+            if old is None or old.migration_id != new.migration_id:
+                self._was_moving = True
+                self._tell(row.partition, Reason.MIGRATION_STARTED, _named(new))
+            return
+        if old is None or before is None:
+            return
+        if is_committed(before, row):
+            self._tell(row.partition, Reason.MIGRATION_SWITCHED, _named(old))
+            self._unfinished[row.partition] = _named(old)
+        else:
+            why = f": {reason}" if reason else ""
+            self._tell(row.partition, Reason.MIGRATION_REVERTED, f"{_named(old)}{why}")
+
+    def caught_up(self, part: Part) -> None:
+        """The destination holds everything that was answered; said again and again, told once."""
+        active = part.row.active
+        if active is not None and not part.caught_up:
+            self._tell(part.row.partition, Reason.MIGRATION_CAUGHT_UP, _named(active))
+
+    def given_up(self, partition: int, message: str, is_cancelled: bool) -> None:
+        """A migration was reverted: because of its target, or because of one of its ends."""
+        if is_cancelled:
+            self._tell(partition, Reason.MIGRATION_CANCELLED, message)
+        else:
+            self._tell(partition, Reason.MIGRATION_FAILED, message, "Warning")
+
+    def look_at_switched(self) -> None:
+        """Cheap where nothing was switched."""
+        for partition, name in list(self._unfinished.items()):
+            part = self._parts.get(partition)
+            if part is None or part.serves:
+                del self._unfinished[partition]
+                self._tell(partition, Reason.MIGRATION_FINISHED, name)
+
+    def look(self, rebalance: Rebalance, moved: Moved, is_quiet: bool) -> None:
+        """After every partition was looked at; `is_quiet`: no row is being changed."""
+        self._look_for_lost(rebalance)
+        is_moving = any(part.row.active is not None for part in self._parts.values())
+        self._was_moving = self._was_moving or is_moving
+        in_place = is_quiet and not is_moving and not self._unfinished and not rebalance.off_target
+        if self._was_moving and in_place and rebalance.target is not None:
+            self._was_moving = False
+            self._master.event(
+                self._uid,
+                None,
+                Reason.ZONE_REBALANCED,
+                f"all copies of {len(self._parts)} partitions are in their places; since this "
+                f"master began {moved.migrations_done} migrations were committed, "
+                f"{moved.bytes_moved} bytes moved",
+            )
+
+    def _look_for_lost(self, rebalance: Rebalance) -> None:
+        lost = {
+            p for p, part in self._parts.items() if not part.serves and rebalance.is_lost(part.row)
+        }
+        for partition in sorted(lost - self._lost):
+            voters = ", ".join(self._parts[partition].row.voter_nodes)
+            self._tell(
+                partition,
+                Reason.PARTITION_LOST,
+                f"the stores of all its voters ({voters}) are gone for good; "
+                f"{way_out_of_loss(self._master.zones[self._uid].record)}",
+                "Warning",
+            )
+        self._lost = lost
+
+    def _tell(self, partition: int, reason: Reason, message: str, kind: str = "Normal") -> None:
+        self._master.event(self._uid, partition, reason, message, kind)
+
+
+def _named(migration: Migration) -> str:
+    to = migration.destination.node if migration.destination is not None else None
+    road = " > ".join(node for node in (migration.source, to) if node)
+    return f"{migration.kind.value} {road} ({migration.migration_id})"

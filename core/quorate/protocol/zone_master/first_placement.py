@@ -1,0 +1,77 @@
+"""The first rows of a zone: its partitions distributed over the agents that are online."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.time import Now
+from quorate.facts.topology import Voter
+from quorate.planning.distribute_partitions import distribute_partitions, placed_voters
+
+if TYPE_CHECKING:
+    from quorate.protocol.master.master import Master
+    from quorate.protocol.zone_master.rebalance import Rebalance
+    from quorate.protocol.zone_master.zone_master import ZoneMaster
+
+NOTE_MS = 5_000
+
+
+class FirstPlacement:
+    """One zone's.  `stored`: the metastore knows that every partition has had a row."""
+
+    def __init__(self, master: Master, zone: ZoneMaster, rebalance: Rebalance) -> None:
+        self.stored = False
+        self._master = master
+        self._zone = zone
+        self._rebalance = rebalance
+        self._noted_ms = 0
+
+    def place(
+        self, missing: Sequence[int], decided: dict[int, tuple[PartitionRow, str]], now: Now
+    ) -> str:
+        """Decide rows for the partitions `missing`; what is done, or waited for, as a sentence.
+
+        Rows become parts only when written; until then nobody may decide on them."""
+        zone = self._zone
+        if why := self._master.ports.why_none(zone):
+            return why
+        data_nodes = self._rebalance.data_nodes(zone.record, now)
+        # One that is waited for counts as online to a zone that has rows; here it cannot be named.
+        online = [n for n in data_nodes if n.online and zone.nodes.holder(n.name) is not None]
+        if len(online) < zone.record.replicas:
+            return (
+                f"waiting for agents: {len(online)} of {zone.record.replicas} that the zone's "
+                "copies need are online"
+            )
+        if not self._master.may_pass():
+            return "placing partitions"
+        current: list[tuple[str | None, ...]] = [()] * zone.record.partitions
+        for partition, part in zone.parts.items():
+            current[partition] = placed_voters(part.row.replicas, part.row.voter_nodes)
+        target = distribute_partitions(current, online, zone.record.replicas)
+        for partition in missing:
+            owners = target.assignments[partition]
+            holders = [zone.nodes.holder(node) for node in owners]
+            voters = tuple(Voter(holder.node, holder.store) for holder in holders if holder)
+            row = PartitionRow(partition, 1, 1, holders[0], tuple(owners), voters)
+            decided[partition] = (row, "first placement")
+        self._rebalance.target = target
+        return "placing partitions"
+
+    def note_placed(self, now: Now) -> None:
+        """Once every partition has a row it is noted that they had.  The zone's record is soon
+        written with its ports anyway; else it is written on this account."""
+        zone = self._zone
+        if self.stored or len(zone.parts) < zone.record.partitions:
+            return
+        zone.sentence = ""
+        if not zone.record.placed:
+            zone.record = msgspec.structs.replace(zone.record, placed=True)
+            self._noted_ms = now.boot_ms
+        elif now.boot_ms - self._noted_ms >= NOTE_MS:
+            self._noted_ms = now.boot_ms
+            self._master.write_zone(zone.record)

@@ -1,0 +1,437 @@
+"""What to do next for one partition: losses, activation, and the commit of one migration.
+
+Source: Hazelcast "Avoid Data Loss on Migration", section 2; docs/protocol.md, sections 6 and 7.
+Level-triggered and pure: `decide` looks at everything known of one partition and answers one new
+row to write, or messages to send, or nothing; the caller asks again after every event.
+
+    active --CaughtUp--> [Freeze --Frozen-->] PreparedRow --Prepared--> commit: version + 1
+       |  destination or primary left, refused, too long                         FAILED: version + 2
+"""
+
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from quorate.facts.partition_row import PartitionRow, committed_row, is_quorum, quorum
+from quorate.facts.topology import Holder, Voter
+from quorate.protocol.messages.master import CopyReport, Freeze, PreparedRow, TroubleKind
+from quorate.protocol.messages.message import Message
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.zone_master import ownership
+
+
+class Nodes(Protocol):
+    """What the master knows of the agents, as one zone sees them."""
+
+    def holder(self, node: str) -> Holder | None:
+        """The online incarnation of `node`; None when it has left or is not registered."""
+
+    def gone(self, node: str, store: str) -> bool:
+        """Whether `node` was judged to have left, or is online with another store than `store`."""
+
+    def dead_voters(self, row: PartitionRow) -> tuple[str, ...]:
+        """Voters of the row whose store is gone for good: their node is registered with another."""
+
+    def reported(self, node: str) -> bool:
+        """Whether `node` has told this master its inventory (or has left)."""
+
+    def asked_ms(self, node: str) -> int:
+        """Since when `node` is expected to tell its inventory; -1: it is not online."""
+
+    def report(self, node: str, partition: int) -> CopyReport | None:
+        """What `node` last told of its copy."""
+
+    def leaving(self, node: str) -> bool:
+        """Whether `node` asked for its primaries to be taken over."""
+
+    def reach_each_other(self, one: str, other: str) -> bool:
+        """Whether neither of the two has reported that it does not reach the other."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Everything the master knows of one partition besides its row.
+
+    The flags speak of `row.active` and `row.term`; they start anew with every new row that changes
+    either.  `resolved`: the active migration was started, or asked about, by this master.
+    `stored`: voters that have said that they have this very row, or a newer one, durably.
+    `unheard`: the row was read by a new master that has not heard yet which rows its voters have.
+    `progress_ms`: when its destination last had more than before.  `unwanted`: it does not lead to
+    the row's target any more.  `handed_over`: the row's term began with the commit of a migration.
+    `has_served`: the primary has said that it serves in the row's term (`activated` also says that
+    it never will).
+    """
+
+    row: PartitionRow
+    since_ms: int
+    resolved: bool = False
+    activated: bool = False
+    tried: tuple[str, ...] = ()
+    better: str = ""
+    progress_ms: int = -1
+    caught_up_ms: int = -1
+    freeze_ms: int = -1
+    freeze_sent_ms: int = -1
+    frozen: bool = False
+    prepare_ms: int = -1
+    prepare_sent_ms: int = -1
+    prepared: bool | None = None
+    ready: tuple[str, ...] = ()
+    stuck: str = ""
+    unwanted: bool = False
+    unheard: bool = False
+    stored: tuple[Voter, ...] = ()
+    handed_over: bool = False
+    has_served: bool = False
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the primary has said that both majorities hold what was answered."""
+        return self.caught_up_ms >= 0
+
+    @property
+    def serves(self) -> bool:
+        """Whether the row seats the primary, and it has said that it serves in this term."""
+        return self.activated and self.row.replicas[0] is not None
+
+    @property
+    def is_being_handed_over(self) -> bool:
+        """Whether a planned new primary is about to serve: clients wait, none is refused.
+
+        It ends with `activated`, or with the row: past `activation_bound_ms` another voter is made
+        primary, and that is no hand-over.
+        """
+        is_on_its_way = self.handed_over and not self.activated and not self.stuck
+        return is_on_its_way and self.row.replicas[0] is not None
+
+
+class Decision(NamedTuple):
+    """At most one of: a row to write with the reason; messages with the part that notes them."""
+
+    row: PartitionRow | None = None
+    reason: str = ""
+    part: Part | None = None
+    sends: tuple[tuple[str, Message], ...] = ()
+
+
+NOTHING = Decision()
+NO_LONGER_WANTED = "the target has changed"
+
+
+def adopt_row(part: Part, row: PartitionRow, now_ms: int) -> Part:
+    """The part after its row was written or read: what was known of an older term is forgotten."""
+    before = part.row
+    same_migration = (
+        row.active is not None
+        and before.active is not None
+        and row.active.migration_id == before.active.migration_id
+    )
+    if row.term != before.term:
+        handed_over = before.active is not None and row == committed_row(before)
+        return Part(
+            row, now_ms, tried=part.tried, resolved=row.active is None, handed_over=handed_over
+        )
+    kept = msgspec.structs.replace(
+        part,
+        row=row,
+        ready=tuple(n for n in part.ready if n not in row.replicas),
+        stuck="",
+        stored=(),
+        caught_up_ms=now_ms if part.caught_up else -1,  # this row is to be stored, too
+    )
+    if same_migration:
+        return kept
+    return msgspec.structs.replace(
+        kept,
+        resolved=True,
+        unwanted=False,
+        progress_ms=now_ms,
+        caught_up_ms=-1,
+        freeze_ms=-1,
+        freeze_sent_ms=-1,
+        frozen=False,
+        prepare_ms=-1,
+        prepare_sent_ms=-1,
+        prepared=None,
+    )
+
+
+def decide(
+    part: Part, nodes: Nodes, zone: str, master_term: int, settings: ProtocolSettings, now_ms: int
+) -> Decision:
+    """The next thing to do for this partition."""
+    row = part.row
+    stores = {voter.node: voter.store for voter in row.voters}
+    left = frozenset(node for node in row.owners if nodes.gone(node, stores[node]))
+    if row.active is not None:
+        return _decide_migration(part, nodes, zone, master_term, settings, now_ms, left)
+    if _primary_lost(row, nodes):
+        return _decide_primary(part, nodes, settings, now_ms, left, "the primary has left")
+    primary = row.primary
+    unseated = primary is not None and row.replicas[0] is None and primary.node not in left
+    if primary is not None and unseated and nodes.holder(primary.node) == primary:
+        return Decision(ownership.with_owner(row, primary.node), "the primary is back")
+    if not part.activated:
+        return _decide_activation(part, nodes, settings, now_ms, left)
+    if part.stuck:
+        return _decide_stuck(part, nodes, settings, now_ms, left)
+    if row.sets and part.has_served:
+        return Decision(ownership.with_one_set(row), "both sets of voters are one")
+    if left:
+        return Decision(ownership.without_owners(row, left), f"{', '.join(sorted(left))} left")
+    for node in part.ready:
+        if node not in row.replicas and node in row.voter_nodes and _is_same(nodes, row, node):
+            return Decision(ownership.with_owner(row, node), f"{node} owns again")
+    return NOTHING
+
+
+def _primary_lost(row: PartitionRow, nodes: Nodes) -> bool:
+    """Whether the primary's incarnation has left or was followed by another."""
+    primary = row.primary
+    if primary is None or nodes.gone(primary.node, primary.store):
+        return True
+    return nodes.holder(primary.node) not in (primary, None)
+
+
+def _is_same(nodes: Nodes, row: PartitionRow, node: str) -> bool:
+    """Whether `node` is online with the store that votes in this row."""
+    holder = nodes.holder(node)
+    return holder is not None and any(
+        voter.node == node and voter.store == holder.store for voter in row.voters
+    )
+
+
+def _candidates(part: Part, nodes: Nodes) -> list[Holder]:
+    """Online voters, best first: those that reach a quorum and have told what they hold, then the
+    freshest reported copy, then the hotter replica index, then by name."""
+    row = part.row
+    online = _online_voters(nodes, row)
+
+    def rank(holder: Holder) -> tuple[bool, bool, bool, bool, int, int, int, str]:
+        report = nodes.report(holder.node, row.partition)
+        index = row.replicas.index(holder.node) if holder.node in row.replicas else 99
+        return (
+            is_cut_off(nodes, row, holder.node),
+            holder.node in part.tried,
+            not nodes.reported(holder.node),
+            nodes.leaving(holder.node),
+            -(report.last_term if report and index == 99 else 1 << 60),
+            -(report.lwm if report and index == 99 else 1 << 60),
+            index,
+            holder.node,
+        )
+
+    return sorted(online, key=rank)
+
+
+def _online_voters(nodes: Nodes, row: PartitionRow) -> list[Holder]:
+    online = [holder for holder in map(nodes.holder, row.voter_nodes) if holder is not None]
+    return [holder for holder in online if _is_same(nodes, row, holder.node)]
+
+
+def is_cut_off(nodes: Nodes, row: PartitionRow, node: str) -> bool:
+    """Whether `node` reaches too few of the online voters for a quorum, as they and it report.
+
+    Each agent tells only what it sees itself; an agent that one other does not reach may be well.
+    """
+    reached = [v for v in _online_voters(nodes, row) if nodes.reach_each_other(node, v.node)]
+    return not is_quorum(row, [v.node for v in reached], nodes.dead_voters(row))
+
+
+def _decide_primary(
+    part: Part,
+    nodes: Nodes,
+    settings: ProtocolSettings,
+    now_ms: int,
+    left: frozenset[str],
+    why: str,
+) -> Decision:
+    """Put another voter, or a new incarnation of the same, at index 0 in a new term."""
+    row = part.row
+    if any(_is_awaited(part, nodes, voter.node, settings, now_ms) for voter in row.voters):
+        return NOTHING
+    candidates = _candidates(part, nodes)
+    if not is_quorum(row, [each.node for each in candidates], nodes.dead_voters(row)):
+        if left and row.owners:
+            # Whoever froze for a migration that ends here serves again in a new term only.
+            after = ownership.without_owners(row, left, new_term=part.freeze_ms >= 0)
+            return Decision(after, f"{', '.join(sorted(left))} left, no quorum")
+        return NOTHING
+    chosen = candidates[0]
+    for candidate in candidates:
+        if part.better and candidate.node == part.better:
+            chosen = candidate
+    return Decision(ownership.activated(row, chosen, left), f"{why}: {chosen.node} takes over")
+
+
+def _is_awaited(
+    part: Part, nodes: Nodes, node: str, settings: ProtocolSettings, now_ms: int
+) -> bool:
+    """Whether an election waits for what the voter holds: without it the freshest may be passed
+    over.  One that is online and tells nothing, as its disk hangs, is waited for no longer than one
+    that is silent; but a voter that may know a newer row is."""
+    if nodes.reported(node):
+        return False
+    asked_ms = nodes.asked_ms(node)
+    late = 0 <= asked_ms <= now_ms - settings.failure_detection_ms
+    return part.unheard or not late
+
+
+def _decide_stuck(
+    part: Part, nodes: Nodes, settings: ProtocolSettings, now_ms: int, left: frozenset[str]
+) -> Decision:
+    """A primary that says that it is stuck.  Without a quorum it would be stuck in a new term, too;
+    past a freeze, or in a term that it cannot serve in, a new term is all that it needs.
+
+    In joint mode it may lack nothing but the destination: then its next term, which is without the
+    migration, has a quorum unless the voters' reports say that it is cut off from them.
+    """
+    primary = part.row.primary
+    if part.stuck == TroubleKind.NO_QUORUM and primary is not None and part.row.active is None:
+        part = msgspec.structs.replace(part, tried=(*part.tried, primary.node))
+    decision = _decide_primary(
+        part, nodes, settings, now_ms, left, f"the primary is stuck: {part.stuck}"
+    )
+    return decision._replace(part=part) if decision.row is not None else decision
+
+
+def _decide_activation(
+    part: Part, nodes: Nodes, settings: ProtocolSettings, now_ms: int, left: frozenset[str]
+) -> Decision:
+    assert part.row.primary is not None
+    node = part.row.primary.node
+    bound = settings.activation_bound_ms * min(1 + len(part.tried), 6)
+    if not part.better and not part.stuck and now_ms - part.since_ms < bound:
+        return NOTHING
+    tried = (*part.tried, node)
+    if len(set(tried)) >= len(_candidates(part, nodes)):
+        tried = ()
+    part = msgspec.structs.replace(part, tried=tried)
+    why = f"{node} did not activate"
+    return _decide_primary(part, nodes, settings, now_ms, left, why)._replace(part=part)
+
+
+def _decide_migration(
+    part: Part,
+    nodes: Nodes,
+    zone: str,
+    master_term: int,
+    settings: ProtocolSettings,
+    now_ms: int,
+    left: frozenset[str],
+) -> Decision:
+    row = part.row
+    migration = row.active
+    assert migration is not None
+    destination, primary = migration.destination, row.primary
+    if not part.resolved:
+        return _resolve(part, nodes)
+    # What it has prepared is worth nothing without its store, should the write have to be repeated.
+    if part.prepared and (
+        destination is None or destination.node not in nodes.dead_voters(committed_row(row))
+    ):
+        return Decision(committed_row(row), f"{migration.migration_id} committed")
+    if primary is None or _primary_lost(row, nodes):
+        return _decide_primary(part, nodes, settings, now_ms, left, "the primary has left")
+    changes_primary = migration.replicas[0] != primary.node
+    refused = part.prepared is False
+    if destination is not None and nodes.holder(destination.node) not in (destination, None):
+        return _give_up(row, part, f"{destination.node} is a new process")
+    if destination is not None and nodes.gone(destination.node, destination.store):
+        return _give_up(row, part, f"{destination.node} left")
+    if refused:
+        return _give_up(row, part, "the destination refused the prepared row")
+    for since, what in ((part.freeze_ms, "frozen"), (part.prepare_ms, "prepared")):
+        if since >= 0 and now_ms - since > settings.migration_bound_ms:
+            return _give_up(row, part, f"{what} for too long")
+    if not part.activated and now_ms - part.since_ms > settings.activation_bound_ms * 2:
+        return _decide_primary(part, nodes, settings, now_ms, left, "the primary did not activate")
+    if part.stuck and not part.frozen:
+        return _decide_stuck(part, nodes, settings, now_ms, left)
+    if part.unwanted and not part.caught_up and part.prepare_ms < 0:
+        # Later than that, going on is cheaper than going back: it is even, or the clients wait.
+        return _give_up(row, part, NO_LONGER_WANTED)
+    leaver = migration.source
+    others = left - {leaver} if leaver is not None else left
+    if others:
+        after = ownership.without_owners(row, left, new_term=part.freeze_ms >= 0)
+        return Decision(after, f"{', '.join(sorted(left))} left")
+    if not part.caught_up:
+        still_ms = now_ms - max(part.progress_ms, part.since_ms)
+        if part.activated and still_ms > settings.migration_stall_ms:
+            return _give_up(row, part, f"no progress for {still_ms // 1000} s")
+        return NOTHING
+    if not is_known(part, nodes):
+        if now_ms - part.caught_up_ms > settings.migration_stall_ms:
+            why = f"a quorum of the voters has not stored row {row.version}"
+            return _give_up(row, part, why)
+        return NOTHING
+    if changes_primary and not part.frozen:
+        if part.freeze_sent_ms >= 0 and now_ms - part.freeze_sent_ms < settings.retry_ms:
+            return NOTHING
+        noted = msgspec.structs.replace(
+            part,
+            freeze_ms=part.freeze_ms if part.freeze_ms >= 0 else now_ms,
+            freeze_sent_ms=now_ms,
+        )
+        freeze = Freeze(master_term, zone, row.partition, migration.migration_id, row.term)
+        return Decision(part=noted, sends=((primary.node, freeze),))
+    if destination is None:
+        return Decision(committed_row(row), f"{migration.migration_id} committed")
+    if part.prepare_sent_ms >= 0 and now_ms - part.prepare_sent_ms < settings.retry_ms:
+        return NOTHING
+    noted = msgspec.structs.replace(
+        part,
+        prepare_ms=part.prepare_ms if part.prepare_ms >= 0 else now_ms,
+        prepare_sent_ms=now_ms,
+    )
+    prepared = PreparedRow(master_term, zone, migration.migration_id, committed_row(row))
+    return Decision(part=noted, sends=((destination.node, prepared),))
+
+
+def is_known(part: Part, nodes: Nodes) -> bool:
+    """Whether a quorum of the voters has the row of this migration durably, or it changes no voter.
+
+    Only then is it committed: so whoever hears a quorum of the voters of any row hears of every
+    change of the voters that was committed after it, also when the metastore is lost.
+    """
+    row, active = part.row, part.row.active
+    assert active is not None
+    if set(active.voters) == set(row.voters):
+        return True
+    dead = nodes.dead_voters(row)
+    count = sum(voter.node not in dead for voter in part.stored)
+    return count >= quorum(len(row.voters), len(dead))
+
+
+def _give_up(row: PartitionRow, part: Part, why: str) -> Decision:
+    assert row.active is not None
+    new_term = part.freeze_ms >= 0
+    return Decision(ownership.failed(row, new_term), f"{row.active.migration_id} failed: {why}")
+
+
+def _resolve(part: Part, nodes: Nodes) -> Decision:
+    """A migration another master started: committed if its destination stored the prepared row,
+    else rolled back; asked per partition, waiting only for its own participants."""
+    row = part.row
+    migration = row.active
+    assert migration is not None
+    destination = migration.destination
+    asked = [row.primary.node] if row.primary else []
+    if destination is not None:
+        asked.append(destination.node)
+    if migration.source is not None:
+        asked.append(migration.source)
+    if not all(nodes.reported(node) for node in asked):
+        return NOTHING
+    if destination is not None:
+        report = nodes.report(destination.node, row.partition)
+        wanted = committed_row(row)
+        if (
+            report is not None
+            and report.prepared == wanted
+            and report.prepared_migration == migration.migration_id
+            and nodes.holder(destination.node) is not None
+        ):
+            noted = msgspec.structs.replace(part, resolved=True, prepared=True)
+            return Decision(committed_row(row), "found prepared at its destination", part=noted)
+    return Decision(ownership.failed(row, new_term=True), f"{migration.migration_id} rolled back")

@@ -1,0 +1,116 @@
+"""Agents' messages about single partitions, taken as far as the newest rows agree with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from quorate.facts.time import Now
+from quorate.protocol.members.membership import ZoneNodes
+from quorate.protocol.messages.master import (
+    Activated,
+    ActivationBlocked,
+    CaughtUp,
+    CopyReady,
+    Frozen,
+    Prepared,
+    Trouble,
+    TroubleKind,
+)
+from quorate.protocol.zone_master.events import ZoneEvents
+from quorate.protocol.zone_master.migration_commit import Part
+from quorate.protocol.zone_master.status import Parts
+
+if TYPE_CHECKING:
+    from quorate.protocol.master.master import Master
+
+
+class PartitionReports:
+    """Takes them into `parts`, which are the zone master's; `dirty`: those to be decided about."""
+
+    def __init__(
+        self,
+        master: Master,
+        parts: Parts,
+        nodes: ZoneNodes,
+        events: ZoneEvents,
+        dirty: set[int],
+    ) -> None:
+        self._master = master
+        self._parts = parts
+        self._nodes = nodes
+        self._events = events
+        self._dirty = dirty
+
+    def note(self, partition: int, **changes: object) -> None:
+        """This is known of the partition now; it is decided about anew."""
+        self._parts[partition] = msgspec.structs.replace(self._parts[partition], **changes)
+        self._dirty.add(partition)
+
+    def _of_term(self, node: str, partition: int, term: int) -> Part | None:
+        part = self._parts.get(partition)
+        if part is None or part.row.term != term or part.row.primary is None:
+            return None
+        return part if part.row.primary.node == node else None
+
+    def activated(self, node: str, message: Activated, now: Now) -> None:
+        """The primary serves."""
+        part = self._of_term(node, message.partition, message.term)
+        if part is not None and not part.activated:
+            self.note(
+                message.partition, activated=True, has_served=True, tried=(), better="",
+                stuck="", since_ms=now.boot_ms,
+            )  # fmt: skip
+
+    def blocked(self, node: str, message: ActivationBlocked) -> None:
+        """The primary's logs do not reach; `better` can."""
+        part = self._of_term(node, message.partition, message.term)
+        if part is not None and not part.activated:
+            self.note(message.partition, better=message.better)
+
+    def _of_migration(self, partition: int, migration_id: str) -> Part | None:
+        part = self._parts.get(partition)
+        if part is None or part.row.active is None:
+            return None
+        return part if part.row.active.migration_id == migration_id else None
+
+    def caught_up(self, node: str, message: CaughtUp, now: Now) -> None:
+        """The primary is in joint mode and both majorities hold what was answered."""
+        part = self._of_migration(message.partition, message.migration_id)
+        if part is not None and self._of_term(node, message.partition, message.term):
+            self._events.caught_up(part)
+            if not part.caught_up:
+                self.note(message.partition, caught_up_ms=now.boot_ms)
+
+    def frozen(self, node: str, message: Frozen) -> None:
+        """The old primary will never serve again in its term."""
+        part = self._of_migration(message.partition, message.migration_id)
+        if part is not None and self._of_term(node, message.partition, message.term):
+            self.note(message.partition, frozen=True)
+
+    def prepared(self, message: Prepared) -> None:
+        """The destination stored, or refused, the prepared row."""
+        part = self._of_migration(message.partition, message.migration_id)
+        if part is not None and part.row.version + 1 == message.version:
+            self.note(message.partition, prepared=message.accepted)
+
+    def copy_ready(self, node: str, message: CopyReady) -> None:
+        """A voter that is not among the owners holds everything."""
+        part = self._of_term(node, message.partition, message.term)
+        holder = self._nodes.holder(message.node)
+        if part is None or holder is None or holder.store != message.store:
+            return
+        if message.node not in part.ready:
+            self.note(message.partition, ready=(*part.ready, message.node))
+
+    def trouble(self, node: str, trouble: Trouble) -> None:
+        """A primary is stuck."""
+        part = self._of_term(node, trouble.partition, trouble.term)
+        if part is None or trouble.since_ms < self._master.settings.lease_ms:
+            return
+        # Frozen for a migration that was given up: only a new term lets it serve again.
+        forgotten = trouble.kind is TroubleKind.FROZEN and part.freeze_ms < 0
+        no_quorum = part.activated and trouble.kind is TroubleKind.NO_QUORUM
+        if trouble.kind is TroubleKind.NO_ROLE or forgotten or no_quorum:
+            self.note(trouble.partition, stuck=trouble.kind, activated=True)

@@ -1,0 +1,56 @@
+"""Which committed rows an agent has not yet said it has: sent again until it does."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from quorate.facts.partition_row import PartitionRow
+from quorate.facts.time import Now
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.messages.master import RowsStored
+from quorate.protocol.zone_master.migration_commit import Part
+
+if TYPE_CHECKING:
+    from quorate.protocol.master.master import Master
+
+RESEND_MS = 1000
+RESENT_ROWS_MAX = 1000
+
+
+class RowPublisher:
+    """One zone's rows on their way to the agents."""
+
+    def __init__(self, master: "Master") -> None:
+        self._master = master
+        self._unacked: dict[str, dict[int, int]] = {}
+        self._resent_ms = 0
+
+    def publish(self, zone: ZoneRecord, rows: Sequence[PartitionRow]) -> None:
+        """Tell everyone of rows that are written."""
+        message = self._master.zone_table(zone, tuple(rows))
+        for node in sorted(self._master.agents):
+            waiting = self._unacked.setdefault(node, {})
+            waiting.update({row.partition: row.version for row in rows})
+        self._master.publish(sorted(self._master.agents), message)
+
+    def resend(self, zone: ZoneRecord, parts: Mapping[int, Part], now: Now) -> None:
+        """Repeat what was not confirmed, now and then."""
+        if now.boot_ms - self._resent_ms < RESEND_MS:
+            return
+        self._resent_ms = now.boot_ms
+        for node in sorted(self._unacked):
+            agent = self._master.agents.get(node)
+            waiting = self._unacked[node]
+            if agent is None:
+                del self._unacked[node]
+            elif waiting and agent.online:
+                known = [p for p in sorted(waiting) if p in parts]  # others are rebuilt first
+                rows = tuple(parts[p].row for p in known[:RESENT_ROWS_MAX])
+                self._master.publish([node], self._master.zone_table(zone, rows))
+
+    def stored(self, node: str, message: RowsStored) -> None:
+        """The agent has these rows, or newer ones, durably."""
+        waiting = self._unacked.get(node)
+        if waiting:
+            for partition, version in message.versions:
+                if version >= waiting.get(partition, version + 1):
+                    del waiting[partition]

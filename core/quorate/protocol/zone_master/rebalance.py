@@ -1,0 +1,409 @@
+"""Which migrations a zone's rows need: its target, and the next step of every row.
+
+The target is computed anew when agents, their weights or the zone change; each row's next step
+follows from the row and the target.  Which of those that wait begin is decided for all zones
+together (migration_queue.py).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from quorate.facts.partition_row import Migration, PartitionRow, is_committed
+from quorate.facts.time import Now
+from quorate.facts.topology import Holder, Voter
+from quorate.facts.zone import Planner, ZoneRecord
+from quorate.planning.choose_migrations import QueuedMigration
+from quorate.planning.distribute_partitions import (
+    DataNode,
+    Distribution,
+    distribute_partitions,
+)
+from quorate.planning.keep_migrations import row_when_done, still_serves
+from quorate.planning.next_migration import next_migration
+from quorate.planning.plan_migrations import PlannedMigration
+from quorate.planning.plan_staged import reachable_target
+from quorate.planning.retries import Retries
+from quorate.protocol.members.membership import Agent, ZoneNodes
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.zone_master import ownership
+from quorate.protocol.zone_master.migration_commit import Part, is_cut_off
+
+
+class Rebalance:
+    """One zone's target and queue.  `parts` are the zone's own; `agents` the master's."""
+
+    def __init__(
+        self,
+        agents: dict[str, Agent],
+        nodes: ZoneNodes,
+        parts: dict[int, Part],
+        settings: ProtocolSettings,
+    ) -> None:
+        self.target: Distribution | None = None
+        self.off_target: dict[int, None] = {}
+        self._agents = agents
+        self._nodes = nodes
+        self._parts = parts
+        self._settings = settings
+        self._signature: object = None
+        self._steps: dict[int, tuple[PartitionRow, PlannedMigration | None]] = {}
+        self._queued: dict[int, QueuedMigration] = {}
+        self.sizes: dict[int, int] = {}
+        self._states: dict[str, str] = {}
+        self._refilling: dict[str, tuple[int, ...]] = {}
+        self._kept_off: set[int] = set()
+        self._without_room: set[str] = set()
+
+    # --- who may hold copies ---------------------------------------------------------------------
+
+    def data_nodes(self, record: ZoneRecord, now: Now) -> list[DataNode]:
+        """The agents that copies may be placed on; those that are waited for count as online."""
+        nodes: list[DataNode] = []
+        replaced = {n for part in self._parts.values() for n in self._nodes.dead_voters(part.row)}
+        self._states.clear()
+        for name in sorted(self._agents):
+            agent = self._agents[name]
+            state = self._state_of(agent, record, now)
+            if state == "online" and name in replaced:
+                state = "new-store"
+            self._states[name] = state
+            if agent.record is None or state in ("draining", "unregistered"):
+                continue
+            there = state in ("online", "new-store") or (
+                state in ("waited", "refused") and bool(self._parts)
+            )
+            nodes.append(DataNode(name, agent.record.weight, agent.record.failure_domain, there))
+        return nodes
+
+    def _state_of(self, agent: Agent, record: ZoneRecord, now: Now) -> str:
+        if agent.record is None or agent.removing:
+            return "unregistered"
+        if agent.draining:
+            return "draining"
+        if not agent.online:
+            waited = agent.left_ms < 0 or now.boot_ms - agent.left_ms < record.scale_down_ms
+            return "waited" if waited else "lost"
+        refusal = self._nodes.refusal(agent.record.name)
+        if refusal is not None:
+            refused_ms = now.boot_ms - refusal.since_ms
+            return "refused" if refused_ms < self._settings.refusal_delay_ms else "without"
+        return "online"
+
+    def is_at_rest(self, record: ZoneRecord) -> bool:
+        """Whether every partition serves with all its copies in their places, and every agent was
+        there at the last look: no time that passes changes that."""
+        if self.off_target or not set(self._states.values()) <= {"online"}:
+            return False
+        return all(
+            part.serves
+            and not part.stuck
+            and part.row.active is None
+            and not part.unheard
+            and len(part.row.owners) == len(part.row.voters) == record.replicas
+            for part in self._parts.values()
+        )
+
+    def missing(self) -> list[str]:
+        """Why copies are missing, node by node."""
+        words = {
+            "waited": "{} is offline and waited for",
+            "lost": "{} is offline; another agent without a copy would take its place",
+            "refused": "{} refuses the zone and is waited for",
+            "without": "{} refuses the zone; another agent without a copy would take its place",
+            "new-store": "{} came back with a new store and takes no part as its old self: "
+            "its votes are given up, then it is given new copies",
+            "draining": "{} is draining",
+        }
+        return [
+            words[state].format(node)
+            for node, state in sorted(self._states.items())
+            if state in words
+        ]
+
+    def is_lost(self, row: PartitionRow) -> bool:
+        """Whether the stores of all its voters are gone for good: nobody has its data any more."""
+        return all(self._nodes.is_dead(voter) for voter in row.voters)
+
+    # --- target ----------------------------------------------------------------------------------
+
+    def topology_changed(self) -> None:
+        """Somebody came, left or is leaving: every step is to be planned anew."""
+        self._forget_steps()
+
+    def _forget_steps(self) -> None:
+        self._steps.clear()
+        self._queued.clear()
+        self._kept_off.clear()
+
+    def reach_changed(self) -> None:
+        """An agent reports that the set of members it reaches has changed."""
+        for partition in self._kept_off:
+            self._steps.pop(partition, None)
+        self._kept_off.clear()
+
+    def note_size(self, partition: int, size: int) -> None:
+        """One of the partition's copies has so many bytes."""
+        if self.sizes.get(partition) != size:
+            self.sizes[partition] = size
+            self._queued.pop(partition, None)
+
+    def note_refilling(self, node: str, partitions: tuple[int, ...]) -> None:
+        """`node` has its copies of these partitions refilled: primaries are kept off them."""
+        before = self._refilling.pop(node, ())
+        if partitions:
+            self._refilling[node] = partitions
+        if before != partitions:
+            for partition in sorted({*before, *partitions} & self._parts.keys()):
+                self._steps.pop(partition, None)
+                self.look_again(partition)
+
+    def note_room(self, node: str, *, has_room: bool) -> None:
+        """Whether `node` has room for more; without it no new copy is begun there."""
+        if has_room:
+            self._without_room.discard(node)
+        else:
+            self._without_room.add(node)
+
+    def refresh(self, record: ZoneRecord, now: Now) -> bool:
+        """Compute the target anew when anything it depends on has changed; whether it was."""
+        nodes = self.data_nodes(record, now)
+        signature = (
+            tuple((n.name, n.weight, n.failure_domain, n.online) for n in nodes),
+            record.replicas,
+            record.planner,
+            tuple(n for n in sorted(self._agents) if self._nodes.leaving(n)),
+            tuple(n.name for n in nodes if self._nodes.holder(n.name) is None),
+        )
+        if signature == self._signature or not any(node.online for node in nodes):
+            return False
+        self._signature = signature
+        # What is under way counts as done: its newcomers are asked for again where balance permits.
+        there = {n.name: None for n in nodes if n.online and self._nodes.holder(n.name)}
+        current = [row_when_done(self._parts[p].row, there) for p in sorted(self._parts)]
+        self._forget_steps()
+        self.target = distribute_partitions(current, nodes, record.replicas)
+        self.off_target = dict.fromkeys(sorted(self._parts))
+        return True
+
+    def _wanted(self, row: PartitionRow) -> tuple[str, ...]:
+        """The target of one row, its primary kept off nodes that are leaving or not there, or whose
+        copy is being refilled; a node that is cut off keeps the role, but does not get it."""
+        assert self.target is not None
+        target = list(self.target.assignments[row.partition])
+
+        def serves(node: str) -> bool:
+            if row.partition in self._refilling.get(node, ()):
+                return False
+            is_there = self._nodes.holder(node) is not None and not self._nodes.leaving(node)
+            return is_there and not self._is_kept_off(row, node)
+
+        if target and not serves(target[0]):
+            primary = row.replicas[0]
+            others = [n for n in target if serves(n) and n in row.owners]
+            if primary in others:
+                others = [primary]
+            if others:
+                target.remove(others[0])
+                target.insert(0, others[0])
+        return tuple(target)
+
+    def _is_kept_off(self, row: PartitionRow, node: str) -> bool:
+        """Whether `node` would be stuck, were it made primary, as it and others report."""
+        return node != row.replicas[0] and is_cut_off(self._nodes, row, node)
+
+    def _lacks_successor(self, row: PartitionRow, wanted: Sequence[str]) -> bool:
+        """Whether the primary stays on a node that is leaving, because too few reach another."""
+        return self._nodes.leaving(wanted[0]) and any(
+            node in row.owners and self._is_kept_off(row, node) for node in wanted[1:]
+        )
+
+    def is_wanted(self, row: PartitionRow, record: ZoneRecord) -> bool:
+        """Whether the row's active migration still leads to its target."""
+        # A store that is gone for good leaves, although its node is to have a copy again.
+        dead = self._nodes.dead_voters(row)
+        active = row.active
+        is_reduction = active is not None and active.destination is None and active.source in dead
+        if self.target is None or is_reduction:
+            return True
+        wanted: tuple[str | None, ...] = self._wanted(row)
+        if record.planner is Planner.STAGED and not self._hands_over(row, wanted):
+            lost = self._nodes.gone_voters(row)
+            wanted = reachable_target(row.replicas, row.voter_nodes, wanted, lost)
+        return still_serves(row, [node for node in wanted if node not in dead] or wanted)
+
+    def _hands_over(self, row: PartitionRow, wanted: Sequence[str | None]) -> bool:
+        """Whether the primary of the row must go, or one to come cannot: that is no matter of
+        balance, and Staged would give the circle up."""
+        return self.target is not None and wanted != self.target.assignments[row.partition]
+
+    def _next_step(self, row: PartitionRow, record: ZoneRecord) -> PlannedMigration | None:
+        nodes, wanted = self._nodes, self._wanted(row)
+        meant = self.target.assignments[row.partition] if self.target is not None else ()
+        if meant and (self._is_kept_off(row, meant[0]) or self._lacks_successor(row, wanted)):
+            self._kept_off.add(row.partition)
+        planner = Planner.MINIMAL if self._hands_over(row, wanted) else record.planner
+        lost = [*nodes.gone_voters(row)]
+        lost += [n for n in wanted if n not in lost and nodes.holder(n) is None]
+        dead = nodes.dead_voters(row)
+        return next_migration(
+            row.replicas, row.voter_nodes, wanted, lost, dead, record.replicas, planner
+        )
+
+    def _planned_step(self, row: PartitionRow, record: ZoneRecord) -> PlannedMigration | None:
+        """`_next_step`, computed once for a row, a target and a topology."""
+        known = self._steps.get(row.partition)
+        if known is None or known[0] is not row:
+            known = self._steps[row.partition] = (row, self._next_step(row, record))
+            self._queued.pop(row.partition, None)
+        return known[1]
+
+    # --- queue -----------------------------------------------------------------------------------
+
+    def waiting(self, record: ZoneRecord, is_busy: Callable[[int], bool]) -> list[QueuedMigration]:
+        """The next steps of rows that are not at their target and for which nothing is under way.
+
+        `bytes` is what the partition's agents last told of their copies, 0 while none has.
+        """
+        if self.target is None or not self.off_target:
+            return []
+        found: list[QueuedMigration] = []
+        left: dict[int, None] = {}
+        for partition in self.off_target:
+            part = self._parts[partition]
+            if is_busy(partition) or not part.serves or part.row.active or part.row.sets:
+                left[partition] = None
+                continue
+            step = self._planned_step(part.row, record)
+            if step is None:
+                if _misses_copies(part.row) or partition in self._kept_off:
+                    left[partition] = None  # somebody is waited for
+                continue
+            left[partition] = None
+            if step.destination is not None and self._nodes.holder(step.destination) is None:
+                continue
+            if step.newcomer in self._without_room:
+                continue  # it would fill what is left of that disk
+            queued = self._queued.get(partition)
+            if queued is None:
+                queued = self._queued[partition] = self._as_queued(record.uid, part.row, step)
+            found.append(queued)
+        self.off_target = left
+        return found
+
+    def running(self, uid: str, rows: Iterable[PartitionRow]) -> list[QueuedMigration]:
+        """The migrations that are active in `rows`."""
+        return [
+            self._as_queued(uid, row, _as_planned(row)) for row in rows if row.active is not None
+        ]
+
+    def _as_queued(self, uid: str, row: PartitionRow, step: PlannedMigration) -> QueuedMigration:
+        copies_data = step.newcomer is not None
+        # Who leaves may be lost: it is the primary that supplies, or has another owner do so.
+        source = step.source
+        if copies_data:
+            source = row.primary.node if row.primary is not None else None
+        return QueuedMigration(
+            uid,
+            row.partition,
+            len(row.owners),
+            source,
+            step.destination,
+            copies_data,
+            self.sizes.get(row.partition, 0) if copies_data else 0,
+            self._is_repair(row, step),
+        )
+
+    def _is_repair(self, row: PartitionRow, step: PlannedMigration) -> bool:
+        """Whether the step is on account of a copy that was lost, or never made."""
+        if step.newcomer is None:
+            return step.leaver in self._nodes.dead_voters(row)
+        if step.leaver is not None:
+            return step.leaver not in row.replicas
+        wanted = self.target.assignments[row.partition] if self.target is not None else ()
+        return len(row.owners) < len(wanted)
+
+    def misses_copies(self, repairs: Iterable[QueuedMigration], retries: Retries) -> bool:
+        """Whether copies are missing that are on their way back: moves for balance wait for them.
+
+        They are when a repair goes on, or can begin, or when an agent is there or waited for that
+        has an old copy.  Repairs to a node where the last one failed do not count: they may go on
+        for ever.
+        """
+        for repair in repairs:
+            if repair.is_repair and (
+                repair.destination is None or retries.at_most(repair.destination) > 1
+            ):
+                return True
+        states = self._states
+        for partition in self.off_target:
+            row = self._parts[partition].row
+            for node in row.voter_nodes:
+                state = states.get(node)
+                if state in ("waited", "refused") or (
+                    state == "online" and node not in row.replicas
+                ):
+                    return True
+        return False
+
+    def begin(self, record: ZoneRecord, partition: int) -> tuple[PartitionRow, str]:
+        """The row with its next step active, and the reason."""
+        row = self._parts[partition].row
+        step = self._planned_step(row, record)
+        assert step is not None
+        destination = self._nodes.holder(step.destination) if step.destination else None
+        migration = _migration(record.name, row, step, destination)
+        return ownership.started(row, migration), f"{step.kind} started"
+
+    def owners_changed(self, before: PartitionRow, row: PartitionRow) -> str:
+        """The row may not be where it should be.  Answers the primary before it where another took
+        the role over although that one is there: it was stuck, or did not come to serve."""
+        self.look_again(row.partition)
+        old, new = before.primary, row.primary
+        if old is None or new is None or old.node == new.node or is_committed(before, row):
+            return ""
+        return old.node if self._nodes.holder(old.node) == old else ""
+
+    def look_again(self, partition: int) -> None:
+        """This partition's row may not be where it should be: a migration of it has failed, say."""
+        self.off_target.setdefault(partition)
+
+    def forget(self, partition: int) -> None:
+        """The partition has no row for now."""
+        self._steps.pop(partition, None)
+        self._queued.pop(partition, None)
+        self.off_target.pop(partition, None)
+
+
+def _misses_copies(row: PartitionRow) -> bool:
+    return len(row.owners) < len(row.voters)
+
+
+def _as_planned(row: PartitionRow) -> PlannedMigration:
+    """The active migration as the step it was planned as."""
+    active = row.active
+    assert active is not None
+    before, after = row.voter_nodes, tuple(voter.node for voter in active.voters)
+    return PlannedMigration(
+        active.kind,
+        active.source,
+        active.destination.node if active.destination is not None else None,
+        next((node for node in after if node not in before), None),
+        next((node for node in before if node not in after), None),
+        active.replicas,
+        after,
+    )
+
+
+def _migration(
+    zone: str, row: PartitionRow, step: PlannedMigration, destination: Holder | None
+) -> Migration:
+    stores = {voter.node: voter.store for voter in row.voters}
+    if destination is not None:
+        stores.setdefault(destination.node, destination.store)
+    return Migration(
+        f"{zone}/{row.partition}/{row.version + 1}",
+        step.kind,
+        step.source,
+        destination,
+        step.replicas,
+        tuple(Voter(node, stores[node]) for node in step.voters),
+    )

@@ -1,0 +1,289 @@
+"""The rows of a zone that its metastore has lost, holds in an older state or holds damaged: which
+ones these are, what agents have told of them, and what the others wait for.
+
+    served --row missing, or older than an agent's--> lost --a quorum has told--> served
+    served --stored row is invalid--> set aside --repaired--> served, --removed--> lost
+
+What makes one row safe is decided in recover_rows.py.  Source: docs/protocol.md, section 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from quorate.facts.partition_row import PartitionRow, is_quorum
+from quorate.facts.time import Now
+from quorate.facts.topology import Voter
+from quorate.protocol.members.membership import ZoneNodes
+from quorate.protocol.messages.events import Reason
+from quorate.protocol.messages.master import AskInventory, CopyReport
+from quorate.protocol.metastore import SHARD_PARTITIONS, DamagedRow, partitions_of
+from quorate.protocol.zone_master.recover_rows import Told, Waiting, recovered_row
+
+if TYPE_CHECKING:
+    from quorate.protocol.master.master import Master
+    from quorate.protocol.zone_master.zone_master import ZoneMaster
+
+WRITTEN_AGAIN = "as it was before another changed it"
+ASK_MS = 2_000
+"""An agent that has not told its rows is asked again: it may have to open the zone first."""
+
+
+class ZoneRecovery:
+    """What of one zone's rows is lost or set aside.  `decided`: the zone's rows to be written."""
+
+    def __init__(
+        self, master: Master, zone: ZoneMaster, decided: dict[int, tuple[PartitionRow, str]]
+    ) -> None:
+        self.set_aside: dict[int, DamagedRow] = {}
+        """Partitions whose stored row is invalid: nothing is decided of them."""
+        self.waiting = ""
+        """The reason why some rows are not rebuilt yet; empty when there is none."""
+        self._master = master
+        self._zone = zone
+        self._uid = zone.record.uid
+        self._decided = decided
+        self._below: dict[int, int] = {}
+        self._asked_ms: dict[str, int] = {}
+
+    @property
+    def sentence(self) -> str:
+        """Say what is wrong with the zone's rows, and the way out; empty when they are sound."""
+        said = [self.waiting] if self.waiting else []
+        by_reason: dict[str, list[int]] = {}
+        for partition, damaged in sorted(self.set_aside.items()):
+            by_reason.setdefault(damaged.why, []).append(partition)
+        said += [f"{which(those)} set aside: {why}" for why, those in by_reason.items()]
+        if self.set_aside:
+            said.append(
+                "repair these rows, or remove them from their objects: what is missing is rebuilt "
+                "from what agents have"
+            )
+        return "; ".join(said)
+
+    # --- what is lost ----------------------------------------------------------------------------
+
+    def lose(self, partitions: Iterable[int], why: str) -> None:
+        """The rows of `partitions` are to be rebuilt."""
+        self._tell(
+            Reason.OWNERSHIP_LOST,
+            f"{which(partitions)}: {why}: rebuilt from what agents have, each row when a quorum of "
+            "the voters of the newest one that is known has told; the zone's conditions name who "
+            "is waited for",
+            "Warning",
+        )
+        self._note_recovering(True)
+
+    def withdraw(self, versions: Mapping[int, int], why: str) -> None:
+        """Stored rows are older than what agents have: rows up to these versions count no more.
+
+        What agents told before that is asked for again: it may be older than what was decided."""
+        self._forget_told()
+        for partition, version in versions.items():
+            self._below[partition] = max(version, self._below.get(partition, 0))
+        self.lose(versions, why)
+
+    def is_withdrawn(self, row: PartitionRow) -> bool:
+        """Whether the row is one that agents were found to know a newer one of."""
+        return row.version <= self._below.get(row.partition, -1)
+
+    def _note_recovering(self, recovering: bool) -> None:
+        zone = self._zone
+        if zone.record.recovering != recovering:
+            zone.record = msgspec.structs.replace(zone.record, recovering=recovering)
+            self._master.write_zone(zone.record)
+
+    # --- what another has changed ----------------------------------------------------------------
+
+    def look(self, shard: int, damaged: Sequence[DamagedRow]) -> None:
+        """The shard was read: these of its rows are invalid, and no others.
+
+        A row elsewhere than in its partition's shard says nothing of that partition."""
+        inside = partitions_of(shard, self._zone.record.partitions)
+        damaged = [each for each in damaged if each.partition in inside]
+        is_damaged = {each.partition for each in damaged}
+        for partition in list(self.set_aside):
+            if partition // SHARD_PARTITIONS == shard and partition not in is_damaged:
+                del self.set_aside[partition]
+                self._tell(Reason.ROW_REPAIRED, f"partition {partition} is no longer set aside")
+        for each in damaged:
+            self._look_at(each)
+
+    def _look_at(self, damaged: DamagedRow) -> None:
+        """The stored row of a partition is invalid: set it aside where it cannot be put right."""
+        partition = damaged.partition
+        part = self._zone.parts.get(partition)
+        is_older = (
+            part is not None
+            and damaged.version <= part.row.version
+            and damaged.term <= part.row.term
+        )
+        if is_older:
+            return  # what it was is known here (put_right)
+        if part is not None:
+            self._forget_told()  # that may be older than what was decided of this row since then
+        self._zone.drop_row(partition)
+        if self.set_aside.get(partition) != damaged:
+            self.set_aside[partition] = damaged
+            self._tell(
+                Reason.ROW_SET_ASIDE,
+                f"partition {partition}: {damaged.why}; it is set aside alone: repair the row, or "
+                "remove it from the object, and it is rebuilt from what agents have",
+                "Warning",
+            )
+
+    def put_right(self, shard: int, stored: Iterable[PartitionRow]) -> None:
+        """The shard holds these rows; what another deleted, put back or damaged in it is written
+        again as it was."""
+        found = {row.partition: row for row in stored}
+        written: list[int] = []
+        older: dict[int, int] = {}
+        for partition in partitions_of(shard, self._zone.record.partitions):
+            part, row = self._zone.parts.get(partition), found.get(partition)
+            if part is None or part.row == row or partition in self._decided:
+                continue
+            if row is not None and row.term > part.row.term:
+                # The metastore takes no row whose term goes back.
+                older[partition] = part.row.version
+            else:
+                self._decided[partition] = (part.row, WRITTEN_AGAIN)
+                written.append(partition)
+        if older:
+            self._zone.withdraw(older, "another put a row of a later term in the place of theirs")
+        if written:
+            self._tell(
+                Reason.RECORD_RESTORED,
+                f"{which(written)}: another deleted or changed the stored rows: they are written "
+                "again as they were",
+                "Warning",
+            )
+
+    # --- what agents tell ------------------------------------------------------------------------
+
+    def ask(self, now: Now, nodes: Iterable[str] | None = None) -> list[str]:
+        """Ask those that have not told their rows of this zone yet; who that is."""
+        waited_for = [
+            node
+            for node, agent in sorted(self._master.agents.items())
+            if agent.online and self._uid not in agent.rows and (nodes is None or node in nodes)
+        ]
+        for node in waited_for:
+            if now.boot_ms - self._asked_ms.get(node, -ASK_MS) >= ASK_MS:
+                self._asked_ms[node] = now.boot_ms
+                ask = AskInventory(self._master.master_term, True, self._uid)
+                self._master.publish([node], ask)
+        return waited_for
+
+    def note_heard(self, partition: int, now: Now) -> None:
+        """Decisions about the partition begin once every voter has told its rows, or has left, and
+        a quorum has told: what one that has left knows, one of these knows too.  A voter that is
+        registered nowhere is waited for: its registration may be lost."""
+        zone = self._zone
+        part = zone.parts[partition]
+        if not part.unheard or not all(zone.nodes.reported(v.node) for v in part.row.voters):
+            return
+        voters = part.row.voters
+        unknown = [v for v in voters if not zone.nodes.is_registered(v.node)]
+        if unknown and now.boot_ms - part.since_ms < self._master.settings.failure_detection_ms:
+            return
+        told = [v.node for v in voters if zone.nodes.has_told(v)]
+        if is_quorum(part.row, told, zone.nodes.dead_voters(part.row)):
+            zone.parts[partition] = msgspec.structs.replace(part, unheard=False)
+
+    def known_of(self, partitions: Iterable[int], now: Now) -> list[int] | None:
+        """Those of `partitions`, which have no row, that an agent knows a row or a copy of; None
+        while an agent that is here has something of the zone and has not told yet what."""
+        agents = {node: each for node, each in self._master.agents.items() if each.online}
+        if not all(agent.told_all for agent in agents.values()):
+            return None
+        keeping = [node for node, agent in agents.items() if self._uid in agent.kept]
+        if self.ask(now, keeping):
+            return None
+        return [
+            p
+            for p in partitions
+            if any(
+                p in agent.rows.get(self._uid, ()) or p in agent.inventory.get(self._uid, ())
+                for agent in agents.values()
+            )
+        ]
+
+    def step(self, lacking: Sequence[int], now: Now) -> None:
+        """Rebuild those of the rows that are `lacking` of which enough is known."""
+        zone = self._zone
+        if len(zone.parts) + len(self.set_aside) == zone.record.partitions:
+            self._end()
+            return
+        self.ask(now)
+        rows, waiting = rebuild(self._master, zone.nodes, self._uid, lacking, self._below)
+        self._decided.update(
+            {row.partition: (row, "rebuilt from what agents have") for row in rows}
+        )
+        if waiting and waiting != self.waiting:
+            self._tell(Reason.REBUILD_WAITS, waiting, "Warning")
+        self.waiting = waiting
+
+    def _end(self) -> None:
+        self.waiting = ""
+        self._below.clear()
+        self._forget_told()
+        self._tell(Reason.OWNERSHIP_REBUILT, "every row that was lost is rebuilt")
+        self._note_recovering(False)
+
+    def _forget_told(self) -> None:
+        self._asked_ms.clear()
+        for agent in self._master.agents.values():
+            agent.rows.pop(self._uid, None)
+
+    def _tell(self, reason: Reason, message: str, kind: str = "Normal") -> None:
+        self._master.event(self._uid, None, reason, message, kind)
+
+
+def which(partitions: Iterable[int]) -> str:
+    """How many partitions, and where they begin."""
+    those = sorted(partitions)
+    if len(those) == 1:
+        return f"partition {those[0]}"
+    return f"{len(those)} partitions (from {those[0]} on)"
+
+
+def rebuild(
+    master: Master,
+    nodes: ZoneNodes,
+    uid: str,
+    partitions: Iterable[int],
+    below: Mapping[int, int],
+) -> tuple[list[PartitionRow], str]:
+    """Rows for those of `partitions` of which enough is known, and a sentence on the others.
+
+    `below`: versions that were seen in the metastore; rows go on above them."""
+    here = {
+        node: (holder, agent.rows[uid])
+        for node, agent in sorted(master.agents.items())
+        if uid in agent.rows and (holder := nodes.holder(node)) is not None
+    }
+    rows: list[PartitionRow] = []
+    waiting: dict[str, list[int]] = {}
+    for partition in partitions:
+        told = {node: Told(holder, has.get(partition)) for node, (holder, has) in here.items()}
+        voters = {voter for each in told.values() for voter in _voters(each.report)}
+        dead = [voter for voter in sorted(voters) if nodes.is_dead(voter)]
+        found = recovered_row(partition, told, dead, master.master_term, below.get(partition, 0))
+        if isinstance(found, Waiting):
+            waiting.setdefault(found.why, []).append(partition)
+        else:
+            rows.append(found)
+    return rows, "; ".join(
+        f"{len(those)} partitions (from {those[0]} on) are not rebuilt yet: {why}"
+        for why, those in sorted(waiting.items(), key=lambda each: -len(each[1]))
+    )
+
+
+def _voters(report: CopyReport | None) -> tuple[Voter, ...]:
+    row = report.row if report is not None else None
+    if row is None:
+        return ()
+    return row.voters + (row.active.voters if row.active is not None else ())

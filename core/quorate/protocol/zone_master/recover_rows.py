@@ -1,0 +1,177 @@
+"""Which row a partition gets when the metastore is lost, from what agents durably know of it.
+
+Pure: everything that was told goes in, one row comes out, or what is missing for it.  The row is
+safe, because
+
+1. a change of the voters is committed only when a quorum of the voters before it has the row of
+   that migration durably (`migration_commit.is_known`).  So of a quorum of the voters of the newest
+   row that was told, nobody knows such a change: there was none, but for that row's own migration;
+2. the voters of the new row are those of the newest one.  Where that row's own migration may have
+   been committed, they are those before and after it, and the row carries both sets (`sets`) until
+   its first activation, which needs a quorum of each.  So it has one of each quorum that can have
+   acknowledged a write, promised a term or granted a lease: it finds every acknowledged write, and
+   ends every other primary.  A row that carries both sets already, because it was rebuilt before
+   and lost again, is rebuilt with them.  A destination that has told, and has prepared nothing,
+   shows that there was no commit, and that none can follow; so does a primary that was to be
+   followed by it, and has told that it has not frozen.  The newcomer does not vote then: it may
+   lack what was answered, and is not waited for;
+3. its version and term are above all that was told by more than anybody can have missed.  They are
+   also above what was rebuilt before and is lost again, which perhaps only an agent was told that
+   is away: a quorum that told an earlier master obeys no other of its number or below, so a later
+   rebuilding has a higher mastership, and version and term are at least so many times the gap.
+
+Source: docs/protocol.md, section 7.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from quorate.facts.partition_row import PartitionRow, quorum
+from quorate.facts.topology import Holder, Voter
+from quorate.protocol.messages.master import CopyReport
+from quorate.protocol.zone_master import ownership
+
+RECOVERY_GAP = 1 << 20
+"""How far above everything that was told versions and terms of rows go on.  An agent that is
+away may know more than was told: so many changes of one partition it cannot have seen alone.  What
+was rebuilt under mastership N is at least at N times this."""
+
+
+class Told(NamedTuple):
+    """One agent that has told all it has; `report` of the partition, None when it knows nothing."""
+
+    holder: Holder
+    report: CopyReport | None
+
+
+class Waiting(NamedTuple):
+    """Why there is no row yet, and the agents that can help when they come; perhaps none can."""
+
+    nodes: tuple[str, ...]
+    why: str
+
+
+def recovered_row(
+    partition: int,
+    told: Mapping[str, Told],
+    dead: Sequence[Voter],
+    master_term: int,
+    below: int = 0,
+) -> PartitionRow | Waiting:
+    """The row from which the partition goes on.
+
+    `told`: agents that are online, by name; `dead`: voters whose stores are known to be gone for
+    good, because their node greeted with another one; `master_term`: whose agents told this;
+    `below`: a version that was seen elsewhere.
+    """
+    reports = [each.report for each in told.values() if each.report is not None]
+    rows = [report.row for report in reports if report.row is not None]
+    if not rows:
+        return Waiting((), "no agent that is here knows its row")
+    newest = max(rows, key=lambda row: row.version)
+    for node, each in sorted(told.items()):
+        known = each.report
+        if known is not None and known.version > newest.version:
+            return Waiting(
+                (), f"{node} knows that there is row {known.version}, which no agent here has"
+            )
+    both = _both_sets(newest, told)
+    missing: set[str] = set()
+    for voters in (newest.voters, *both):
+        heard = [voter for voter in voters if _has_told(voter, told)]
+        lost = [voter for voter in voters if voter in dead]
+        if len(heard) < quorum(len(voters), len(lost)):
+            away = {v.node for v in voters if v not in heard and v not in lost}
+            if not away:
+                gone = ", ".join(sorted(voter.node for voter in lost))
+                return Waiting(
+                    (), f"the stores of {gone} are gone for good, which leaves no quorum"
+                )
+            missing |= away
+    if missing:
+        nodes = tuple(sorted(missing))
+        return Waiting(nodes, f"{', '.join(nodes)} must tell first what is newest")
+    version = max(_highest(newest, reports, below), (master_term - 1) * RECOVERY_GAP)
+    voters = _all_together(newest, both, dead)
+    return _above(version + RECOVERY_GAP, newest, voters, both, told)
+
+
+def _all_together(
+    newest: PartitionRow, both: tuple[tuple[Voter, ...], ...], dead: Sequence[Voter]
+) -> tuple[Voter, ...]:
+    """The voters of both sets.  Where too few are left for a quorum of all, those that are left:
+    the quorum that each set has finds what was answered, and theirs what will be."""
+    voters = tuple(dict.fromkeys(voter for each in (newest.voters, *both) for voter in each))
+    left = tuple(voter for voter in voters if voter not in dead)
+    if not both or len(left) >= quorum(len(voters), len(voters) - len(left)):
+        return voters
+    return left
+
+
+def _both_sets(newest: PartitionRow, told: Mapping[str, Told]) -> tuple[tuple[Voter, ...], ...]:
+    """The voters before and after what may have been committed; nothing where they are the same."""
+    active = newest.active
+    if active is None or _is_uncommitted(newest, told):
+        return newest.sets
+    before, after = newest.voters, active.voters
+    return (before, after) if set(before) != set(after) else ()
+
+
+def _is_uncommitted(row: PartitionRow, told: Mapping[str, Told]) -> bool:
+    """Whether its migration was not committed, and cannot be any more: its destination has prepared
+    nothing, or the primary whose role it takes has not frozen.  No master commits before that, and
+    an agent that has told obeys no earlier master any more."""
+    migration = row.active
+    assert migration is not None
+    primary = row.primary
+    is_followed = primary is not None and migration.replicas[0] != primary.node
+    if primary is not None and is_followed and _has_not_frozen(primary, row.term, told):
+        return True
+    destination = migration.destination
+    if destination is None or not _has_told(destination, told):
+        return False
+    report = told[destination.node].report
+    return report is None or report.prepared is None
+
+
+def _has_not_frozen(primary: Holder, term: int, told: Mapping[str, Told]) -> bool:
+    """Whether this very process has told that it can still serve in this term: one that followed it
+    does not know whether it froze."""
+    agent = told.get(primary.node)
+    if agent is None or agent.holder != primary or agent.report is None:
+        return False
+    return agent.report.unfrozen == term
+
+
+def _has_told(voter: Voter | Holder, told: Mapping[str, Told]) -> bool:
+    agent = told.get(voter.node)
+    return agent is not None and agent.holder.store == voter.store
+
+
+def _highest(newest: PartitionRow, reports: Sequence[CopyReport], below: int) -> int:
+    versions = [newest.version, newest.term, below]
+    for report in reports:
+        prepared = report.prepared.version if report.prepared is not None else 0
+        versions += [report.version, report.promised, report.last_term, prepared]
+    return max(versions)
+
+
+def _above(
+    version: int,
+    newest: PartitionRow,
+    voters: tuple[Voter, ...],
+    both: tuple[tuple[Voter, ...], ...],
+    told: Mapping[str, Told],
+) -> PartitionRow:
+    here = [told[voter.node] for voter in voters if _has_told(voter, told)]
+    left = frozenset(set(newest.owners) - {each.holder.node for each in here})
+
+    def rank(each: Told) -> tuple[bool, int, int, str]:
+        report = each.report
+        last, lwm = (report.last_term, report.lwm) if report is not None else (0, 0)
+        return each.holder != newest.primary, -last, -lwm, each.holder.node
+
+    before = msgspec.structs.replace(newest, version=version, voters=voters, active=None, sets=both)
+    return ownership.activated(before, min(here, key=rank).holder, left)

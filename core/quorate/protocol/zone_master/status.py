@@ -1,0 +1,270 @@
+"""What can be said of one zone: its phase, its partitions by state, what is being moved."""
+
+from collections.abc import Mapping, Sequence
+
+from quorate.facts.partition_row import PartitionRow, is_quorum
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.members.membership import ZoneNodes
+from quorate.protocol.messages.events import LOST_NAMED_MAX
+from quorate.protocol.messages.master import TransferProgress
+from quorate.protocol.status import MigrationStatus, ZoneStatus
+from quorate.protocol.zone_master.migration_commit import Part
+from quorate.protocol.zone_master.rebalance import Rebalance
+
+UNAVAILABLE_NAMED_MAX = 100
+LOST_SHOWN_MAX = 8
+
+
+class Parts(dict[int, Part]):
+    """A zone's parts by partition; counts its changes, so that looks at it can be saved."""
+
+    changes = 0
+
+    def __setitem__(self, partition: int, part: Part) -> None:
+        self.changes += 1
+        super().__setitem__(partition, part)
+
+    def forget(self, partition: int) -> None:
+        """The partition has no row for now."""
+        if super().pop(partition, None) is not None:
+            self.changes += 1
+
+    def clear(self) -> None:
+        """As of a dict."""
+        self.changes += 1
+        super().clear()
+
+
+class Moved:
+    """What was moved since this master took over, and what is under way, as agents tell it."""
+
+    def __init__(self) -> None:
+        self.migrations_done = 0
+        self.migrations_failed = 0
+        self.migrations_cancelled = 0
+        self.bytes_moved = 0
+        self.bytes_wasted = 0
+        self._received: dict[tuple[int, str], int] = {}
+        self.full_copies = 0
+        self.under_way: dict[tuple[int, str], TransferProgress] = {}
+        self.changes = 0
+        """How often any of this has changed."""
+
+    def note(self, node: str, message: TransferProgress, is_newcomer: bool = False) -> bool:
+        """How far a filling copy on `node` is; whether that is elsewhere than before.
+
+        `is_newcomer`: it fills on account of a migration, which may yet be in vain.
+        """
+        self.changes += 1
+        copy = (message.partition, node)
+        known = self.under_way.get(copy)
+        before = known.bytes_done if known is not None else 0
+        more = max(message.bytes_done - before, 0)
+        self.bytes_moved += more
+        if is_newcomer:
+            self._received[copy] = self._received.get(copy, 0) + more
+        if message.done:
+            self.full_copies += 1 if message.full_reason else 0
+            self.under_way.pop(copy, None)
+        else:
+            self.under_way[copy] = message
+        return message.done or message.bytes_done != before
+
+    def ended(
+        self, partition: int, destination: str, failed: bool, is_cancelled: bool = False
+    ) -> None:
+        """A migration is over; what one that failed had moved was moved in vain."""
+        self.changes += 1
+        self.under_way.pop((partition, destination), None)
+        received = self._received.pop((partition, destination), 0)
+        if failed:
+            self.bytes_wasted += received
+            self.migrations_cancelled += is_cancelled
+            self.migrations_failed += not is_cancelled
+        else:
+            self.migrations_done += 1
+
+
+def roles(parts: Mapping[int, Part]) -> tuple[dict[str, int], dict[str, int]]:
+    """How many primaries, and how many copies, each node has."""
+    primaries: dict[str, int] = {}
+    owners: dict[str, int] = {}
+    for part in parts.values():
+        for node in part.row.owners:
+            owners[node] = owners.get(node, 0) + 1
+        first = part.row.replicas[0]
+        if first is not None:
+            primaries[first] = primaries.get(first, 0) + 1
+    return primaries, owners
+
+
+def way_out_of_loss(record: ZoneRecord) -> str:
+    """What a person can do about partitions that are LOST."""
+    if not record.persistent:
+        return "delete the zone and create it again"
+    return (
+        "what agents set aside lies in set-aside-N of their data folders (their logs and `quorate"
+        " dev status` say where and why): put it back (`quorate dev put-back`, or `quorate-agent"
+        " --put-back N` over each), or delete the zone and create it again"
+    )
+
+
+def zone_status(
+    record: ZoneRecord,
+    parts: Mapping[int, Part],
+    nodes: ZoneNodes,
+    rebalance: Rebalance,
+    moved: Moved,
+    sentence: str,
+) -> ZoneStatus:
+    """The zone as users see it.  `sentence`: what its first placement, or rebuilding, waits for;
+    which rows are set aside.
+
+    A partition whose primary is being handed over counts as served, and its migration as running.
+    """
+    refusals = nodes.refusals()
+    available = degraded = handed_over = 0
+    unavailable: list[int] = []
+    was_placed = record.recovering or record.placed
+    if was_placed:
+        unavailable = [p for p in range(record.partitions) if p not in parts]
+    missing: dict[int, int] = {}
+    for partition in sorted(parts):
+        part = parts[partition]
+        short = record.replicas - len(part.row.owners)
+        if short > 0:
+            missing[short] = missing.get(short, 0) + 1
+        handed_over += part.is_being_handed_over
+        if not serves_clients(part, nodes):
+            unavailable.append(partition)
+        elif short > 0:
+            degraded += 1
+        else:
+            available += 1
+    migrations = _migrations(parts, moved)
+    running = len(migrations) + handed_over
+    lost = [p for p in unavailable if p in parts and rebalance.is_lost(parts[p].row)]
+    not_lost = {*unavailable}.difference(lost)
+    too_few = _without_quorum(
+        record, [parts[p].row for p in sorted(not_lost & parts.keys())], nodes
+    )
+    unavailable.sort()
+    if record.deleting:
+        phase, sentence = "Deleting", "removing rows and data"
+    elif not parts and not was_placed:
+        phase = "Pending"
+    elif unavailable:
+        waited_for = f"; {sentence}" if was_placed and sentence else ""
+        phase, sentence = "Unavailable", f"{len(unavailable)} partitions have no serving primary"
+        sentence += waited_for
+        if lost:
+            sentence += (
+                f"; {len(lost)} of them are LOST (partitions {_named(lost)}): every store that held"
+                f" them is gone for good; {way_out_of_loss(record)}"
+            )
+        sentence += too_few
+    elif running:
+        phase, sentence = "Rebalancing", f"{running} migrations are under way"
+    elif degraded:
+        counted = f"{degraded} partitions have fewer than {record.replicas} copies"
+        phase, sentence = "Degraded", "; ".join([counted, *rebalance.missing()])
+    else:
+        phase, sentence = "Available", f"all {available} partitions have {record.replicas} copies"
+    for node, reason in refusals:
+        sentence += f"; {node} refuses the zone: {reason}"
+    target = rebalance.target
+    return ZoneStatus(
+        uid=record.uid,
+        name=record.name,
+        phase=phase,
+        sentence=sentence,
+        partitions=record.partitions,
+        available=available,
+        degraded=degraded,
+        unavailable=len(unavailable),
+        migrations_running=running,
+        migrations_queued=max(len(rebalance.off_target) - len(migrations), 0),
+        migrations_done=moved.migrations_done,
+        migrations_failed=moved.migrations_failed,
+        bytes_moved=moved.bytes_moved,
+        full_copies=moved.full_copies,
+        migrations_cancelled=moved.migrations_cancelled,
+        bytes_wasted=moved.bytes_wasted,
+        ports=dict(record.ports),
+        port=record.port,
+        external_ports=dict(record.external_ports),
+        data_nodes=tuple(load.name for load in target.report.loads) if target else (),
+        spread_violations=target.report.shared_domains if target else (),
+        migrations=migrations,
+        unavailable_partitions=tuple(unavailable[:UNAVAILABLE_NAMED_MAX]),
+        missing_copies=dict(sorted(missing.items())),
+        lost=len(lost),
+        lost_partitions=tuple(lost[:LOST_NAMED_MAX]),
+        refusals=refusals,
+    )
+
+
+def _without_quorum(record: ZoneRecord, rows: Sequence[PartitionRow], nodes: ZoneNodes) -> str:
+    """Which of these partitions nobody can serve without a store that is gone for good."""
+    gone: set[str] = set()
+    partitions: list[int] = []
+    for row in rows:
+        dead = nodes.dead_voters(row)
+        if not is_quorum(row, [node for node in row.voter_nodes if node not in dead], dead):
+            gone.update(dead)
+            partitions.append(row.partition)
+    if not partitions:
+        return ""
+    again = "start one of these over the folder that it had, or " if record.persistent else ""
+    return (
+        f"; {len(partitions)} of them have no quorum any more (partitions {_named(partitions)}):"
+        f" the stores of {', '.join(sorted(gone))} are gone for good, and what only these had"
+        f" was perhaps answered; {again}delete the zone and create it again"
+    )
+
+
+def _named(partitions: Sequence[int]) -> str:
+    more = ", …" if len(partitions) > LOST_SHOWN_MAX else ""
+    return ", ".join(map(str, partitions[:LOST_SHOWN_MAX])) + more
+
+
+def serves_clients(part: Part, nodes: ZoneNodes) -> bool:
+    """Whether clients of the partition are served, as far as the master knows; in a planned
+    hand-over they wait for a moment.
+
+    The row alone does not tell: it names a primary that has died until the next one is written.
+    """
+    primary = part.row.primary
+    is_there = primary is not None and nodes.holder(primary.node) == primary
+    return is_there and not part.stuck and (part.serves or part.is_being_handed_over)
+
+
+def _migrations(parts: Mapping[int, Part], moved: Moved) -> tuple[MigrationStatus, ...]:
+    found: list[MigrationStatus] = []
+    for partition in sorted(parts):
+        active = parts[partition].row.active
+        if active is not None:
+            destination = active.destination.node if active.destination else None
+            progress = moved.under_way.get((partition, destination or ""))
+            found.append(
+                MigrationStatus(
+                    partition,
+                    active.kind.value,
+                    active.source,
+                    destination,
+                    _phase(parts[partition]),
+                    progress.bytes_done if progress else 0,
+                    progress.bytes_total if progress else 0,
+                )
+            )
+    return tuple(found)
+
+
+def _phase(part: Part) -> str:
+    if part.prepared:
+        return "committing"
+    if part.prepare_ms >= 0:
+        return "prepared"
+    if part.freeze_ms >= 0:
+        return "frozen" if part.frozen else "freezing"
+    return "caught-up" if part.caught_up else "filling"

@@ -1,0 +1,63 @@
+"""How a deleted zone goes: everyone is told, the rows are deleted, at last the zone's record.
+
+The record stays until every registered agent has said that its data is gone, so that one that is
+away is told when it returns.
+"""
+
+from typing import TYPE_CHECKING
+
+from quorate.facts.time import Now
+from quorate.protocol.messages.master import RowsStored, ZoneGone
+from quorate.protocol.metastore import SHARD_PARTITIONS
+from quorate.protocol.zone_master.publish_rows import RESEND_MS
+
+if TYPE_CHECKING:
+    from quorate.protocol.master.master import Master
+
+
+class ZoneDeletion:
+    """What of a zone is still there.  `shards_left` is None before its rows began to be deleted."""
+
+    def __init__(self, master: "Master", uid: str) -> None:
+        self.shards_left: set[int] | None = None
+        self._master = master
+        self._uid = uid
+        self._told: set[str] = set()
+        self._acked: set[str] = set()
+        self._resent_ms = 0
+
+    def begin(self, partitions: int, has_rows: bool) -> None:
+        """No write of rows is under way any more: delete them all."""
+        count = -(-partitions // SHARD_PARTITIONS)
+        self.shards_left = set(range(count)) if has_rows else set()
+
+    def advance(self, now: Now) -> None:
+        """Tell who has not confirmed; delete the record when everybody has."""
+        master = self._master
+        connected = [n for n, agent in sorted(master.agents.items()) if agent.online]
+        due = now.boot_ms - self._resent_ms >= RESEND_MS
+        for node in connected:
+            if node not in self._acked and (node not in self._told or due):
+                self._told.add(node)
+                master.publish([node], ZoneGone(master.master_term, self._uid))
+        if due:
+            self._resent_ms = now.boot_ms
+        if self.shards_left == set() and self._acked.issuperset(master.agents):
+            self.shards_left = None
+            master.delete_zone_record(self._uid)
+
+    def confirmed(self, node: str, message: RowsStored) -> None:
+        """The agent's data is gone, unless it speaks of rows sent before."""
+        if not message.versions:
+            self._acked.add(node)
+
+    def shard_deleted(self, shard: int) -> None:
+        """One shard's rows are gone."""
+        if self.shards_left is not None:
+            self.shards_left.discard(shard)
+
+    @property
+    def is_done_here(self) -> bool:
+        """Whether all rows are gone and every agent that is online has removed its data."""
+        online = {n for n, agent in self._master.agents.items() if agent.online}
+        return self.shards_left == set() and online <= self._acked

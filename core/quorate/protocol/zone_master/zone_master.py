@@ -1,0 +1,586 @@
+"""What the master decides for one zone: its rows, from the first placement to the last write."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import msgspec
+
+from quorate.facts.partition_row import PartitionRow, check_row, is_committed
+from quorate.facts.time import Now
+from quorate.facts.zone import ZoneRecord
+from quorate.planning.choose_migrations import QueuedMigration
+from quorate.planning.preview import Preview
+from quorate.planning.retries import Retries
+from quorate.protocol.members.full_storages import FullStorages
+from quorate.protocol.members.membership import ZoneNodes
+from quorate.protocol.messages.events import Reason
+from quorate.protocol.messages.master import (
+    AgentReport,
+    CopyReport,
+    RowsStored,
+    TransferProgress,
+    ZoneReady,
+    ZoneTable,
+)
+from quorate.protocol.metastore import (
+    SHARD_PARTITIONS,
+    DamagedRow,
+    Key,
+    ShardKey,
+    Value,
+    partitions_of,
+)
+from quorate.protocol.status import ZoneStatus
+from quorate.protocol.zone_master.events import ZoneEvents
+from quorate.protocol.zone_master.first_placement import FirstPlacement
+from quorate.protocol.zone_master.migration_commit import NO_LONGER_WANTED, Part, adopt_row, decide
+from quorate.protocol.zone_master.partition_reports import PartitionReports
+from quorate.protocol.zone_master.preview import zone_preview
+from quorate.protocol.zone_master.publish_rows import RowPublisher
+from quorate.protocol.zone_master.rebalance import Rebalance
+from quorate.protocol.zone_master.rebuild_zone import ZoneRecovery
+from quorate.protocol.zone_master.status import Moved, Parts
+from quorate.protocol.zone_master.view import ZoneView
+from quorate.protocol.zone_master.zone_deletion import ZoneDeletion
+
+if TYPE_CHECKING:
+    from quorate.protocol.master.master import Master
+
+FULL_PASS_MS = 500
+QUIET_PASS_MS = 15_000
+"""Of a zone at rest: only what is told, or who is there, changes anything, and that is noticed."""
+
+
+class ZoneMaster:
+    """One zone's rows and what is under way for them."""
+
+    def __init__(self, master: Master, record: ZoneRecord) -> None:
+        self._master = master
+        self.record = record
+        self.parts = Parts()
+        self.nodes = ZoneNodes(master.agents, record.uid, record.persistent)
+        self._stored = False
+        self._port_written = 0
+        self._decided: dict[int, tuple[PartitionRow, str]] = {}
+        self._writing: dict[int, dict[int, tuple[PartitionRow, str]]] = {}
+        self._dirty: set[int] = set()
+        self._pass_ms = -(1 << 40)
+        self._is_quiet = False
+        self._rebalance = Rebalance(master.agents, self.nodes, self.parts, master.settings)
+        self._publisher = RowPublisher(master)
+        self._deletion = ZoneDeletion(master, record.uid)
+        self._moved = Moved()
+        self._events = ZoneEvents(master, record.uid, self.parts)
+        self.reports = PartitionReports(master, self.parts, self.nodes, self._events, self._dirty)
+        self._full = FullStorages(master, record.uid)
+        self._recovery = ZoneRecovery(master, self, self._decided)
+        self._all_placed = False
+        self.view = ZoneView(self.parts, self.nodes, self._rebalance, self._moved, self._full)
+        self._placement = FirstPlacement(master, self, self._rebalance)
+        self.sentence = ""
+
+    # --- rows ------------------------------------------------------------------------------------
+
+    def take_rows(self, rows: tuple[PartitionRow, ...], now: Now) -> None:
+        """Rows read from the metastore."""
+        for row in rows:
+            check_row(row)
+            self.parts[row.partition] = Part(
+                row, now.boot_ms, resolved=row.active is None, unheard=True
+            )
+        self._stored = True
+
+    @property
+    def is_published(self) -> bool:
+        """Whether agents are to know of this zone."""
+        return bool(self.parts) and not self.record.deleting
+
+    def table_message(self) -> ZoneTable:
+        """The zone with all its rows."""
+        rows = tuple(self.parts[p].row for p in sorted(self.parts))
+        return self._master.zone_table(self.told, rows)
+
+    @property
+    def told(self) -> ZoneRecord:
+        """The record as agents are told it: a client port once it is written."""
+        if self.record.port == self._port_written:
+            return self.record
+        return msgspec.structs.replace(self.record, port=self._port_written)
+
+    def names(self, node: str) -> bool:
+        """Whether any row names `node`."""
+        for part in self.parts.values():
+            newcomer = part.row.destination
+            if node in part.row.voter_nodes or (newcomer is not None and newcomer.node == node):
+                return True
+        return False
+
+    def topology_changed(self) -> None:
+        """Somebody came, left or is leaving: look at every partition again."""
+        self._rebalance.topology_changed()
+        self.parts.changes += 1  # what is said of a partition depends on who is there
+        self._pass_ms = -(1 << 40)
+        self._is_quiet = False
+
+    def reach_changed(self) -> None:
+        """An agent reports that it reaches others than before."""
+        self._rebalance.reach_changed()
+        self._is_quiet = False
+
+    def told_all(self) -> None:
+        """An agent has told all it has: decisions may have waited for it."""
+        if any(part.unheard or not part.resolved for part in self.parts.values()):
+            self._pass_ms = -(1 << 40)
+
+    # --- what agents say -------------------------------------------------------------------------
+
+    def progress(self, node: str, message: TransferProgress, now: Now) -> None:
+        """How far a filling copy is."""
+        part = self.parts.get(message.partition)
+        destination = part.row.destination if part is not None else None
+        is_newcomer = destination is not None and destination.node == node
+        has_more = self._moved.note(node, message, is_newcomer)
+        if message.full_reason and message.bytes_total and message.partition in self.parts:
+            self._rebalance.note_size(message.partition, message.bytes_total)
+        if has_more and is_newcomer:
+            self.reports.note(message.partition, progress_ms=now.boot_ms)
+
+    def opened(self, node: str) -> None:
+        """The agent has the zone open."""
+        if self.nodes.opened(node):
+            self.topology_changed()
+
+    def copies_told(self, node: str, copies: Iterable[CopyReport]) -> None:
+        """An agent told its copies; those that are whole say how large their partitions are."""
+        self.opened(node)
+        for copy in copies:
+            if copy.adopted and copy.partition in self.parts:
+                self._rebalance.note_size(copy.partition, copy.size)
+
+    def reported(self, node: str, report: AgentReport) -> None:
+        """What an agent says of this zone twice a second, besides what is stuck."""
+        why_full = report.full.get(self.record.uid, "")
+        if self._full.reported(node, why_full):
+            self._rebalance.note_room(node, has_room=not why_full)
+            self._master.queue.look_soon()
+        self._rebalance.note_refilling(node, report.refilling.get(self.record.uid, ()))
+
+    def stood_still(self, now: Now) -> None:
+        """This process did not run: what migrations did meanwhile is still unread."""
+        for partition, part in list(self.parts.items()):
+            if part.row.active is not None:
+                caught_up_ms = now.boot_ms if part.caught_up else -1
+                self.reports.note(partition, progress_ms=now.boot_ms, caught_up_ms=caught_up_ms)
+
+    def rows_stored(self, node: str, message: RowsStored) -> None:
+        """The agent has these rows durably (for a deleted zone: its data is gone)."""
+        if self.record.deleting:
+            self._deletion.confirmed(node, message)
+            return
+        self._publisher.stored(node, message)
+        for partition, version in message.versions:
+            part = self.parts.get(partition)
+            if part is None or part.row.active is None or version < part.row.version:
+                continue
+            voter = next((v for v in part.row.voters if v.node == node), None)
+            holder = self.nodes.holder(node)
+            if voter is None or holder is None or holder.store != voter.store:
+                continue  # only a voter's store keeps it
+            if voter not in part.stored:
+                self.reports.note(partition, stored=(*part.stored, voter))
+
+    def ready(self, node: str, message: ZoneReady, now: Now) -> None:
+        """The agent listens for the zone's clients, or refuses the zone."""
+        if message.problem:
+            if self.nodes.refused(node, message.problem, now):
+                self.topology_changed()
+                refused = f"{node} refuses the zone: {message.problem}"
+                self._master.event(self.record.uid, None, Reason.ZONE_REFUSED, refused, "Warning")
+            return
+        self.opened(node)
+        announced = {node: message.external_port} if message.external_port else {}
+        self._take(
+            ports={**self.record.ports, node: message.port},
+            external_ports={**self.record.external_ports, **announced},
+        )
+
+    def take_external_ports(self, ports: Mapping[str, int]) -> None:
+        """Clients outside reach these agents, for this zone, at these ports."""
+        self._take(external_ports={**self.record.external_ports, **ports})
+
+    def _take(self, **changes: object) -> None:
+        record = msgspec.structs.replace(self.record, **changes)
+        if record != self.record:
+            self.record = record
+            self._master.write_zone(record)
+
+    def take_port(self, port: int) -> None:
+        """The zone's client port is this, where agents take theirs from the master."""
+        self._take(port=port)
+
+    def keep_ports_of(self, agents: Collection[str]) -> None:
+        """Nobody else is there: ports of removed agents are forgotten."""
+        record = self.record
+        self._take(
+            ports={node: port for node, port in record.ports.items() if node in agents},
+            external_ports={n: port for n, port in record.external_ports.items() if n in agents},
+        )
+
+    # --- decisions -------------------------------------------------------------------------------
+
+    def decide(self, now: Now) -> None:
+        """Do what is due; called after every event."""
+        if self.record.deleting:
+            self._delete(now)
+            return
+        if not self._stored:
+            return
+        if not self._all_placed and not self.record.recovering:
+            self._look_for_missing(now)
+        if not self.parts and not self.record.recovering:
+            return
+        self._publisher.resend(self.told, self.parts, now)
+        is_quiet = self._is_quiet and not self._dirty and not self._rebalance.off_target
+        due_ms = self._pass_ms + (QUIET_PASS_MS if is_quiet else FULL_PASS_MS)
+        whole = now.boot_ms >= due_ms and self._master.may_pass()
+        if whole:
+            self._pass_ms = now.boot_ms
+            self._dirty.clear()
+            if self.record.recovering:
+                self._recovery.step(self._lacking(), now)
+            is_whole = len(self.parts) == self.record.partitions
+            self._placement.note_placed(now)
+            if is_whole and self._rebalance.refresh(self.record, now):
+                self._master.ask_inventories(now)
+                for partition, part in self.parts.items():
+                    if part.row.active is not None:
+                        self._judge_active(partition)
+        partitions = sorted(self.parts) if whole else sorted(self._dirty & self.parts.keys())
+        self._dirty.clear()
+        for partition in partitions:
+            self._recovery.note_heard(partition, now)
+            if not self._is_busy(partition):
+                self._decide_part(partition, now)
+        if whole or partitions:
+            self._master.queue.look_soon()
+            self._events.look_at_switched()
+        if whole:
+            is_still = is_whole and not self._decided and not self._writing
+            self._events.look(self._rebalance, self._moved, is_still)
+            was_quiet = self._is_quiet
+            self._is_quiet = is_still and self._rebalance.is_at_rest(self.record)
+            if self._is_quiet and not was_quiet:  # not all zones at the same moment
+                self._pass_ms -= crc32(self.record.uid.encode()) % QUIET_PASS_MS
+
+    def _judge_active(self, partition: int) -> None:
+        """Note whether what is under way still leads to where the row should be."""
+        part = self.parts[partition]
+        unwanted = part.row.active is not None and not self._rebalance.is_wanted(
+            part.row, self.record
+        )
+        if unwanted != part.unwanted:
+            self.reports.note(partition, unwanted=unwanted)
+
+    @property
+    def sizes(self) -> Mapping[int, int]:
+        """Bytes of a copy by partition, as far as agents have told: a minute old at most."""
+        return self._rebalance.sizes
+
+    # --- migrations that wait (migration_queue.py) -----------------------------------------------
+
+    def preview(self, without: Sequence[str], more: int, now: Now) -> Preview:
+        """What would be moved if `without` were lost and `more` nodes came; see zone_preview."""
+        nodes, sizes = self._rebalance.data_nodes(self.record, now), self._rebalance.sizes
+        registered = self._master.agents
+        rows = {partition: part.row for partition, part in self.parts.items()}
+        return zone_preview(self.record, rows, sizes, nodes, registered, without, more)
+
+    @property
+    def target(self) -> tuple[tuple[str, ...], ...] | None:
+        """Who should own each partition, by replica index; None before the first placement."""
+        return self._rebalance.target.assignments if self._rebalance.target is not None else None
+
+    @property
+    def queue_length(self) -> int:
+        """How many partitions are not where they should be."""
+        return len(self._rebalance.off_target) if self.parts and not self.record.deleting else 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no migration is under way, waits, or can before something happens."""
+        busy = self._decided or self._writing or self._dirty or self._rebalance.off_target
+        return self._is_quiet and not busy
+
+    def waiting(self) -> list[QueuedMigration]:
+        """The next steps that could begin."""
+        return self._rebalance.waiting(self.record, self._is_busy) if self.queue_length else []
+
+    def running(self) -> list[QueuedMigration]:
+        """What is under way, also where the write that starts it is."""
+        rows = {p: part.row for p, part in self.parts.items() if part.row.active is not None}
+        for changed in (*self._writing.values(), self._decided):
+            rows.update({p: row for p, (row, _) in changed.items()})
+        return self._rebalance.running(self.record.uid, rows.values())
+
+    def misses_copies(self, migrations: Iterable[QueuedMigration], retries: Retries) -> bool:
+        """Whether copies are missing that are on their way back; none are of a deleted zone."""
+        return not self.record.deleting and self._rebalance.misses_copies(migrations, retries)
+
+    def begin(self, partition: int) -> None:
+        """Start what waits for this partition."""
+        self._decided[partition] = self._rebalance.begin(self.record, partition)
+
+    def _is_busy(self, partition: int) -> bool:
+        if partition in self._decided:
+            return True
+        if partition in self._writing.get(partition // SHARD_PARTITIONS, {}):
+            return True
+        # That the metastore was put back to an older state a new master learns only from voters.
+        part = self.parts.get(partition)
+        is_unheard = part is not None and part.unheard
+        return is_unheard or (self.record.uid, partition) in self._master.told_newer
+
+    def _decide_part(self, partition: int, now: Now) -> None:
+        master = self._master
+        part = self.parts[partition]
+        decision = decide(
+            part, self.nodes, self.record.uid, master.master_term, master.settings, now.boot_ms
+        )
+        if decision.part is not None:
+            self.parts[partition] = decision.part
+        for node, message in decision.sends:
+            master.publish([node], message)
+        if decision.row is not None:
+            self._decided[partition] = (decision.row, decision.reason)
+
+    def _look_for_missing(self, now: Now) -> None:
+        """Rows for partitions that have none and for which none is on its way: a second first row
+        of a partition would share its version with the other.  What had a row is rebuilt."""
+        missing = self._lacking()
+        if not missing:
+            self._all_placed = not self._writing
+            self._placement.note_placed(now)
+            return
+        lost = missing if self.record.placed else self._recovery.known_of(missing, now)
+        if lost is None:
+            self.sentence = "waiting for agents to tell whether they have anything of the zone"
+        elif lost:
+            self._recovery.lose(lost, "have no row in the metastore")
+        else:
+            self.sentence = self._placement.place(missing, self._decided, now)
+
+    def _lacking(self) -> list[int]:
+        """Partitions without a row, and for which none is on its way."""
+        aside = self._recovery.set_aside
+        every = range(self.record.partitions)
+        return [p for p in every if p not in self.parts and p not in aside and not self._is_busy(p)]
+
+    # --- the metastore was lost ------------------------------------------------------------------
+
+    def take_ports(self, ports: Mapping[str, int], port: int) -> None:
+        """An agent says where it listened for the zone's clients, and which port it was given."""
+        known = self.record
+        port = known.port or self._master.ports.unless_taken(known.uid, port)
+        self._take(ports={**ports, **known.ports}, port=port)
+
+    def withdraw(self, versions: Mapping[int, int], why: str) -> None:
+        """Rows that were read are older than what agents have: partition -> their version."""
+        for partition in versions:
+            self.drop_row(partition)
+        self._recovery.withdraw(versions, why)
+
+    def drop_row(self, partition: int) -> None:
+        """Nothing is decided from the partition's row any more."""
+        self.parts.forget(partition)
+        self._decided.pop(partition, None)
+        self._dirty.discard(partition)
+        self._rebalance.forget(partition)
+        self._pass_ms = -(1 << 40)
+
+    def set_aside(self, shard: int, damaged: Sequence[DamagedRow]) -> None:
+        """These rows of a shard that was read are invalid."""
+        self._recovery.look(shard, damaged)
+
+    # --- writes ----------------------------------------------------------------------------------
+
+    def take_writes(self) -> list[tuple[Key, Value | None]]:
+        """One write per shard with decided rows and no write under way."""
+        if self._deletion.shards_left is not None:
+            keys = [s for s in sorted(self._deletion.shards_left) if s not in self._writing]
+            for shard in keys:
+                self._writing[shard] = {}
+            return [(ShardKey(self.record.uid, shard), None) for shard in keys]
+        writes: list[tuple[Key, Value | None]] = []
+        if not self._decided:  # of hundreds of zones at rest, each time anything is said
+            return writes
+        for shard in sorted({partition // SHARD_PARTITIONS for partition in self._decided}):
+            if shard in self._writing:
+                continue
+            inside = partitions_of(shard, self.record.partitions)
+            changed = {p: self._decided.pop(p) for p in inside if p in self._decided}
+            rows = tuple(
+                changed[p][0] if p in changed else self.parts[p].row
+                for p in inside
+                if p in changed or p in self.parts
+            )
+            self._writing[shard] = changed
+            writes.append((ShardKey(self.record.uid, shard), rows))
+        return writes
+
+    def rows_written(self, key: ShardKey, rows: tuple[PartitionRow, ...], now: Now) -> None:
+        """The shard is stored: its changed rows are the rows now; publish them."""
+        self._take_changed(rows, self._writing.pop(key.shard, {}), now)
+
+    def rows_reloaded(
+        self,
+        key: ShardKey,
+        rows: tuple[PartitionRow, ...],
+        now: Now,
+        damaged: Sequence[DamagedRow] = (),
+    ) -> None:
+        """Another wrote, or the outcome was unknown: what is stored is the truth, as long as it is
+        not older than what was stored before."""
+        self._all_placed = False
+        self._recovery.look(key.shard, damaged)
+        self._take_changed(rows, self._writing.pop(key.shard, {}), now)
+        if not self.record.deleting:
+            self._recovery.put_right(key.shard, rows)
+
+    def _take_changed(
+        self,
+        rows: tuple[PartitionRow, ...],
+        changed: dict[int, tuple[PartitionRow, str]],
+        now: Now,
+    ) -> None:
+        news: list[PartitionRow] = []
+        reasons: dict[str, list[int]] = {}
+        for row in rows:
+            part = self.parts.get(row.partition)
+            before = part.row if part is not None else None
+            if before == row or self._recovery.is_withdrawn(row):
+                continue
+            if before is not None and row.version <= before.version:
+                continue  # put back by another (rebuild_zone.py, put_right)
+            decided = changed.get(row.partition)
+            ours = decided is not None and decided[0] == row
+            if part is None and ours:
+                self.parts[row.partition] = Part(row, now.boot_ms, resolved=True)
+                if self._rebalance.target is not None:
+                    self._rebalance.look_again(row.partition)
+            elif part is None:
+                self.parts[row.partition] = Part(
+                    row, now.boot_ms, resolved=row.active is None, unheard=True
+                )
+                self._decided.pop(row.partition, None)  # it was decided as if there was no row
+                self._master.compare(self, row)
+            elif ours:
+                self.parts[row.partition] = adopt_row(part, row, now.boot_ms)
+            else:
+                self.parts[row.partition] = Part(row, now.boot_ms, resolved=row.active is None)
+                self._decided.pop(row.partition, None)  # it was decided from a row that is gone
+            self._events.row_changed(before, row, decided[1] if decided and ours else "")
+            if before and decided and ours and not self._is_told(before, row, decided[1], now):
+                reasons.setdefault(decided[1], []).append(row.partition)
+            if row.active is not None:
+                self._judge_active(row.partition)
+            elif before is not None and before.replicas != row.replicas:
+                self._owners_changed(before, row, now)
+            self._dirty.add(row.partition)
+            news.append(row)
+        for row in rows:
+            if row.active is not None and self._decided.pop(row.partition, None) is not None:
+                self._dirty.add(row.partition)  # it waited: whom it relied on may be gone by now
+        if news:
+            self._publisher.publish(self.told, news)
+        for reason, partitions in reasons.items():
+            if not reason.endswith(("started", "committed", "owns again")):
+                which = f"{len(partitions)} partitions from {partitions[0]} on"
+                self._master.event(self.record.uid, None, Reason.ROW_CHANGED, f"{reason}: {which}")
+
+    def _owners_changed(self, before: PartitionRow, row: PartitionRow, now: Now) -> None:
+        stuck = self._rebalance.owners_changed(before, row)
+        if stuck:
+            retries = self._master.queue.retries
+            retries.taken_over(self.record.uid, row.partition, stuck, now.boot_ms)
+
+    def _is_told(self, before: PartitionRow, row: PartitionRow, reason: str, now: Now) -> bool:
+        """Count a migration that has ended; whether an Event of its own says why."""
+        migration = before.active
+        if migration is None or row.active is not None:
+            return False
+        failed = not is_committed(before, row)
+        destination = migration.destination.node if migration.destination is not None else None
+        is_cancelled = failed and reason.endswith(NO_LONGER_WANTED)
+        self._moved.ended(row.partition, destination or "", failed, is_cancelled)
+        if not failed:
+            self._master.queue.ended(self.record.uid, row.partition, destination)
+            return False
+        self._rebalance.look_again(row.partition)
+        if not reason.startswith(migration.migration_id):
+            return False  # given up because of somebody else
+        where = f" (to {destination})" if destination else ""
+        if not is_cancelled:
+            self._master.queue.failed(self.record.uid, row.partition, destination, now)
+        self._events.given_up(row.partition, f"{reason}{where}", is_cancelled)
+        return True
+
+    def record_written(self, record: ZoneRecord | None, now: Now) -> None:
+        """The zone's record is stored (None: deleted)."""
+        if record is None:
+            self._is_gone()
+            return
+        self._stored = True
+        self._placement.stored = record.placed
+        self._port_written = record.port
+        if self.parts and not record.deleting:
+            message = self._master.zone_table(self.told, ())
+            self._master.publish(sorted(self._master.agents), message)
+
+    def record_reloaded(self, record: ZoneRecord | None, now: Now) -> None:
+        """The zone's record could not be written as it was."""
+        if record is None and self.record.deleting:
+            self._is_gone()
+        elif record != self.record:
+            self._master.write_zone(self.record)
+        else:
+            self._stored = True
+            self._port_written = self.record.port
+
+    def _is_gone(self) -> None:
+        self._master.zones.pop(self.record.uid, None)
+        self._master.event(self.record.uid, None, Reason.ZONE_DELETED, f"zone {self.record.name}")
+        self._master.queue.retries.forget_zone(self.record.uid)
+        self._master.ports.give()  # another zone may have waited for its port
+
+    # --- deletion --------------------------------------------------------------------------------
+
+    def _delete(self, now: Now) -> None:
+        if not self._stored:
+            return
+        if self._deletion.shards_left is None and not self._writing:
+            had_rows = bool(self.parts) or self.record.placed or self.record.recovering
+            self._deletion.begin(self.record.partitions, had_rows)
+            self._decided.clear()
+            self.parts.clear()
+            self._rebalance.off_target.clear()
+        self._deletion.advance(now)
+
+    def shard_deleted(self, key: ShardKey) -> None:
+        """One shard's rows are gone."""
+        self._writing.pop(key.shard, None)
+        self._deletion.shard_deleted(key.shard)
+
+    @property
+    def is_deleted_here(self) -> bool:
+        """Whether all rows are gone and every agent that is online has removed its data."""
+        return self.record.deleting and self._deletion.is_done_here
+
+    # --- status ----------------------------------------------------------------------------------
+
+    def status(self) -> ZoneStatus:
+        """The zone as users see it; the same object as before while nothing has changed."""
+        ownership = self._recovery.sentence
+        return self.view.status(self.record, ownership or self.sentence, ownership)

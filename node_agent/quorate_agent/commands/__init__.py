@@ -1,0 +1,1 @@
+"""What becomes of a zone's commands: executed, joined, forwarded, redirected, parked."""

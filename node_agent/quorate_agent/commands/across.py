@@ -1,0 +1,254 @@
+"""How EXEC over several partitions is executed: for clients here, and what others ask of ours.
+
+The protocol is the core's (protocol/transactions.py); here commands become parts of it and what
+they answered becomes one reply.  The connection waits meanwhile, as for a forwarded command.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from quorate.facts.keyspace import key_slot, slot_shift
+from quorate.facts.time import Now
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.messages.transactions import PreparePart, Watched
+from quorate.protocol.storage import ROW_OVERHEAD_BYTES
+from quorate.protocol.transactions.coordinator import Ended, Outcome, PartWanted
+from quorate.protocol.transactions.parts import Evaluated
+from quorate_agent.clients.connection import ClientConnection, Slot, boot_ms
+from quorate_agent.commands.parking import Parking
+from quorate_agent.resp import replies
+from quorate_agent.resp.command import Command
+from quorate_agent.resp.tables.table import resolve_all
+from quorate_agent.resp.transaction import TOO_LARGE, Execution, Watching, seen
+from quorate_agent.resp.view import View
+
+if TYPE_CHECKING:
+    from quorate_agent.metrics import AgentMetrics
+
+
+PART_BYTES_MAX = 72 * 1024 * 1024
+"""What is asked of a part, and what its row holds: either fits into a frame between agents."""
+
+WORD_BYTES = 8
+"""What a word takes beside its bytes."""
+
+
+class Executor(Protocol):
+    """The endpoint, as far as it is needed here."""
+
+    replicas: Replicas
+    parking: Parking
+
+    def fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
+        """Answer."""
+
+    def no_room(self) -> bytes:
+        """Why nothing may grow now; empty: it may."""
+
+    def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
+        """Keys are about to be shown: have those told that have expired."""
+
+
+class Across:
+    """The transactions across partitions of one zone's endpoint."""
+
+    def __init__(self, endpoint: Executor, turn: Callable[[], None], metrics: AgentMetrics) -> None:
+        self._endpoint = endpoint
+        self._turn = turn
+        self._transactions = endpoint.replicas.transactions
+        self._transactions.parts.evaluate = self._evaluate
+        zone = endpoint.replicas.zone
+        self._shift = slot_shift(zone.partitions)
+        self._row_overhead = 0 if zone.persistent else ROW_OVERHEAD_BYTES
+        self._view = View()
+        self._metrics = metrics
+
+    def take_on(
+        self,
+        client: ClientConnection,
+        command: Command,
+        args: list[bytes],
+        now: int,
+        slot: Slot | None,
+    ) -> int:
+        """Keys of several slots: EXEC may have them.  A slot of theirs when they are of one
+        partition after all; -1 when nothing is left to be done."""
+        execution = command.handler
+        # Forwarded, its handler is another: one that remembers the reply.
+        if command.name == b"exec" and len({key_slot(key) >> self._shift for key in args[1:]}) == 1:
+            return key_slot(args[1])
+        if not isinstance(execution, Execution):
+            self._endpoint.fulfil(client, slot, replies.CROSSSLOT)
+            return -1
+        wanted = _wanted(execution, self._shift)
+        if any(part.byte_count > PART_BYTES_MAX for part in wanted):
+            self._endpoint.fulfil(client, slot, TOO_LARGE)
+            return -1
+        slot = self._endpoint.parking.place(client, command, args, now, slot)
+        if slot is not None:
+            self._begin(wanted, slot)
+        return -1
+
+    def _begin(self, wanted: tuple[PartWanted, ...], slot: Slot) -> None:
+        now = Now(time.time_ns() // 1_000_000, boot_ms())
+        self._transactions.begin(wanted, slot.connection.state.resp3, slot, slot.deadline_ms, now)
+        self._turn()
+
+    def may_look(self, command: Command, slot: int) -> bool:
+        """Whether it is a WATCH of a transaction that is coordinated here, because the first key
+        that was watched was: `slot` is that of other keys."""
+        watching = command.handler
+        if not isinstance(watching, Watching) or not watching.watched:
+            return False
+        return key_slot(next(iter(watching.watched))) != slot
+
+    def look(self, slot: Slot, partition: int) -> None:
+        """WATCH keys whose primary is another agent."""
+        self._begin((part_wanted(partition, tuple(slot.args[1:]), (), ()),), slot)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is anything to settle."""
+        return bool(self._transactions.ended) or self._transactions.parts.waiting.has_unlocked
+
+    def settle(self) -> None:
+        """Answer what has ended; parts that wait for locks go on."""
+        self._transactions.go_on()
+        ended = self._transactions.ended
+        if not ended:
+            return
+        self._transactions.ended = []
+        for each in ended:
+            slot = each.cargo
+            assert isinstance(slot, Slot)
+            client = slot.connection
+            watching = slot.command.handler
+            if isinstance(watching, Watching):
+                self._endpoint.fulfil(client, slot, _watched(watching, slot, each))
+                continue
+            self._metrics.transactions.labels(each.outcome.value).inc()
+            if each.outcome is Outcome.COMMITTED:
+                client.last_write = (None, key_slot(slot.args[1]) >> self._shift)
+            self._endpoint.fulfil(client, slot, self._reply(slot, each))
+
+    def _reply(self, slot: Slot, ended: Ended) -> bytes:
+        match ended.outcome:
+            case Outcome.COMMITTED:
+                execution = slot.command.handler
+                assert isinstance(execution, Execution)
+                return _reply(execution, ended.answers, self._shift)
+            case Outcome.REFUSED:
+                return ended.refusal
+            case Outcome.TOO_LARGE:
+                return TOO_LARGE
+            case Outcome.NOT_EXECUTED:
+                return replies.CLUSTERDOWN
+            case Outcome.UNKNOWN:
+                return replies.UNKNOWN_OUTCOME
+
+    def _evaluate(self, role: Primary, ask: PreparePart) -> Evaluated:
+        """What a part's commands would write, and answer."""
+        view = self._view
+        view.now_ms = time.time_ns() // 1_000_000
+        view.resp3 = ask.resp3
+        view.copy = role.copy
+        self._endpoint.expire(role, ask.keys, view.now_ms)
+        view.is_pending, view.waits = role.is_pending if role.waiters else None, False
+        if ask.looks:
+            looked = tuple([b"%d %d" % seen(view, key) for key in ask.keys])
+            view.waits = False  # Parts waits
+            return Evaluated((), looked)
+        found = resolve_all(ask.commands)
+        if isinstance(found, bytes):
+            return Evaluated((), (), found)
+        if any(command.grows for command, _ in found) and (problem := self._endpoint.no_room()):
+            return Evaluated((), (), problem)
+        watched = {key: (term, counter) for key, term, counter in ask.watched}
+        answers = Execution(found, watched, _no_plain).answers(view)
+        operations = tuple(view.operations)
+        view.operations.clear()
+        view.waits = False
+        if isinstance(answers, bytes):
+            return Evaluated((), (), answers)
+        rows = [word or b"" for key, value, _ in operations for word in (key, value)]
+        room = len(operations) * self._row_overhead
+        if _packed(ask.keys) + _packed(rows) + _packed(answers) + room > PART_BYTES_MAX:
+            return Evaluated((), (), TOO_LARGE)
+        return Evaluated(operations, tuple(answers))
+
+
+def _watched(watching: Watching, slot: Slot, ended: Ended) -> bytes:
+    """Note what was seen; the reply to WATCH."""
+    if ended.outcome is not Outcome.COMMITTED:
+        return replies.CLUSTERDOWN
+    (answers,) = ended.answers.values()
+    for key, answer in zip(slot.args[1:], answers, strict=True):
+        term, counter = answer.split()
+        watching.note(key, (int(term), int(counter)))
+    return replies.OK
+
+
+def _packed(words: Iterable[bytes]) -> int:
+    """How many bytes of a message, or a row, they take; a little more than they do."""
+    return sum(len(word) + WORD_BYTES for word in words)
+
+
+def part_wanted(
+    partition: int,
+    keys: tuple[bytes, ...],
+    commands: tuple[tuple[bytes, ...], ...],
+    watched: tuple[Watched, ...],
+) -> PartWanted:
+    """One part, with the bytes that a PreparePart takes."""
+    words = [word for command in commands for word in command]
+    byte_count = _packed(words) + _packed(keys) + _packed([key for key, _, _ in watched])
+    return PartWanted(partition, keys, commands, watched, byte_count + 16 * len(watched))
+
+
+def _no_plain(command: Command, args: list[bytes]) -> bytes:
+    raise AssertionError(f"{command.name!r} is of no partition")
+
+
+def _wanted(execution: Execution, shift: int) -> tuple[PartWanted, ...]:
+    """The parts of a transaction, in rising order of partition."""
+    keys: dict[int, dict[bytes, None]] = {}
+    commands: dict[int, list[tuple[bytes, ...]]] = {}
+    watched: dict[int, list[Watched]] = {}
+    for command, words in execution.queued:
+        if command.is_keyed:
+            touched = command.keys(words)
+            partition = key_slot(touched[0]) >> shift
+            keys.setdefault(partition, {}).update(dict.fromkeys(touched))
+            commands.setdefault(partition, []).append(tuple(words))
+    for key, row in execution.watched.items():
+        partition = key_slot(key) >> shift
+        keys.setdefault(partition, {})[key] = None
+        watched.setdefault(partition, []).append((key, *row))
+    return tuple(
+        [
+            part_wanted(
+                partition,
+                tuple(keys[partition]),
+                tuple(commands.get(partition, ())),
+                tuple(watched.get(partition, ())),
+            )
+            for partition in sorted(keys)
+        ]
+    )
+
+
+def _reply(execution: Execution, answers: Mapping[int, tuple[bytes, ...]], shift: int) -> bytes:
+    """What the parts answered, in the order of the commands."""
+    left = {partition: iter(each) for partition, each in answers.items()}
+    return replies.array(
+        [
+            next(left[key_slot(command.keys(words)[0]) >> shift])
+            if command.is_keyed
+            else execution.run_plain(command, words)
+            for command, words in execution.queued
+        ]
+    )

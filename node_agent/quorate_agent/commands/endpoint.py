@@ -1,0 +1,400 @@
+"""When commands of a zone's clients are executed, and when their replies leave.
+
+One endpoint per zone: a listener, its connections, and what a turn does with them.  Which way a
+command takes `execution.py` knows; what had to wait there comes back here.  Replies leave in the
+order of the commands, one write per turn.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from quorate.facts.keyspace import slot_shift
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.messages.message import Message
+from quorate_agent.clients.addresses import ClientAddresses
+from quorate_agent.clients.connection import ClientConnection, Slot, boot_ms
+from quorate_agent.clients.listener import Listener
+from quorate_agent.clients.memory import ClientMemory
+from quorate_agent.clients.turn_share import QUANTUM, TurnShare
+from quorate_agent.commands.across import Across
+from quorate_agent.commands.alike import shows_expiry
+from quorate_agent.commands.execution import CommandExecution
+from quorate_agent.commands.forwards import Forwards
+from quorate_agent.commands.joined_reads import read_one
+from quorate_agent.commands.key_lists import KeyLists
+from quorate_agent.commands.large_commands import LARGE_BYTES, LargeCommands, is_exec
+from quorate_agent.commands.outcomes import Outcomes
+from quorate_agent.commands.overview import ZoneOverview
+from quorate_agent.commands.parking import Parking
+from quorate_agent.commands.redirects import Redirects
+from quorate_agent.commands.waits import Waits
+from quorate_agent.machine.descriptors import Descriptors
+from quorate_agent.notices.hand_overs import HandOvers
+from quorate_agent.resp import replies
+from quorate_agent.resp.transaction import Call
+from quorate_agent.resp.view import View
+
+if TYPE_CHECKING:
+    from quorate_agent.metrics import AgentMetrics
+
+
+class ZoneEndpoint:
+    """All clients of one zone on this agent."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        node: str,
+        turn: Callable[[], None],
+        nodes: ClientAddresses,
+        is_up: Callable[[str], bool],
+        metrics: AgentMetrics,
+        why_full: Callable[[], str],
+        process: str,
+        send: Callable[[str, Message], None],
+        memory: ClientMemory | None = None,
+        large: LargeCommands | None = None,
+        share: TurnShare | None = None,
+    ) -> None:
+        self.replicas = replicas
+        self.memory = memory or ClientMemory()
+        self._large = large or LargeCommands()
+        self._turn = turn
+        self._clients: dict[int, ClientConnection] = {}
+        self.overview = ZoneOverview(replicas, node, nodes, is_up, self._clients, process)
+        self._tracking = self.overview.tracking
+        self.forwards = Forwards(self, process, send)
+        self._metrics = metrics
+        self._why_full = why_full
+        self._shift = slot_shift(replicas.zone.partitions)
+        self._primaries = replicas.primaries
+        self._view = View()
+        self._next_id = 1
+        self.parking = Parking(replicas.settings.park_bound_ms, metrics)
+        self.across = Across(self, turn, metrics)
+        self.hand_overs = HandOvers(replicas, self._clients.values, nodes)
+        self._waits = Waits(replicas, self.fulfil)
+        self._key_lists = KeyLists(replicas, self.overview.scan, self.fulfil)
+        self._share = share or TurnShare()
+        self._execution = CommandExecution(
+            self,
+            self._view,
+            Redirects(self, nodes, is_up, metrics),
+            self._waits,
+            self._key_lists,
+            self._share,
+            turn,
+            why_full,
+        )
+        self._touched: dict[ClientConnection, None] = {}
+        self._outcomes = Outcomes(replicas, metrics, self.full)
+        self._listener = Listener(self)
+
+    # --- listening -------------------------------------------------------------------------------
+
+    async def listen(
+        self, host: str, sockets: Sequence[socket.socket], descriptors: Descriptors
+    ) -> int:
+        """Take in clients of `host` on these sockets, which listen already, and return the port of
+        the first.  Those on another port are of the external listener."""
+        port: int = sockets[0].getsockname()[1]
+        self.overview.address = (host, port)
+        await self._listener.listen(sockets, port, descriptors)
+        return port
+
+    def has_address(self, external: bool) -> bool:
+        """Whether clients of this listener can be told where they are."""
+        return self.overview.has_address(external)
+
+    async def close(self, *, at_once: bool = False) -> None:
+        """Stop listening and end every connection; `at_once`: nothing more is said to anybody."""
+        await self._listener.close(list(self._clients.values()), at_once=at_once)
+
+    def connected(self, client: ClientConnection) -> None:
+        """A client connected."""
+        if not self._clients:
+            self._share.begin(self._touched)  # turns of an idle zone have not
+        client.open(self._next_id, self.overview)
+        self._clients[self._next_id] = client
+        self.overview.clients[self._next_id] = client.state
+        self._next_id += 1
+        self.overview.connection_count += 1
+        self._metrics.connections.inc()
+
+    def disconnected(self, client: ClientConnection) -> None:
+        """A client went away; what it asked for goes on, its replies have nowhere to go."""
+        self.overview.clients.pop(client.state.id, None)
+        if self._clients.pop(client.state.id, None) is not None:
+            self._metrics.connections.dec()
+        client.backlog.clear()
+        client.unread = b""
+        client.parser.close()
+        self.memory.forget(client)
+        self._large.client_gone(client, boot_ms())
+        client.half_closed_ms = client.half_closed_ms or boot_ms()
+        self._share.client_gone(client)
+        self.forwards.client_gone(client)
+        self.parking.client_gone(client)
+        self._waits.client_gone(client)
+        self._key_lists.client_gone(client)
+
+    def half_closed(self, client: ClientConnection) -> None:
+        """A client sends no more: writes that are parked for it are given up in this turn."""
+        if self.parking:
+            self._turn()
+
+    # --- commands --------------------------------------------------------------------------------
+
+    def run(self, client: ClientConnection, commands: list[list[bytes]]) -> None:
+        """Execute commands of one connection in order, until one blocks it; uses the list up."""
+        now, view, count = self._begin_run(client), self._view, len(commands)
+        if count > QUANTUM or not self._share.takes(count):
+            if self._share.keep(client, commands, now):
+                self._turn()
+            return
+        if count == 1 and (
+            said := read_one(client.state, view, commands[0], self._primaries, self._shift, now)
+        ):
+            (client.queue or client.out).append(said)  # `client.answer`
+            return
+        self.parking.arrived_ms = now
+        commands.reverse()
+        self._execution.execute_all(client, commands, now)
+        if client.blocked:
+            client.backlog.extend([(now, later) for later in reversed(commands)])
+        elif commands and not client.state.closing:  # there was no time for them
+            self._share.keep(client, commands[::-1], now)
+            self._turn()
+
+    def cut(self, client: ClientConnection) -> None:
+        """Cut what was read into commands and execute them, in this turn or when there is time."""
+        if self._share.cuts(client):
+            client.take_in()
+        else:
+            self._turn()
+
+    def large_came(self, client: ClientConnection, commands: list[list[bytes]]) -> bool:
+        """Let the connection wait for its turn when a command is so large; whether it does."""
+        size, largest = max(
+            ((_size_of(client, command), command) for command in commands),
+            key=lambda each: each[0],
+            default=(0, []),
+        )
+        if size < LARGE_BYTES:
+            return False
+        client.execute_later(commands)
+        self._large.wait(client, largest, size, boot_ms())
+        self.go_on(client)
+        return True
+
+    def go_on(self, client: ClientConnection) -> None:
+        """What blocked the connection is over: the turn's end executes what waits."""
+        self._touched[client] = None
+        self._turn()
+
+    def _run_backlog(self, client: ClientConnection) -> None:
+        """Execute what came while the connection was blocked, until a command blocks it again.
+
+        A command's wait for a primary counts from when it came, else a pipeline of them would wait
+        one bound after the other.
+        """
+        now = self._begin_run(client)
+        backlog, left = client.backlog, QUANTUM
+        if client.is_late(now, self.replicas.settings.park_bound_ms):
+            client.refuse(replies.CLUSTERDOWN)
+        while backlog and not client.blocked and not client.state.closing:
+            if not left:
+                self._touched[client] = None  # others first
+                return
+            arrived, some = client.take_backlog(left)
+            self.parking.arrived_ms = arrived
+            left -= len(some)
+            self._execution.execute_all(client, some, now)
+            backlog.extendleft([(arrived, later) for later in some])
+            if client.blocked or client.state.closing or not backlog:
+                return
+            if some or not self._share.has_time():
+                self._share.keep(client, (), now)
+                return
+
+    def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
+        """Execute for a client of another agent."""
+        now = self.parking.arrived_ms = self._begin_run(client)
+        self._execution.execute(client, call.args, now, None, call.command)
+        if client.out:
+            client.write()
+
+    def _begin_run(self, client: ClientConnection) -> int:
+        view = self._view
+        view.now_ms = time.time_ns() // 1_000_000
+        client.state.last_ms = view.now_ms
+        view.resp3 = client.state.resp3
+        return boot_ms()
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
+        """Keys are about to be shown: have those told that have expired."""
+        if shows_expiry(role, now_ms):
+            self._tracking.expire(role, keys, now_ms)
+            self._turn()
+
+    def no_room(self) -> bytes:
+        """Why nothing may grow now; empty: it may."""
+        return self.full() if self._why_full() else b""
+
+    def full(self) -> bytes:
+        """What is said when nothing may grow."""
+        if not self.replicas.zone.persistent:
+            return replies.OOM
+        return replies.misconf(self.replicas.me.node, self._why_full())
+
+    def fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
+        """Answer: at once, or in the place where the reply is waited for."""
+        if slot is None:
+            client.answer(reply)
+            return
+        slot.reply = reply
+        slot.done = True
+        self._touched[client] = None
+        self.unblock(slot)
+        if reply == replies.CLUSTERDOWN:
+            self._metrics.clusterdown.inc()
+        if client.half_closed_ms and reply in (replies.CLUSTERDOWN, replies.UNKNOWN_OUTCOME):
+            client.refuse(replies.CLUSTERDOWN)  # what is behind it is late as well
+
+    def unblock(self, slot: Slot) -> None:
+        """Later commands of its connection wait for the slot no more."""
+        client = slot.connection
+        if slot.deadline_ms:
+            slot.deadline_ms = 0
+            client.blocked -= 1
+            self._touched[client] = None
+
+    def touch(self, client: ClientConnection) -> None:
+        """The turn's end is to look at the connection."""
+        self._touched[client] = None
+
+    # --- the turn --------------------------------------------------------------------------------
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether `settle` has nothing to do: a zone without clients for which nobody forwards.
+
+        An agent has hundreds of zones and ends dozens of turns a second while nothing happens."""
+        if self._clients or self._touched:
+            return False
+        replicas, finished = self.replicas, self.replicas.finished
+        return not (
+            replicas.wrote
+            or replicas.out.at_once
+            or finished.answered
+            or finished.unknown
+            or finished.again
+            or finished.refused
+            or self.across.has_news
+            or self.parking
+            or self.forwards.has_waiting
+            or self.hand_overs.has_news
+            or self._waits
+            or self._key_lists
+            or self._large.running
+            or self._large.waiting
+        )
+
+    def settle(self) -> None:
+        """Take what the replicas finished, retry what is parked, write what is ready."""
+        if self._tracking.has_to_tell:
+            self._tracking.tell(boot_ms())
+        again = self._outcomes.take(self._touched)
+        now = boot_ms()
+        if again:
+            self._view.now_ms = time.time_ns() // 1_000_000
+            for slot in again:
+                self.parking.arrived_ms = slot.since_ms
+                self._execute_again(slot, now)
+        self.parking.arrived_ms = now
+        if self.parking:
+            self._view.now_ms = time.time_ns() // 1_000_000
+            give_up = self.forwards.give_up
+            self.parking.retry(now, lambda slot: self._execute_again(slot, now), give_up)
+        if self.across.has_news:
+            self.across.settle()
+        if self._waits:
+            self._waits.check(now)
+        if self._key_lists:
+            self._key_lists.step(now)
+        if self.hand_overs.has_news:
+            self.hand_overs.tell(now)
+        if self.forwards.has_waiting:
+            self.forwards.tick(now)
+        if self._large.running or self._large.waiting:  # its truth would be a call, every turn
+            self._large.look(now)
+        self._share.begin(self._touched)
+        while self._touched:
+            batch, self._touched = self._touched, {}
+            for client in batch:
+                client.take_ready()
+                if client.paused and client.backlog:
+                    client.waits_no_more(now)  # so that it is known when it closed its side
+                if not client.blocked and client.backlog:
+                    if not client.has_room():
+                        client.drain()
+                        continue  # until the first of its queue is answered
+                    if self._share.takes(min(len(client.backlog), QUANTUM)):
+                        self._run_backlog(client)
+                    else:
+                        self._share.keep(client, (), now)
+                if client.unread and not client.blocked and not client.backlog:
+                    self.cut(client)
+                client.drain()
+                is_idle = not client.blocked and not client.backlog and not client.unread
+                if client.paused and is_idle:
+                    client.paused = False
+                    client.transport.resume_reading()
+                if client.ended and not client.state.closing:
+                    client.end_when_done()
+        goes_on = self._share.is_over or bool(self._key_lists)
+        if goes_on or self.replicas.wants_turn:
+            self._turn()
+
+    def _execute_again(self, slot: Slot, now: int) -> None:
+        client = slot.connection
+        # Its client is gone, or may have asked another agent meanwhile?
+        if not self.parking.waited_for_lock(slot, now) and client.waits_no_more(now):
+            if slot.command.is_write or client.state.id not in self._clients:
+                self.forwards.give_up(slot)
+                return
+            if slot.deadline_ms:
+                client.refuse(replies.CLUSTERDOWN)  # what is behind a read that is parked
+        self._view.resp3 = client.state.resp3
+        self._execution.execute(client, slot.args, now, slot, slot.command)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether time alone may finish something here."""
+        return bool(
+            self.parking
+            or self._waits
+            or self.forwards.has_waiting
+            or self.hand_overs.has_news
+            or self._large
+        )
+
+    def table_changed(self) -> None:
+        """Rows, members or ports changed: the cluster view is built anew when asked for."""
+        self.overview.table_changed()
+        self.forwards.table_changed()
+
+
+def _size_of(client: ClientConnection, command: list[bytes]) -> int:
+    """Bytes of its words; an EXEC has those of all that were queued."""
+    transaction = client.state.transaction
+    if transaction is not None and is_exec(command):
+        return transaction.bytes
+    return sum(map(len, command))

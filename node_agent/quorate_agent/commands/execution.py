@@ -1,0 +1,343 @@
+"""Which commands are answered now, wait, are redirected or parked.
+
+The road from a parsed command to the replicas.  Nothing is awaited: what has to wait leaves a slot
+in its connection's queue.  When commands are executed, and what time it is then, the endpoint says.
+"""
+
+from __future__ import annotations
+
+from binascii import crc_hqx
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from quorate.facts.keyspace import TAG, is_reserved, key_slot, slot_shift
+from quorate.protocol.copies.primary import Primary
+from quorate.protocol.storage import Operation
+from quorate_agent.clients.connection import ClientConnection, Slot
+from quorate_agent.clients.turn_share import TurnShare
+from quorate_agent.commands.flush import flush_all, may_flush
+from quorate_agent.commands.joined_reads import join_reads
+from quorate_agent.commands.joined_writes import join_puts, join_writes
+from quorate_agent.commands.key_lists import KeyLists, may_list
+from quorate_agent.commands.redirects import Executor, Redirects
+from quorate_agent.commands.waits import Waits
+from quorate_agent.resp import replies
+from quorate_agent.resp.command import Command, command_slot
+from quorate_agent.resp.commands.cluster import TABLES
+from quorate_agent.resp.commands.pubsub import refused_while_subscribed
+from quorate_agent.resp.session import KeysRequest, WaitRequest
+from quorate_agent.resp.tables.table import DISPATCH, resolve
+from quorate_agent.resp.transaction import Call
+from quorate_agent.resp.view import View
+
+LONG_BYTES = 64 * 1024
+"""Behind a reply that is longer it is looked whether the client reads."""
+
+
+class Answerer(Executor, Protocol):
+    """The endpoint, as far as it is needed here."""
+
+    def unblock(self, slot: Slot) -> None:
+        """Later commands of its connection wait for the slot no more."""
+
+    def touch(self, client: ClientConnection) -> None:
+        """The turn's end is to look at the connection."""
+
+    def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
+        """Keys are about to be shown: have those told that have expired."""
+
+    def full(self) -> bytes:
+        """What is said when nothing may grow."""
+
+
+class CommandExecution:
+    """The road of one zone's commands on this agent.  `view`: what they see; whoever has them
+    executed has set its time and its protocol."""
+
+    def __init__(
+        self,
+        endpoint: Answerer,
+        view: View,
+        redirects: Redirects,
+        waits: Waits,
+        key_lists: KeyLists,
+        share: TurnShare,
+        turn: Callable[[], None],
+        why_full: Callable[[], str],
+    ) -> None:
+        replicas = endpoint.replicas
+        self._replicas = replicas
+        self._primaries = replicas.primaries
+        self._shift = slot_shift(replicas.zone.partitions)
+        self._overview = endpoint.overview
+        self._tracking = endpoint.overview.tracking
+        self._parking = endpoint.parking
+        self._across = endpoint.across
+        self._fulfil, self._unblock, self._touch = endpoint.fulfil, endpoint.unblock, endpoint.touch
+        self._expire, self._full = endpoint.expire, endpoint.full
+        self._view = view
+        self._redirects = redirects
+        self._waits = waits
+        self._key_lists = key_lists
+        self._share = share
+        self._turn = turn
+        self._why_full = why_full
+
+    def execute_all(self, client: ClientConnection, commands: list[list[bytes]], now: int) -> None:
+        """Execute commands, the last of the list first, and take them from it, until one blocks or
+        ends the connection."""
+        state = client.state
+        while commands and not (client.blocked or state.closing):
+            if state.in_mode:
+                self._execute_in_mode(client, commands.pop(), now)
+            elif len(commands) > 1 and (
+                said := join_reads(self._view, commands, self._primaries, self._shift, now)
+            ):
+                client.answer(said)
+            elif len(commands) < 2 or not self._put_each(client, commands, now):
+                self._execute_each(client, commands, now)
+            if not self._share.has_time():
+                return
+
+    def _execute_in_mode(self, client: ClientConnection, args: list[bytes], now: int) -> None:
+        """Execute, as a connection may that has subscribed, tracks, or has said MULTI."""
+        state, refused = client.state, b""
+        if state.subscribed and not isinstance(command := resolve(args), bytes):
+            refused = refused_while_subscribed(state, command)
+        if refused:
+            client.answer(refused)
+            return
+        tracks = state.tracking is not None or state.transaction is not None
+        if tracks:
+            self._tracking.before(client, args, now)
+        if state.transaction is None:
+            self.execute(client, args, now, None)
+        else:
+            self._queue(client, args, now)
+        if tracks:
+            self._tracking.after(client, args)
+
+    def execute(
+        self,
+        client: ClientConnection,
+        args: list[bytes],
+        now: int,
+        slot: Slot | None,
+        command: Command | None = None,
+    ) -> None:
+        """One command alone; `slot` is its place when it waited before."""
+        self._execute_each(client, [args], now, slot, command)
+
+    def _execute_each(
+        self,
+        client: ClientConnection,
+        commands: list[list[bytes]],
+        now: int,
+        slot: Slot | None = None,
+        known: Command | None = None,
+    ) -> None:
+        """As `execute_all`, also until one changes the connection's mode.  Of one alone `slot` and
+        `known` may be given: its place, and which command it is."""
+        view, primaries, shift = self._view, self._primaries, self._shift
+        queue, out = client.queue, client.out
+        keys: tuple[bytes | None, ...]
+        at = -1  # the partition that `role` and `view` show; whatever may change that takes it back
+        is_first = True
+        while commands:
+            if is_first:
+                is_first = False
+            elif not self._share.has_time():
+                return
+            args = commands.pop()
+            command = known or DISPATCH.get(args[0])
+            if command is None or (command.usual_words != len(args) and command is not known):
+                resolved = resolve(args)
+                if isinstance(resolved, bytes):
+                    client.answer(resolved)
+                    continue
+                command = resolved
+            if command.single_key:
+                key = args[1]
+                number = key_slot(key) if TAG in key else crc_hqx(key, 0) & 16383
+                if key < b"\1" and is_reserved(key):
+                    self._fulfil(client, slot, replies.RESERVED_KEY)
+                    continue
+            elif not command.is_keyed:
+                at = -1
+                self._execute_other(client, command, args, now, slot)
+                if client.blocked or client.state.closing or client.state.in_mode:
+                    return
+                continue
+            else:
+                if any(map(is_reserved, command.keys(args))):
+                    self._fulfil(client, slot, replies.RESERVED_KEY)
+                    continue
+                number = command_slot(command, args)
+                if number < 0:
+                    at = -1
+                    number = self._across.take_on(client, command, args, now, slot)
+                    if number < 0:
+                        if client.blocked:
+                            return
+                        continue
+            partition = number >> shift
+            if partition != at:  # else nothing has changed since the command before
+                at = -1
+                found = primaries[partition]
+                if found is None or found.serving_until <= now or found.frozen:
+                    copy = self._redirects.readable(client, command, partition)
+                    if copy is None:
+                        self._redirects.send_on(client, command, args, number, now, slot)
+                        if client.blocked:
+                            return
+                        continue
+                    view.is_pending = None
+                    view.copy = copy
+                    reply = command.handler(view, args)
+                    view.operations.clear()
+                    self._fulfil(client, slot, reply)
+                    if len(reply) > LONG_BYTES and not _is_read(client):
+                        return
+                    continue
+                role = found
+                if role.locks and not role.locks.keys().isdisjoint(command.keys(args)):
+                    # Until it is decided.
+                    self._parking.park(client, command, args, now, slot, role)
+                    return
+                view.is_pending = role.is_pending if role.waiters else None
+                view.copy = role.copy
+                if not role.locks:
+                    at = partition
+            if role.changed is not None:
+                self._expire(role, command.keys(args), view.now_ms)
+                view.is_pending = role.is_pending if role.waiters else None
+            if command.grows and self._why_full():
+                self._fulfil(client, slot, self._full())
+                continue
+            reply = command.handler(view, args)
+            if view.operations:
+                count, size = 1, 0
+                if commands and command.joins and at >= 0:
+                    reply, count, size = join_writes(view, commands, command, reply, at, shift)
+                operations = tuple(view.operations)
+                view.operations.clear()
+                keys = self._write(client, role, operations)
+            elif view.waits:
+                keys, count, size = (), 1, 0
+                self._turn()
+            elif slot is None:
+                (queue or out).append(reply)  # `client.answer`, of which there are many
+                if len(reply) > LONG_BYTES and not _is_read(client):
+                    return
+                continue
+            else:
+                self._fulfil(client, slot, reply)
+                continue
+            view.waits = False
+            if slot is None:
+                waiter = Slot(client, command, args, reply, keys, now, count, size)
+                queue.append(waiter)
+            else:
+                waiter = slot
+                slot.keys, slot.reply = keys, reply
+                self._unblock(slot)
+            role.wait(waiter)
+            view.is_pending = role.is_pending
+
+    def _put_each(self, client: ClientConnection, commands: list[list[bytes]], now: int) -> bool:
+        """Execute the first of some commands when they only put values; False: they are to be
+        executed one by one."""
+        puts = join_puts(commands, self._primaries, self._shift, now)
+        if puts is None or self._why_full():
+            return False
+        command, number, size, updates, roles = puts
+        first = commands[: -number - 1 : -1]
+        del commands[-number:]
+        for role, operations in updates:
+            keys = self._write(client, role, operations)
+        if not roles:
+            reply = replies.OK * number
+            slot = Slot(client, command, first[0], reply, keys, now, number, size)
+            client.queue.append(slot)
+            role.wait(slot)
+            return True
+        for role, args in zip(roles, first, strict=True):
+            slot = Slot(client, command, args, replies.OK, (args[1],), now)
+            client.queue.append(slot)
+            role.wait(slot)
+        client.last_write = (role, role.copy.lwm)
+        return True
+
+    def _write(
+        self, client: ClientConnection, role: Primary, operations: tuple[Operation, ...]
+    ) -> tuple[bytes | None, ...]:
+        """Make them one update; the keys whose acknowledgement is due."""
+        if not role.turn:
+            self._replicas.commands_wrote(role)
+            self._turn()
+        client.last_write = (role, role.write(operations))
+        if len(operations) == 1:
+            return (operations[0][0],)
+        return tuple([key for key, _, _ in operations])
+
+    def _queue(self, client: ClientConnection, args: list[bytes], now: int) -> None:
+        """A command after MULTI: kept for EXEC, unless it is wrong or another node's."""
+        command = resolve(args)
+        if isinstance(command, Command) and command.ends_queueing:
+            self.execute(client, args, now, None, command)
+        else:
+            client.answer(self._redirects.queue(client, command, args))
+
+    def _execute_other(
+        self,
+        client: ClientConnection,
+        command: Command,
+        args: list[bytes],
+        now: int,
+        slot: Slot | None,
+    ) -> None:
+        if command.name in TABLES and self._overview.expects_primary(now):
+            # A table that names a dead agent sends clients there, and some give up over it.
+            self._parking.park(client, command, args, now, slot)
+            return
+        answer = command.handler(client.session, args)
+        if isinstance(answer, Call):
+            self.execute(client, answer.args, now, slot, answer.command)
+            return
+        if isinstance(answer, bytes):
+            self._view.resp3 = client.state.resp3
+            self._fulfil(client, slot, answer)
+            return
+        if (answer is None and not may_flush(self._replicas, now)) or (
+            isinstance(answer, KeysRequest) and not may_list(self._replicas, now)
+        ):
+            self._parking.park(client, command, args, now, slot)
+            return
+        if slot is None:
+            slot = Slot(client, command, args, replies.OK, (), now)
+            client.queue.append(slot)
+        else:
+            slot.reply = replies.OK
+            self._unblock(slot)
+        if isinstance(answer, WaitRequest):
+            slot.wait = answer
+            self._waits.add(slot, now)
+            self._turn()
+            return
+        if isinstance(answer, KeysRequest):
+            self._key_lists.add(slot, answer)
+            self._turn()
+            return
+        self._tracking.flushed()
+        flush_all(self._replicas, slot, now)
+        self._touch(client)
+        self._turn()
+
+
+def _is_read(client: ClientConnection) -> bool:
+    """Send what is ready; whether the client reads, or there is room for another reply that waits
+    for an earlier one."""
+    if client.queue:
+        return client.has_room()
+    client.write()
+    return not client.blocked

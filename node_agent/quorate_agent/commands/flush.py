@@ -1,0 +1,43 @@
+"""FLUSHALL: an update in each partition that this agent serves, and one answer for all of them."""
+
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.primary import Waiter
+from quorate_agent.clients.connection import Slot
+
+
+class PartOfFlush(Waiter):
+    """One partition's share."""
+
+    __slots__ = ("slot",)
+
+    def __init__(self, slot: Slot, since_ms: int) -> None:
+        super().__init__((None,), None, since_ms)
+        self.slot = slot
+
+    def ended(self, problem: bytes = b"") -> bool:
+        """This share is done, or why it is not; whether the command may be answered now."""
+        slot = self.slot
+        slot.left -= 1
+        if problem:
+            slot.reply = problem
+        slot.done = slot.left == 0
+        return slot.done
+
+
+def may_flush(replicas: Replicas, now_ms: int) -> bool:
+    """Whether all keys of this agent may go: not while a primary cannot serve, nor what a
+    transaction is about to write.  To ask has an effect: later transactions wait for who asks."""
+    if not all(role.serves(now_ms) for role in replicas.roles.values()):
+        return False
+    return replicas.transactions.parts.waiting.hold_back()
+
+
+def flush_all(replicas: Replicas, slot: Slot, now_ms: int) -> None:
+    """Remove every key of this agent's partitions; `slot` is done when all of them are gone."""
+    roles = list(replicas.roles.values())
+    slot.left = len(roles)
+    slot.done = not roles
+    for role in roles:
+        slot.connection.last_write = (role, role.write(((None, None, 0),)))
+        replicas.commands_wrote(role)
+        role.wait(PartOfFlush(slot, now_ms))

@@ -1,0 +1,70 @@
+"""What became of what waits for the copies: told where it is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.primary import Waiter
+from quorate.protocol.transactions.parts import Telling
+from quorate_agent.clients.connection import ClientConnection, Slot
+from quorate_agent.commands.flush import PartOfFlush
+from quorate_agent.resp import replies
+from quorate_agent.resp.transaction import Watching
+
+if TYPE_CHECKING:
+    from quorate_agent.metrics import AgentMetrics
+
+
+class Outcomes:
+    """The waiters of one zone's copies here; `full`: what is said when there is no room."""
+
+    def __init__(
+        self, replicas: Replicas, metrics: AgentMetrics, full: Callable[[], bytes]
+    ) -> None:
+        self._replicas = replicas
+        self._metrics = metrics
+        self._full = full
+
+    def take(self, touched: dict[ClientConnection, None]) -> list[Slot]:
+        """Finish what the replicas have finished, and note whose replies may leave; the commands
+        that are to be executed again."""
+        finished = self._replicas.take_finished()
+        for waiter in finished.answered:
+            if type(waiter) is Slot:
+                waiter.done = True
+                touched[waiter.connection] = None
+            elif isinstance(waiter, Telling):
+                self._replicas.transactions.told(waiter)
+            elif isinstance(waiter, PartOfFlush) and waiter.ended():
+                touched[waiter.slot.connection] = None
+        for waiter in finished.unknown:
+            self._metrics.unknown.inc(waiter.count if isinstance(waiter, Slot) else 1)
+            _end(waiter, replies.UNKNOWN_OUTCOME, touched)
+        for waiter in finished.refused:
+            if isinstance(waiter, Telling):
+                self._replicas.transactions.refused(waiter, self._full())
+            _forget_watched(waiter)
+            _end(waiter, self._full(), touched)
+        again: list[Slot] = []
+        for waiter in finished.again:
+            # Also of who sends no more: it is answered, and then closed.
+            if isinstance(waiter, Slot) and waiter.connection.queue:
+                _forget_watched(waiter)
+                again.append(waiter)
+        return again
+
+
+def _end(waiter: Waiter, reply: bytes, touched: dict[ClientConnection, None]) -> None:
+    if isinstance(waiter, Slot):
+        waiter.reply = reply * waiter.count
+        waiter.done = True
+        touched[waiter.connection] = None
+    elif isinstance(waiter, PartOfFlush) and waiter.ended(reply):
+        touched[waiter.slot.connection] = None
+
+
+def _forget_watched(waiter: Waiter) -> None:
+    if isinstance(waiter, Slot) and isinstance(waiter.command.handler, Watching):
+        waiter.command.handler.forget()

@@ -1,0 +1,304 @@
+"""What commands about a whole zone are told: who serves which slots, how many keys, scans.
+
+The agent that sessions ask (resp.session.Agent): everything here is read from the replicas.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha1
+
+from quorate.facts.keyspace import is_reserved, key_slot, slot_shift
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.primary import Primary, Stage
+from quorate_agent.clients.addresses import ClientAddresses
+from quorate_agent.clients.connection import ClientConnection, boot_ms
+from quorate_agent.commands.process_facts import (
+    human_bytes,
+    memory_facts,
+    processor_facts,
+    server_facts,
+)
+from quorate_agent.metrics import copy_count
+from quorate_agent.notices.event_channel import EventChannel
+from quorate_agent.notices.tracking import Tracking
+from quorate_agent.resp.cluster_view import ClusterNode, ClusterView
+from quorate_agent.resp.remembered import KEPT_MS
+from quorate_agent.resp.scan import ScanPositions, origin_of
+from quorate_agent.resp.session import Connection
+from quorate_agent.resp.view import is_live
+
+EXPIRING_LOOKED_AT = 200
+"""So many keys INFO looks at to tell how many will expire: each may be a read from disk."""
+
+TAKE_OVER_MS = 500
+"""A master that is there has named other primaries long before, and no library's limit for reading
+a table is as short."""
+
+
+class ZoneOverview:
+    """One zone as its clients on this agent see it.  `nodes`: client addresses by listener;
+    `connected`: clients by id; `process`: a word that no other process has."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        node: str,
+        nodes: ClientAddresses,
+        is_up: Callable[[str], bool],
+        connected: Mapping[int, ClientConnection],
+        process: str,
+    ) -> None:
+        self.replicas = replicas
+        self._run_id = sha1(process.encode(), usedforsecurity=False).hexdigest()
+        self.node = node
+        self.address = ("", 0)
+        self._external_address: tuple[str, int] | None = None  # as it was known last
+        self.clients: dict[int, Connection] = {}
+        self.scan_positions = ScanPositions()
+        self.scan_origin = origin_of(node, replicas.me.store, replicas.me.incarnation)
+        self.events = EventChannel(replicas, node, connected.values)
+        self.tracking = Tracking(replicas, connected)
+        self.connection_count = 0  # clients that have connected so far
+        self._connected = connected
+        self._nodes = nodes
+        self._is_up = is_up
+        self._gone: dict[str, int] = {}
+        """Agents whose process has ended, and until when others may take over (boot ms)."""
+        self._shift = slot_shift(replicas.zone.partitions)
+        self._cluster: ClusterView | None = None
+        self._external_cluster: ClusterView | None = None
+        self._named: list[int] | None = None  # partitions whose rows name this node as primary
+
+    def table_changed(self) -> None:
+        """Rows, members or ports changed: the cluster view is built anew when asked for."""
+        self._cluster = self._external_cluster = None
+        self._named = None
+
+    def peer_gone(self, node: str) -> None:
+        """An agent's process has ended."""
+        self._gone[node] = boot_ms() + TAKE_OVER_MS
+
+    def expects_primary(self, now_ms: int) -> bool:
+        """Whether a primary's process has ended so lately that another agent is about to be it."""
+        for node in [n for n, until in self._gone.items() if until <= now_ms or self._is_up(n)]:
+            del self._gone[node]
+        return bool(self._gone) and any(
+            row is not None and row.primary is not None and row.primary.node in self._gone
+            for row in self.replicas.table
+        )
+
+    def now_us(self) -> int:
+        """Wall microseconds."""
+        return time.time_ns() // 1000
+
+    def cluster(self, external: bool = False) -> ClusterView:
+        """Who serves which slots, as far as this agent knows, with the addresses of a listener."""
+        view = self._external_cluster if external else self._cluster
+        if view is None:
+            view = self._build_cluster(external)
+            if external:
+                self._external_cluster = view
+            else:
+                self._cluster = view
+        return view
+
+    def has_address(self, external: bool) -> bool:
+        """Whether clients of this listener can be told where they are."""
+        if external:
+            known = self._nodes(True).get(self.node)
+            self._external_address = known or self._external_address
+        return not external or self._external_address is not None
+
+    def _build_cluster(self, external: bool) -> ClusterView:
+        nodes = self._nodes(external)
+        names = sorted(nodes)
+        if self.node not in nodes:
+            mine_at = self._external_address if external else None
+            nodes = {**nodes, self.node: mine_at or self.address}
+            names = sorted(nodes)
+        index = {name: at for at, name in enumerate(names)}
+        mine = index[self.node]
+        primaries: list[int] = []
+        epoch = 0
+        for row in self.replicas.table:
+            if row is None:
+                primaries.append(mine)
+                continue
+            epoch += row.version
+            owners = [row.primary.node] if row.primary is not None else []
+            owners += [*row.owners, *row.voter_nodes]
+            primaries.append(next((index[node] for node in owners if node in index), mine))
+        members = tuple(ClusterNode(name, *nodes[name]) for name in names)
+        served = sum(1 for row in self.replicas.table if row is not None and row.owners)
+        return ClusterView(members[mine], members, tuple(primaries), epoch, served << self._shift)
+
+    def event_state(self) -> bytes:
+        """What a subscriber to events is told at first."""
+        return self.events.state()
+
+    def connections(self) -> list[Connection]:
+        """All clients of this zone here."""
+        return list(self.clients.values())
+
+    def tracks(self, connection: Connection) -> None:
+        """The connection is told from now on when what it may have cached changes."""
+        client = self._connected.get(connection.id)
+        if client is not None:  # another agent's connection is nobody who caches
+            self.tracking.began(client)
+
+    def _serving(self) -> list[Primary]:
+        return [r for r in self.replicas.roles.values() if r.stage is Stage.SERVING]
+
+    def key_count(self) -> int:
+        """Live rows of this agent's primaries."""
+        return sum(
+            role.copy.space.row_count()
+            - self._remembered_count(role)
+            - len(role.parts)
+            - bool(role.parts)  # the list of them
+            for role in self._serving()
+        )
+
+    def _remembered_count(self, role: Primary) -> int:
+        """Rows that no client wrote; there are none some time after a change of primaries."""
+        if boot_ms() - role.since_ms > KEPT_MS + self.replicas.settings.park_bound_ms:
+            return 0
+        keys = {key for _, key in role.copy.expiring if is_reserved(key)}
+        rows = [role.copy.get(key) for key in keys]
+        return sum(row is not None and row.value is not None for row in rows)
+
+    def slot_key_count(self, slot: int) -> int:
+        """Live keys in one slot, by looking at its partition's rows."""
+        partition = slot >> self._shift
+        role = self.replicas.primaries[partition]
+        if role is None:
+            return 0
+        count, after = 0, None
+        while chunk := role.copy.space.scan(after, 10_000, 1 << 24):
+            count += sum(
+                1
+                for key, row in chunk
+                if row.value is not None and key_slot(key) == slot and not is_reserved(key)
+            )
+            after = chunk[-1][0]
+        return count
+
+    def info(self) -> dict[str, dict[str, str | int]]:
+        """Sections of INFO."""
+        replicas, clients = self.replicas, self._connected
+        live = [copy for copy in replicas.copies.values() if copy.present]
+        return {
+            "Server": server_facts()
+            | {
+                "run_id": self._run_id,
+                "quorate_node": self.node,
+                "quorate_zone": replicas.zone.name,
+            },
+            "Clients": {
+                "blocked_clients": sum(client.blocked > 0 for client in clients.values()),
+                "tracking_clients": len(self.tracking.trackers),
+            },
+            "Memory": memory_facts()
+            | {
+                "used_memory_dataset": sum(copy.space.byte_count() for copy in live),
+                "maxmemory": replicas.zone.max_memory_bytes,
+                "maxmemory_human": human_bytes(replicas.zone.max_memory_bytes),
+                "maxmemory_policy": "noeviction",
+            },
+            "Persistence": {"aof_enabled": int(self.is_persistent())},
+            "Stats": {
+                "total_connections_received": self.connection_count,
+                "tracking_total_keys": self.tracking.key_count,
+                "tracking_total_items": self.tracking.note_count,
+                "tracking_total_prefixes": self.tracking.prefix_count,
+            },
+            "Replication": {
+                "quorate_primaries": len(replicas.roles),
+                "quorate_copies": copy_count(replicas),
+                "quorate_full_copies": replicas.full_copies,
+                "quorate_delta_copies": replicas.delta_copies,
+            },
+            "CPU": processor_facts(),
+        }
+
+    def expiring(self) -> tuple[int, int]:
+        """How many keys of this agent's primaries will expire, and in how many milliseconds on
+        average: exact for a few, else an estimate."""
+        now_ms = time.time_ns() // 1_000_000
+        roles = self._serving()
+        noted = sum(len(role.copy.expiring) for role in roles)
+        step = max(noted // EXPIRING_LOOKED_AT, 1)
+        looked_at, left_ms = 0, []
+        for role in roles:
+            for at, key in role.copy.expiring[::step]:
+                looked_at += 1
+                row = None if is_reserved(key) else role.copy.get(key)
+                if row is not None and row.value is not None and row.expires_at == at >= now_ms:
+                    left_ms.append(at - now_ms)  # else it was written again since, or is gone
+        if not left_ms:
+            return 0, 0
+        return round(noted * len(left_ms) / looked_at), sum(left_ms) // len(left_ms)
+
+    def primaries(self) -> Sequence[int]:
+        """Partitions this agent serves."""
+        return sorted(role.copy.partition for role in self._serving())
+
+    def is_persistent(self) -> bool:
+        """Whether the zone is kept on disk."""
+        return self.replicas.zone.persistent
+
+    def partition_count(self) -> int:
+        """How many partitions the zone has."""
+        return self.replicas.zone.partitions
+
+    def is_here(self, partition: int) -> bool:
+        """Whether this agent serves the partition and is not about to hand it over."""
+        role = self.replicas.primaries[partition] if partition < self.partition_count() else None
+        return role is not None and role.stage is Stage.SERVING and not role.frozen
+
+    def scan_scope(self, since_s: int) -> Sequence[int]:
+        """Partitions that are this agent's by their rows, or were since then."""
+        if self._named is None:
+            self._named = [
+                partition
+                for partition, row in enumerate(self.replicas.table)
+                if row is not None and row.primary is not None and row.primary.node == self.node
+            ]
+        lost = {
+            partition
+            for partition, lost_ms in self.replicas.lost_primary.items()
+            if lost_ms >= since_s * 1000
+        }
+        return sorted(lost.union(self._named)) if lost else self._named
+
+    def uptime_s(self) -> int:
+        """Seconds on the clock that runs through suspension."""
+        return boot_ms() // 1000
+
+    def scan(
+        self, partition: int, after: bytes | None, rows_max: int
+    ) -> tuple[list[bytes], bytes | None]:
+        """Live keys in key order, and the last key looked at."""
+        copy = self._copy(partition)
+        if copy is None:
+            return [], None
+        now_ms = time.time_ns() // 1_000_000
+        chunk = copy.space.scan(after, rows_max, 1 << 22)
+        keys = [key for key, row in chunk if is_live(row, now_ms) and not is_reserved(key)]
+        return keys, chunk[-1][0] if chunk else None
+
+    def value(self, key: bytes) -> bytes | None:
+        """The value of a live key."""
+        copy = self._copy(key_slot(key) >> self._shift)
+        row = None if copy is None else copy.get(key)
+        if row is None or not is_live(row, time.time_ns() // 1_000_000):
+            return None
+        return row.value
+
+    def _copy(self, partition: int) -> Copy | None:
+        """The copy that is read: the primary's, or what a READONLY connection was led to."""
+        role = self.replicas.primaries[partition]
+        return self.replicas.copies.get(partition) if role is None else role.copy

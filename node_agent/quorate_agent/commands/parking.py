@@ -1,0 +1,101 @@
+"""Where commands wait that nobody can answer yet, and how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from quorate.protocol.copies.primary import Primary
+from quorate_agent.clients.connection import ClientConnection, Slot
+from quorate_agent.resp import replies
+from quorate_agent.resp.command import Command
+
+if TYPE_CHECKING:
+    from quorate_agent.metrics import AgentMetrics
+
+
+class Parking:
+    """The parked commands of one zone's clients here; `bound_ms` from when they arrived."""
+
+    def __init__(self, bound_ms: int, metrics: AgentMetrics) -> None:
+        self.arrived_ms = 0  # of the command that is being executed
+        self._bound_ms = bound_ms
+        self._metrics = metrics
+        self._slots: list[Slot] = []
+        self._locked: dict[Slot, Primary] = {}  # those that wait for a transaction here
+
+    def __bool__(self) -> bool:
+        return bool(self._slots)
+
+    def place(
+        self,
+        client: ClientConnection,
+        command: Command,
+        args: list[bytes],
+        now_ms: int,
+        slot: Slot | None,
+    ) -> Slot | None:
+        """A slot that the connection's later commands wait for; None: its bound is over."""
+        deadline = self.arrived_ms + self._bound_ms
+        if slot is None:
+            if deadline <= now_ms:
+                self._metrics.clusterdown.inc()
+                client.answer(replies.CLUSTERDOWN)
+                return None
+            slot = Slot(client, command, args, b"", (), now_ms)
+            client.queue.append(slot)
+        if not slot.deadline_ms:
+            slot.deadline_ms = deadline
+            client.blocked += 1
+        return slot
+
+    def park(
+        self,
+        client: ClientConnection,
+        command: Command,
+        args: list[bytes],
+        now_ms: int,
+        slot: Slot | None,
+        locked: Primary | None = None,
+    ) -> None:
+        """Try the command again until a primary serves, or has the transaction decided that has
+        `locked` a key there, or its bound is over."""
+        is_first = slot is None or not slot.deadline_ms
+        slot = self.place(client, command, args, now_ms, slot)
+        if slot is not None:
+            if is_first:
+                self._metrics.parked.inc()
+            self._slots.append(slot)
+            if locked is not None:
+                self._locked[slot] = locked
+
+    def waited_for_lock(self, slot: Slot, now_ms: int) -> bool:
+        """Whether it was a transaction alone that the slot waited for: nobody else has served its
+        key since it came.  Once for each time that it was parked."""
+        role = self._locked.pop(slot, None)
+        return role is not None and role.serves(now_ms)
+
+    def park_again(self, slot: Slot) -> None:
+        """Try once more a command that has its deadline."""
+        self._slots.append(slot)
+
+    def client_gone(self, client: ClientConnection) -> None:
+        """A client went away."""
+        self._slots = [slot for slot in self._slots if slot.connection is not client]
+        for slot in [slot for slot in self._locked if slot.connection is client]:
+            del self._locked[slot]
+
+    def retry(
+        self, now_ms: int, execute: Callable[[Slot], None], give_up: Callable[[Slot], None]
+    ) -> None:
+        """Execute each again, or give up what is over its bound."""
+        slots, self._slots = self._slots, []
+        for slot in slots:
+            since = slot.since_ms
+            if slot.deadline_ms and slot.deadline_ms <= now_ms:
+                self._locked.pop(slot, None)
+                give_up(slot)
+            else:
+                execute(slot)
+            if not slot.deadline_ms:
+                self._metrics.parked_seconds.observe((now_ms - since) / 1000)

@@ -1,0 +1,157 @@
+"""What becomes of a command whose partition this agent does not serve at present.
+
+Another agent is its primary: the command is forwarded there while this one was it lately, else its
+client is told MOVED.  Nobody is, or this agent is about to: it is parked.  A READONLY connection
+may read the copy that is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from quorate.facts.keyspace import is_reserved, slot_shift
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.copy import Copy
+from quorate_agent.clients.addresses import ClientAddresses
+from quorate_agent.clients.connection import ClientConnection, Slot, boot_ms
+from quorate_agent.commands.across import Across
+from quorate_agent.commands.forwards import Forwards
+from quorate_agent.commands.overview import ZoneOverview
+from quorate_agent.commands.parking import Parking
+from quorate_agent.resp import replies
+from quorate_agent.resp.command import Command, command_slot
+from quorate_agent.resp.transaction import Transaction
+
+if TYPE_CHECKING:
+    from quorate_agent.metrics import AgentMetrics
+
+
+class Executor(Protocol):
+    """The endpoint, as far as it is needed here."""
+
+    replicas: Replicas
+    overview: ZoneOverview
+    parking: Parking
+    forwards: Forwards
+    across: Across
+
+    def fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
+        """Answer."""
+
+    def no_room(self) -> bytes:
+        """Why nothing may grow now; empty: it may."""
+
+
+class Redirects:
+    """Where the commands of one zone's endpoint go that it does not execute itself."""
+
+    def __init__(
+        self,
+        endpoint: Executor,
+        nodes: ClientAddresses,
+        is_up: Callable[[str], bool],
+        metrics: AgentMetrics,
+    ) -> None:
+        self._endpoint = endpoint
+        self._replicas = endpoint.replicas
+        self._node = endpoint.overview.node
+        self._forwards = endpoint.forwards
+        self._shift = slot_shift(endpoint.replicas.zone.partitions)
+        self._nodes = nodes
+        self._is_up = is_up
+        self._metrics = metrics
+
+    def readable(self, client: ClientConnection, command: Command, partition: int) -> Copy | None:
+        """The copy a READONLY connection may read here: one that has adopted its term."""
+        if not client.state.readonly or command.is_write:
+            return None
+        copy = self._replicas.copies.get(partition)
+        return copy if copy is not None and copy.adopted else None
+
+    def send_on(
+        self,
+        client: ClientConnection,
+        command: Command,
+        args: list[bytes],
+        number: int,
+        now: int,
+        slot: Slot | None,
+    ) -> None:
+        """Forward or redirect to the primary when it is another node that is there; else park."""
+        endpoint, forwards = self._endpoint, self._forwards
+        partition = number >> self._shift
+        elsewhere = self._elsewhere(client, partition)
+        if not elsewhere or forwards.came_before_its_row(client, elsewhere):
+            endpoint.parking.park(client, command, args, now, slot)
+        elif endpoint.across.may_look(command, number):
+            slot = endpoint.parking.place(client, command, args, now, slot)
+            if slot is not None:
+                endpoint.across.look(slot, partition)
+        elif forwards.is_known(slot) or forwards.may(client, command, args, partition, now):
+            slot = endpoint.parking.place(client, command, args, now, slot)
+            if slot is not None:
+                self._metrics.forwarded.inc()
+                forwards.take_on(slot, partition, elsewhere)
+        else:
+            if command.name == b"watch":
+                client.state.watch_moved = True
+            endpoint.fulfil(client, slot, self._moved(client, number))
+
+    def queue(self, client: ClientConnection, command: Command | bytes, args: list[bytes]) -> bytes:
+        """Keep a command behind MULTI for EXEC, unless it is wrong (bytes: how) or another node's;
+        the reply to it."""
+        transaction = client.state.transaction
+        assert transaction is not None
+        if isinstance(command, bytes):
+            return transaction.refuse(command)
+        if problem := self._refusal(client, transaction, command, args):
+            return transaction.refuse(problem)
+        return transaction.queue(command, args)
+
+    def _refusal(
+        self,
+        client: ClientConnection,
+        transaction: Transaction,
+        command: Command,
+        args: list[bytes],
+    ) -> bytes:
+        """Why the command cannot be queued here; empty: it can.
+
+        The agent that serves its first key coordinates a transaction: what other keys need is
+        asked for from there."""
+        if not command.is_keyed:
+            return b""
+        if any(map(is_reserved, command.keys(args))):
+            return replies.RESERVED_KEY
+        number = command_slot(command, args)
+        if number < 0:
+            return replies.CROSSSLOT
+        if command.grows and (problem := self._endpoint.no_room()):
+            return problem
+        partition = number >> self._shift
+        if transaction.slot < 0:
+            transaction.slot = number
+        if (
+            transaction.slot != number
+            or self.readable(client, command, partition) is not None
+            or not self._elsewhere(client, partition)
+            or (not client.state.watch_moved and self._forwards.covers(partition, boot_ms()))
+        ):
+            return b""
+        return self._moved(client, number)
+
+    def _moved(self, client: ClientConnection, number: int) -> bytes:
+        self._metrics.moved.inc()
+        return self._endpoint.overview.cluster(client.state.external).moved(number)
+
+    def _elsewhere(self, client: ClientConnection, partition: int) -> str:
+        """The node that is primary when it is another that is there, and that clients of this
+        listener can reach; empty: it is not."""
+        row = self._replicas.table[partition]
+        if row is None or row.primary is None:
+            return ""
+        node = row.primary.node
+        if node == self._node or not self._is_up(node):
+            return ""
+        return node if node in self._nodes(client.state.external) else ""

@@ -1,0 +1,82 @@
+"""Writes of a running agent to its data folder, on a disk that may have no room for them.
+
+A write that fails ends nothing: it is said once in the log, the caller refuses what depends on it,
+and whoever asked asks again (the master repeats what is not confirmed).
+"""
+
+import logging
+from collections.abc import Callable
+
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.agent.agent import MastershipNotKept
+from quorate_agent.folder.data_folder import DataFolder
+
+_log = logging.getLogger("quorate.agent")
+
+
+class FolderWrites:
+    """Of agent `node`, into `folder`.  Each is synced on the event loop: they are rare."""
+
+    def __init__(self, node: str, folder: DataFolder) -> None:
+        self._node = node
+        self._folder = folder
+        self._said: set[str] = set()
+        """The writes that failed last time and were logged."""
+        self._unkept_term = 0
+        """The mastership of a message that was not obeyed for want of room."""
+
+    def keep_zone(self, record: ZoneRecord) -> bool:
+        """Remember the zone as it was told; return whether there was room."""
+        return self._done(
+            lambda: self._folder.keep_zone(record),
+            f"zone {record.name}: what it was declared to be cannot be recorded",
+            "it is tried again when its rows change",
+        )
+
+    def remove_zone(self, uid: str) -> bool:
+        """Delete the data of a zone whose storage is closed; return whether it is gone."""
+        return self._done(
+            lambda: self._folder.forget_zone(uid),
+            f"zone {uid}: that it was deleted cannot be recorded",
+            "its data stays until there is room",
+        ) and self._done(
+            lambda: self._folder.remove_zone(uid),
+            f"zone {uid}: its data cannot be removed",
+            "it is tried again when the master asks, and at the next start",
+        )
+
+    def why_not_kept(self, term: int, word: str) -> str:
+        """Return why a master that greets again cannot be obeyed yet; empty: it may try.
+
+        It is refused before it is connected: a master counts an agent that is connected again and
+        again as online, and what that is primary of stays unserved.
+        """
+        if term == self._unkept_term:
+            try:
+                self.raise_master_term(term, word)
+            except MastershipNotKept as error:
+                return str(error)
+        return ""
+
+    def raise_master_term(self, term: int, word: str) -> None:
+        """Remember the highest mastership obeyed; MastershipNotKept: there was no room."""
+        what = f"agent {self._node}: mastership {term} cannot be recorded"
+        then = "its master is not obeyed until there is room"
+        if not self._done(lambda: self._folder.raise_master_term(term, word), what, then):
+            self._unkept_term = term
+            raise MastershipNotKept(
+                f"{what}, so it is not obeyed. Way out: make room on the disk of"
+                f" {self._folder.path}"
+            )
+        self._unkept_term = 0
+
+    def _done(self, write: Callable[[], None], what: str, then: str) -> bool:
+        try:
+            write()
+        except OSError as error:
+            if what not in self._said:
+                self._said.add(what)
+                _log.warning("%s: %s; %s", what, error, then)
+            return False
+        self._said.discard(what)
+        return True

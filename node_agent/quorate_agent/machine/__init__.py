@@ -1,0 +1,1 @@
+"""What the process takes of its machine: memory, descriptors, time for garbage."""

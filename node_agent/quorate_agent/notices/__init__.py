@@ -1,0 +1,1 @@
+"""What clients are told unasked: invalidations, hand-overs, events."""

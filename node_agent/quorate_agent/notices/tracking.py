@@ -1,0 +1,446 @@
+"""Which clients may have cached which keys, and when they are told to forget them.
+
+What a client that tracks reads of a partition is noted while this agent serves the partition.  A
+write takes the note away, and the client is told at the end of the turn: before anybody is answered
+who could show the new value.  Whoever serves the partition next does not know of these notes, so
+when this agent serves it no more (handed over, lease lost, another term) clients are told of all
+keys of it.  A read that this agent did not answer as a serving primary is not noted: the client is
+told to forget it right behind the reply, also when that is a refusal.  Source: docs/protocol.md,
+section 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+from quorate.facts.keyspace import is_reserved, key_partition
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.primary import Clientless, Primary
+from quorate.protocol.storage import Operation
+from quorate_agent.clients.connection import ClientConnection, Slot
+from quorate_agent.notices.pushes import push, push_in_order
+from quorate_agent.resp.command import Command
+from quorate_agent.resp.commands.pubsub import INVALIDATIONS
+from quorate_agent.resp.replies import array, bulk, bulks, integer, null
+from quorate_agent.resp.session import Connection
+from quorate_agent.resp.tables.table import resolve
+from quorate_agent.resp.tracking_mode import TrackingMode
+from quorate_agent.resp.view import is_live
+
+NOTES_MAX = 200_000
+"""Of all clients of a zone, a key each: some 30 MB.  Beyond, the keys of the partition with most of
+them are forgotten, and clients told so."""
+
+NOTES_BYTES_MAX = 64 * 1024 * 1024
+"""Of the keys themselves, which may be long, and need not be there."""
+
+SURE_MS = 500
+"""How much longer a lease must last for what is read to be kept: clients are told to forget so long
+before others may serve.  An agent that does not run when its lease ends has told them by then."""
+
+LOOK_MS = 1_000
+"""How often connections that are gone, or track no more, are looked for."""
+
+
+class _Watched:
+    """One partition while `role` serves it: who may have cached which of its keys.
+
+    A key that one connection has cached has its id instead of a set: that is the rule."""
+
+    __slots__ = ("keys", "role")
+
+    def __init__(self, role: Primary) -> None:
+        self.role = role
+        self.keys: dict[bytes, int | set[int]] = {}
+
+
+class Tracking:
+    """The clients of one zone on this agent that track.  `clients`: all of them, by id."""
+
+    def __init__(self, replicas: Replicas, clients: Mapping[int, ClientConnection]) -> None:
+        self._replicas = replicas
+        self._clients = clients
+        self.trackers: dict[int, ClientConnection] = {}
+        self.note_count = 0
+        self._note_bytes = 0
+        self._watched: dict[int, _Watched] = {}
+        self._prefixes: dict[bytes, dict[int, None]] = {}  # and who broadcasts them
+        # What is told at the end of the turn:
+        self._stale: dict[int, dict[bytes, None]] = {}  # keys by connection
+        self._broadcast: dict[bytes, dict[bytes, int]] = {}  # by prefix: keys, who wrote each
+        self._all_stale: dict[int, None] = {}  # connections that are to forget everything
+        self._behind: list[tuple[Slot | bytes, ClientConnection, list[bytes] | None]] = []
+        self._writer = 0  # whose command is being executed
+        self._elsewhere: list[bytes] = []  # what it reads that is not noted
+        self._untracked: list[bytes] = []  # what is read by EXEC that is yet to begin to track
+        self._look_ms = 0
+
+    @property
+    def has_to_tell(self) -> bool:
+        """Whether anybody may have to be told of something."""
+        return bool(self.trackers or self._behind)
+
+    @property
+    def key_count(self) -> int:
+        """Keys that are known to be cached by anybody."""
+        return sum(len(watched.keys) for watched in self._watched.values())
+
+    @property
+    def prefix_count(self) -> int:
+        """Prefixes that are broadcast."""
+        return len(self._prefixes)
+
+    # --- what clients read -----------------------------------------------------------------------
+
+    def began(self, client: ClientConnection) -> None:
+        """The client has said CLIENT TRACKING ON."""
+        mode = client.state.tracking
+        assert mode is not None
+        self.trackers[client.state.id] = client
+        for prefix in mode.prefixes:
+            self._prefixes.setdefault(prefix, {})[client.state.id] = None
+        if mode.broadcast:
+            self._watch_all()
+
+    def before(self, client: ClientConnection, args: list[bytes], now_ms: int) -> None:
+        """A command is about to be executed: note what it reads."""
+        state = client.state
+        self._writer = state.id
+        mode = state.tracking
+        for key in _reads(state, args):
+            if mode is not None and mode.broadcast and not mode.covers(key):
+                continue
+            partition = key_partition(key, self._replicas.zone.partitions)
+            role = self._replicas.primaries[partition]
+            if mode is None:
+                self._untracked.append(key)
+            if role is None or not _is_sure(role, now_ms):
+                self._elsewhere.append(key)
+                continue
+            watched = self._watch(partition, role)
+            if mode is None or not mode.broadcast:
+                self._note(watched, key, state.id)
+
+    def after(self, client: ClientConnection, args: list[bytes]) -> None:
+        """The command was executed, or waits: what it reads elsewhere is not to be kept."""
+        self._writer = 0
+        mode = client.state.tracking
+        untracked, self._untracked = self._untracked, []
+        if untracked and mode is None and client.queue:
+            self._behind.append((_last(client), client, untracked))
+        keys, self._elsewhere = self._elsewhere, []
+        if mode is not None:
+            if _is_parked(client) and not mode.broadcast:
+                keys = [*_reads(client.state, args)]
+            if keys:  # also of a refusal: redis-py would wait for its reply, and not ask again
+                self._tell_behind(client, mode, keys)
+        if (
+            mode is not None
+            and mode.caching
+            and client.state.transaction is None
+            and args[0].lower() != b"client"
+        ):
+            mode.caching = False
+        if self._watched and not self.trackers:
+            self._look()  # a transaction that was to begin to track did not
+
+    def _watch(self, partition: int, role: Primary) -> _Watched:
+        watched = self._watched.get(partition)
+        if watched is not None:
+            if watched.role is role:
+                return watched
+            self._end(partition)
+        watched = self._watched[partition] = _Watched(role)
+        role.changed = partial(self._wrote, watched)
+        return watched
+
+    def _watch_all(self) -> None:
+        """Who broadcasts is told of keys that it has not read."""
+        now_ms = self._replicas.now.boot_ms
+        for partition, role in self._replicas.roles.items():
+            if partition not in self._watched and _is_sure(role, now_ms):
+                self._watch(partition, role)
+
+    def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
+        """Keys are about to be shown: those that have expired go first, and who cached one hears of
+        it before anybody is answered that it is gone."""
+        read: list[bytes] = []  # by the client whose command it is: that they are gone
+        expired = False
+        watched = self._watched.get(role.copy.partition)
+        for key in keys:
+            row = role.copy.get(key)
+            if row is not None and row.value is not None and not is_live(row, now_ms):
+                known = watched.keys.get(key) if watched is not None else None
+                if known is not None and self._writer in (
+                    known if isinstance(known, set) else (known,)
+                ):
+                    read.append(key)
+                role.write(((key, None, 0),))
+                role.wait(Clientless((key,)))  # who sees that waits, as for any write
+                expired = True
+        if expired:
+            self._replicas.commands_wrote(role)
+            self._tell_stale(self._replicas.now.boot_ms)
+            if watched is not None and watched is self._watched.get(role.copy.partition):
+                for key in read:
+                    self._note(watched, key, self._writer)
+
+    def _note(self, watched: _Watched, key: bytes, id: int) -> None:
+        known = watched.keys.get(key)
+        if known is None:
+            watched.keys[key] = id
+            self._note_bytes += len(key)
+        elif isinstance(known, set):
+            if id in known:
+                return
+            known.add(id)
+        elif known != id:
+            watched.keys[key] = {known, id}
+        else:
+            return
+        self.note_count += 1
+        if self.note_count > NOTES_MAX:
+            self._forget(max(self._watched.values(), key=lambda each: len(each.keys)))
+        elif self._note_bytes > NOTES_BYTES_MAX:
+            self._forget(max(self._watched.values(), key=lambda each: sum(map(len, each.keys))))
+
+    # --- what makes it stale ---------------------------------------------------------------------
+
+    def _wrote(self, watched: _Watched, operations: tuple[Operation, ...]) -> None:
+        """The primary has written: nobody has been answered yet."""
+        for key, _, _ in operations:
+            if key is None:  # FLUSHALL
+                self._forget(watched)
+                continue
+            known = watched.keys.pop(key, None)
+            if known is not None:
+                ids = known if isinstance(known, set) else (known,)
+                self.note_count -= len(ids)
+                self._note_bytes -= len(key)
+                for id in ids:
+                    if id != self._writer or self._hears_itself(id):
+                        self._stale.setdefault(id, {})[key] = None
+            if self._prefixes and not is_reserved(key):
+                for prefix in self._prefixes:
+                    if key.startswith(prefix):
+                        writers = self._broadcast.setdefault(prefix, {})
+                        same = writers.get(key, self._writer) == self._writer
+                        writers[key] = self._writer if same else 0
+
+    def flushed(self) -> None:
+        """All keys of this agent's partitions are gone: everybody is told, as by Redis, also who
+        has read nothing yet."""
+        self._all_stale.update(dict.fromkeys(self.trackers))
+
+    def _hears_itself(self, id: int) -> bool:
+        client = self._clients.get(id)
+        mode = client.state.tracking if client is not None else None
+        return mode is not None and not mode.noloop
+
+    def _forget(self, watched: _Watched) -> None:
+        """All keys of the partition are stale."""
+        for key, known in watched.keys.items():
+            ids = known if isinstance(known, set) else (known,)
+            self.note_count -= len(ids)
+            self._note_bytes -= len(key)
+            for id in ids:
+                self._stale.setdefault(id, {})[key] = None
+        watched.keys = {}
+
+    def _end(self, partition: int) -> None:
+        """The partition is not served any more, or in another term: writes are not heard of."""
+        watched = self._watched.pop(partition)
+        watched.role.changed = None
+        self._forget(watched)
+        for ids in self._prefixes.values():
+            self._all_stale.update(ids)
+
+    # --- telling ---------------------------------------------------------------------------------
+
+    def tell(self, now_ms: int) -> None:
+        """Tell what became stale; before any reply of this turn leaves."""
+        self._tell_stale(now_ms)
+        if now_ms >= self._look_ms:
+            self._look_ms = now_ms + LOOK_MS
+            self._look()
+
+    def _tell_stale(self, now_ms: int) -> None:
+        primaries = self._replicas.primaries
+        ended = [
+            partition
+            for partition, watched in self._watched.items()
+            if primaries[partition] is not watched.role or not _is_sure(watched.role, now_ms)
+        ]
+        for partition in ended:
+            self._end(partition)
+        if self._prefixes:
+            self._watch_all()
+        if self._broadcast:
+            self._tell_prefixes()
+        if self._stale:
+            stale, self._stale = self._stale, {}
+            for id, keys in stale.items():
+                if id not in self._all_stale:
+                    self._tell(id, list(keys), broadcast=False)
+        if self._all_stale:
+            all_stale, self._all_stale = self._all_stale, {}
+            for id in all_stale:
+                self._tell(id, None)
+        if self._behind:
+            self._tell_answered()
+
+    def _tell_prefixes(self) -> None:
+        broadcast, self._broadcast = self._broadcast, {}
+        for prefix, writers in broadcast.items():
+            keys, ids = list(writers), {*writers.values()}
+            for id in self._prefixes.get(prefix, ()):
+                mine = id in ids and not self._hears_itself(id)
+                told = [key for key in keys if writers[key] != id] if mine else keys
+                if told and id not in self._all_stale:
+                    self._tell(id, told, broadcast=True)
+
+    def _tell(self, id: int, keys: list[bytes] | None, broadcast: bool | None = None) -> None:
+        """Tell one connection; None: all keys.  Only if it still tracks, in that way."""
+        client = self._clients.get(id)
+        mode = client.state.tracking if client is not None else None
+        if client is None or mode is None or broadcast not in (None, mode.broadcast):
+            return
+        # Now, whatever its earlier commands wait for.  Their replies may show the old value too.
+        self._send(client, mode, keys)
+        if any(map(_may_be_kept, client.queue)):
+            self._tell_behind(client, mode, keys)
+
+    def _tell_behind(
+        self, client: ClientConnection, mode: TrackingMode, keys: list[bytes] | None
+    ) -> None:
+        """Tell behind every reply that is still waited for."""
+        if not mode.redirect:
+            if client.state.resp3:
+                push_in_order(client, _invalidation(client.state, keys))
+        elif client.queue:
+            self._behind.append((_last(client), client, keys))
+        else:
+            if client.out:
+                client.write()
+            self._send(client, mode, keys)
+
+    def _tell_answered(self) -> None:
+        """Tell connections elsewhere of replies that have left here by now."""
+        waiting, self._behind = self._behind, []
+        for entry in waiting:
+            last, client, keys = entry
+            if client.state.id not in self._clients:
+                continue
+            mode = client.state.tracking  # of EXEC it is what that has made of it
+            if any(item is last for item in client.queue):
+                self._behind.append(entry)
+            elif mode is not None:
+                self._send(client, mode, keys)
+
+    def _send(self, client: ClientConnection, mode: TrackingMode, keys: list[bytes] | None) -> None:
+        listener = client
+        if mode.redirect:
+            found = self._clients.get(mode.redirect)
+            if found is None:
+                mode.is_broken = True
+                if client.state.resp3:
+                    push(client, _pushed(bulk(b"tracking-redir-broken"), integer(mode.redirect)))
+                return
+            listener = found
+            if not listener.state.resp3 and listener.state.subscribed:
+                told = _keys(client.state, keys)
+                # It could not tell a message from a reply that it waits for.
+                push_in_order(listener, array((bulk(b"message"), bulk(INVALIDATIONS), told)))
+        if listener.state.resp3:
+            push(listener, _invalidation(client.state, keys))
+
+    # --- who is there ----------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Forget connections that are gone, or track no more."""
+        for id, client in list(self.trackers.items()):
+            if client.state.tracking is None or id not in self._clients:
+                del self.trackers[id]
+        for prefix, ids in list(self._prefixes.items()):
+            for id in list(ids):
+                tracker = self.trackers.get(id)
+                mode = tracker.state.tracking if tracker is not None else None
+                if mode is None or prefix not in mode.prefixes:
+                    del ids[id]
+            if not ids:
+                del self._prefixes[prefix]
+        if not self.trackers:
+            for watched in self._watched.values():
+                watched.role.changed = None
+            self._watched.clear()
+            self._stale.clear()
+            self.note_count = self._note_bytes = 0
+
+
+def _is_sure(role: Primary, now_ms: int) -> bool:
+    """Whether nobody else will serve the partition soon."""
+    return role.serves(now_ms + SURE_MS)
+
+
+def _is_parked(client: ClientConnection) -> bool:
+    """Whether nobody may answer the client's last command in the end."""
+    last = client.queue[-1] if client.queue else b""
+    return isinstance(last, Slot) and last.deadline_ms > 0
+
+
+def _may_be_kept(place: Slot | bytes) -> bool:
+    """Whether a client may keep what this reply shows.  Of a write it keeps nothing, whatever is in
+    the reply; a transaction may have read."""
+    return isinstance(place, bytes) or not place.command.is_write or place.command.name == b"exec"
+
+
+def _last(client: ClientConnection) -> Slot | bytes:
+    """The last reply that the client waits for: that one, and no other that looks like it."""
+    last = client.queue[-1]
+    if type(last) is bytes:  # may be a constant, which stands for many replies
+        last = client.queue[-1] = _OneReply(last)
+    return last
+
+
+class _OneReply(bytes):
+    """The reply of one place: nothing else is the same object."""
+
+
+def _reads(state: Connection, args: list[bytes]) -> Iterable[bytes]:
+    """The keys whose values the client may cache when the command is executed now."""
+    command = resolve(args)
+    if isinstance(command, bytes):
+        return ()
+    mode = state.tracking
+    keeps = mode is not None and mode.keeps
+    if state.transaction is None:
+        return command.keys(args) if keeps and "readonly" in command.flags else ()
+    if command.name != b"exec":
+        return ()
+    return _reads_of_transaction(state.transaction.commands, keeps)
+
+
+def _reads_of_transaction(
+    commands: Sequence[tuple[Command, list[bytes]]], keeps: bool
+) -> Iterable[bytes]:
+    """The same of EXEC, which may begin to track on its way: in doubt a key is noted."""
+    keys: list[bytes] = []
+    for command, words in commands:
+        if command.name in (b"client|caching", b"client|tracking"):
+            keeps = True
+        elif keeps and "readonly" in command.flags:
+            keys.extend(command.keys(words))
+    return keys
+
+
+def _invalidation(state: Connection, keys: list[bytes] | None) -> bytes:
+    return _pushed(bulk(b"invalidate"), _keys(state, keys))
+
+
+def _keys(state: Connection, keys: list[bytes] | None) -> bytes:
+    return null(state.resp3) if keys is None else bulks(keys)
+
+
+def _pushed(*parts: bytes) -> bytes:
+    return b">%d\r\n%b" % (len(parts), b"".join(parts))

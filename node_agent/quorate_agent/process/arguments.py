@@ -1,0 +1,314 @@
+"""The command line of an agent."""
+
+import argparse
+import os
+from pathlib import Path
+
+from quorate.facts.addresses import (
+    NotAnAddress,
+    bare_host,
+    bracketed,
+    is_any,
+    is_dialable,
+    read_address,
+)
+from quorate_agent.clients.memory import SETTING
+from quorate_agent.process.settings import (
+    CLIENT_MEMORY_SHARE,
+    GRACE_S,
+    LINGER_IN_POD_S,
+    AgentSettings,
+)
+
+PORT_MAX = 65535
+WHAT_IT_DOES = "`quorate-agent`: one agent process."
+
+
+def read_arguments(words: list[str] | None) -> argparse.Namespace:
+    """The command line, judged; ends the process with a sentence where it cannot be followed.
+
+    `told_peer` and `told_client_host` are what others are told, whether given or taken from where
+    the agent listens."""
+    parser = _parser()
+    given = parser.parse_args(words)
+    host, port = given.announce_peer or (given.peer[0], 0)
+    given.told_peer = (host, port)
+    given.told_client_host = given.announce_client_host or given.client_host
+    for listens, told, way_out in (
+        ("--peer", host, "--announce-peer"),
+        ("--client-host", given.told_client_host, "--announce-client-host"),
+    ):
+        if is_any(told):
+            parser.error(
+                f"{listens} {bracketed(told)} means every address of this machine, and others have"
+                f" to be told one: add {way_out} with an address or a DNS name"
+            )
+    if problem := _external_problem(given):
+        parser.error(problem)
+    return given
+
+
+def _external_problem(given: argparse.Namespace) -> str:
+    """Why the external listener cannot be as it is given; empty when it can."""
+    offset, ports = given.external_port_offset, given.client_ports_from_master
+    if given.announce_external_host and not offset:
+        return (
+            f"--announce-external-host {given.announce_external_host}: no port is listened on for"
+            " clients outside: add --external-port-offset"
+        )
+    if offset and ports and ports[0] <= ports[1] - offset:
+        return (
+            f"--external-port-offset {offset} leads from a port of --client-ports-from-master"
+            f" {ports[0]}-{ports[1]} to another one of them: write"
+            f" {ports[1] - ports[0] + 1} or more"
+        )
+    last = ports[1] if ports else given.client_port_base
+    if last + offset > PORT_MAX:
+        return (
+            f"--external-port-offset {offset} leads from client port {last} above {PORT_MAX}:"
+            " write a smaller one"
+        )
+    return ""
+
+
+def settings_of(given: argparse.Namespace) -> AgentSettings:
+    """The settings that `read_arguments` found."""
+    return AgentSettings(
+        name=given.name,
+        data=given.data,
+        cluster=given.cluster,
+        peer_host=given.peer[0],
+        peer_port=given.peer[1],
+        told_peer_host=given.told_peer[0],
+        told_peer_port=given.told_peer[1],
+        client_host=given.client_host,
+        told_client_host=given.told_client_host,
+        admin_host=given.admin[0],
+        admin_port=given.admin[1],
+        client_port_base=given.client_port_base,
+        client_ports=given.client_ports_from_master,
+        failure_domain=given.failure_domain,
+        weight=given.weight,
+        client_memory_share=given.client_memory_share,
+        debug_commands=given.debug_commands,
+        believe_term=given.believe_term,
+        grace_s=given.grace_seconds,
+        linger_s=given.linger_seconds,
+        disk_reserve=given.disk_reserve,
+        external_port_offset=given.external_port_offset,
+        told_external_host=given.announce_external_host or "",
+    )
+
+
+def _address(text: str) -> tuple[str, int]:
+    try:
+        return read_address(text, may_be_free=True)
+    except NotAnAddress as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _told_address(text: str) -> tuple[str, int]:
+    """Host and port; port 0: the one that is listened on."""
+    has_port = text.rpartition(":")[2].isdecimal() and (text.count(":") == 1 or "]:" in text)
+    host, port = _address(text) if has_port else (bare_host(text), 0)
+    return _told_host(host), port
+
+
+def _told_host(text: str) -> str:
+    host = bare_host(text)
+    if not is_dialable(host):
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: write an address that others can dial or a DNS name, for example 10.0.0.7,"
+            " fd00::7 or agent-1.main.svc"
+        )
+    return host
+
+
+def _range(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    if first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 65536:
+        return int(first), int(last)
+    raise argparse.ArgumentTypeError(f"{text!r}: write FIRST-LAST, for example 7000-7999")
+
+
+def _offset(text: str) -> int:
+    if text.isdecimal() and 0 < int(text) <= PORT_MAX:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r}: write a number of ports, for example 1000")
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0.0 < share <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r}: write a number above 0 and up to 1, as 0.2")
+    return share
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0.0 <= seconds <= 86_400.0:
+        raise argparse.ArgumentTypeError(f"{text!r}: write seconds, from 0 to 86400")
+    return seconds
+
+
+_UNITS = {"": 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
+
+
+def _size(text: str) -> int:
+    number = text.rstrip("KMGi")
+    unit = _UNITS.get(text.removeprefix(number))
+    if unit is None or not number.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: write bytes, or for example 512Mi or 2Gi")
+    return int(number) * unit
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="quorate-agent", description=WHAT_IT_DOES)
+    parser.add_argument("--name", required=True, help="unique among the cluster's agents")
+    parser.add_argument("--data", required=True, type=Path, help="the data folder")
+    parser.add_argument("--cluster", required=True, help="name of the cluster")
+    parser.add_argument(
+        "--secret-file",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="the cluster's secret, the same for the operator and all agents: who does not know it"
+        " is told nothing",
+    )
+    _add_addresses(parser)
+    parser.add_argument("--failure-domain", default="")
+    parser.add_argument("--weight", type=int, default=1)
+    parser.add_argument(
+        "--grace-seconds",
+        type=_seconds,
+        default=GRACE_S,
+        metavar="SECONDS",
+        help="how long the agent takes at most to end after SIGTERM; until a few seconds before it"
+        " waits for others to take its primaries over (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--linger-seconds",
+        type=_seconds,
+        default=LINGER_IN_POD_S if "KUBERNETES_SERVICE_HOST" in os.environ else 0.0,
+        metavar="SECONDS",
+        help="how long the agent takes in clients after SIGTERM at least: a Service still sends"
+        f" some here (default: {LINGER_IN_POD_S:g} in a pod of Kubernetes, else 0)",
+    )
+    parser.add_argument(
+        "--disk-reserve",
+        type=_size,
+        metavar="BYTES",
+        help="room that is kept free on the disk of the data folder: below it writes are refused"
+        " with -MISCONF, and below 32Mi, or half of a smaller one, copies take no more updates"
+        " (default: 5 %% of the disk, from 256Mi to 4Gi; of a small one a sixth, at least 32Mi)",
+    )
+    parser.add_argument(
+        "--debug-commands", action="store_true", help="allow damaging a copy on purpose"
+    )
+    parser.add_argument(
+        "--believe-term",
+        type=int,
+        default=0,
+        metavar="TERM",
+        help="once, when a master was refused because its term is too far above all that this agent"
+        " has heard of, and really so many masterships went by without it",
+    )
+    parser.add_argument(
+        SETTING,
+        type=_share,
+        default=CLIENT_MEMORY_SHARE,
+        metavar="SHARE",
+        help="share of the memory limit (cgroup, else the machine's) for commands that clients have"
+        " sent and replies that they have not read: above it large commands are refused with -OOM,"
+        " and where unread replies fill the rest, the connections that hold the most of them are"
+        " closed (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--set-aside",
+        default="",
+        metavar="REASON",
+        help="keep what the data folder holds under set-aside-N in it, and end: the next start is"
+        " over a new store, which the other owners fill",
+    )
+    parser.add_argument(
+        "--put-back",
+        type=int,
+        default=0,
+        metavar="N",
+        help="put set-aside-N of the data folder back, and end: for when every store of a"
+        " partition is gone for good; what was answered since, or was lost before, is missing",
+    )
+    return parser
+
+
+def _add_addresses(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--peer",
+        type=_address,
+        default=("127.0.0.1", 0),
+        metavar="HOST:PORT",
+        help="where to listen for the operator and other agents (default: 127.0.0.1, a free port)",
+    )
+    parser.add_argument(
+        "--announce-peer",
+        type=_told_address,
+        metavar="HOST[:PORT]",
+        help="what other agents are told to dial: an address or a DNS name, which they look up each"
+        " time (default: the host and port of --peer)",
+    )
+    parser.add_argument(
+        "--client-host",
+        type=bare_host,
+        default="127.0.0.1",
+        metavar="HOST",
+        help="where to listen for clients (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--announce-client-host",
+        type=_told_host,
+        metavar="HOST",
+        help="what clients are told to dial: an address or a DNS name (default: --client-host)",
+    )
+    parser.add_argument(
+        "--client-port-base",
+        type=int,
+        default=7000,
+        metavar="PORT",
+        help="zones listen for clients on the first free port from here up (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--client-ports-from-master",
+        type=_range,
+        metavar="FIRST-LAST",
+        help="instead, each zone listens on the port of this range that the operator gave it, the"
+        " same on all agents",
+    )
+    parser.add_argument(
+        "--external-port-offset",
+        type=_offset,
+        default=0,
+        metavar="PORTS",
+        help="each zone listens a second time, on its client port plus this: who connects there is"
+        " told external addresses (default: it does not)",
+    )
+    parser.add_argument(
+        "--announce-external-host",
+        type=_told_host,
+        metavar="HOST",
+        help="what clients of these second ports are told to dial, with the port that is listened"
+        " on (default: the operator knows host and port)",
+    )
+    parser.add_argument(
+        "--admin",
+        type=_address,
+        default=("127.0.0.1", 0),
+        metavar="HOST:PORT",
+        help="where to answer /metrics, /startupz, /healthz and /readyz (default: 127.0.0.1, a free"
+        " port)",
+    )

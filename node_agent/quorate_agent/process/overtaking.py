@@ -1,0 +1,61 @@
+"""What this agent says of other partitions overtakes a long update that is on its way.
+
+A link takes a second and more for 64 MiB.  Messages that waited behind it would keep from their
+clients the answers of all partitions that the two agents share.  So an `Append` with a long update
+goes with the link's bulk, which all else overtakes between its pieces; behind it there, in their
+order, goes what later Appends say of the same partition.
+"""
+
+from __future__ import annotations
+
+from quorate.protocol.agent.replicas import APPEND_BYTES_MAX
+from quorate.protocol.messages.replication import Append, Batch
+from quorate.wire.frames import encode_to_send
+from quorate.wire.long_frames import LongFrame
+from quorate_link import Link
+
+
+class Overtaking:
+    """Sends Appends to other agents so that short ones pass long ones of other partitions."""
+
+    def __init__(self) -> None:
+        self._behind: dict[Link, dict[tuple[str, int], int]] = {}
+        """By (zone, partition) of the long updates that wait on a link, perhaps of some that have
+        left since: how much of the link's bulk is written when the last Append of it is."""
+
+    def send(self, link: Link, message: Append, frame: bytes | LongFrame) -> None:
+        """Send the message, `frame` being its encoded form."""
+        if not link.bulk_bytes:
+            self._behind.pop(link, None)
+        if len(frame) > APPEND_BYTES_MAX and isinstance(frame, LongFrame):
+            if link.send_bulk_frame(Append, frame):
+                self._wait(link, message)
+            return
+        behind = self._behind.get(link)
+        if behind is None:
+            link.send_frame(Append, frame)
+            return
+        zone, written = message.zone, link.bulk_written
+        late: list[Batch] = []
+        others: list[Batch] = []
+        for batch in message.batches:
+            waits = behind.get((zone, batch.partition), 0) > written
+            (late if waits else others).append(batch)
+        if not late:
+            link.send_frame(Append, frame)
+            return
+        behind_it = Append(zone, tuple(late))
+        if link.send_bulk(behind_it):
+            self._wait(link, behind_it)
+        if others:
+            link.send_frame(Append, encode_to_send(Append(zone, tuple(others))))
+
+    def _wait(self, link: Link, message: Append) -> None:
+        """The message is the last of the link's bulk: what follows of its partitions waits."""
+        end = link.bulk_written + link.bulk_bytes
+        behind = self._behind.setdefault(link, {})
+        behind.update({(message.zone, batch.partition): end for batch in message.batches})
+
+    def link_down(self, link: Link) -> None:
+        """Forget the link: what waited on it is lost."""
+        self._behind.pop(link, None)

@@ -1,0 +1,570 @@
+"""The agent process: sockets, clock and threads around the core's `AgentCore`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from quorate.facts.addresses import join_address
+from quorate.facts.errors import QuorateError
+from quorate.facts.time import Now
+from quorate.facts.zone import ZoneRecord
+from quorate.protocol.agent.agent import (
+    AgentCore,
+    MastershipNotKept,
+    MembersChanged,
+    ZoneClosed,
+    ZoneOpened,
+)
+from quorate.protocol.agent.masterships import why_not_believed, why_not_obeyed
+from quorate.protocol.agent.outbox import MASTER
+from quorate.protocol.agent.replicas import Turn
+from quorate.protocol.members.membership import is_namesake
+from quorate.protocol.messages.clients import Forward, Forwarded
+from quorate.protocol.messages.handshake import FORMAT_VERSION, Hello, RefusalCode, Refused
+from quorate.protocol.messages.master import EventsTold, FromMaster, Greet, ZoneTable
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.replication import Append, Heartbeat, HeartbeatAck
+from quorate.protocol.messages.transfer import is_bulk
+from quorate.protocol.settings import ProtocolSettings
+from quorate.protocol.storage import Storage, ZoneRefused
+from quorate.wire.frames import encode_to_send
+from quorate.wire.long_frames import LongFrame
+from quorate_agent.clients.addresses import client_addresses
+from quorate_agent.clients.connection import boot_ms
+from quorate_agent.clients.memory import budget, give_back
+from quorate_agent.clients.ports import ClientPorts
+from quorate_agent.commands.endpoint import ZoneEndpoint
+from quorate_agent.commands.large_commands import LargeCommands, is_clear
+from quorate_agent.folder.data_folder import DataFolder
+from quorate_agent.folder.folder_writes import FolderWrites
+from quorate_agent.machine.descriptors import Descriptors
+from quorate_agent.machine.garbage import Garbage
+from quorate_agent.machine.memory_limit import memory_limit
+from quorate_agent.metrics import AgentMetrics
+from quorate_agent.process.farewell import leave_in_time
+from quorate_agent.process.overtaking import Overtaking
+from quorate_agent.process.peers import Peers
+from quorate_agent.process.probes import Probes
+from quorate_agent.process.settings import AgentSettings
+from quorate_agent.process.tools import answer_tool
+from quorate_agent.process.turn_end import TurnEnd
+from quorate_agent.storage import DatabaseRefused, StorageBroken
+from quorate_agent.storage.rocks import RocksStorage
+from quorate_agent.zones.held_appends import HeldAppends
+from quorate_agent.zones.opening import ZoneOpening
+from quorate_agent.zones.runtime import Engine, ZoneRuntime
+from quorate_agent.zones.stored_zones import LessThanSynced
+from quorate_agent.zones.sync_record import SyncRecord
+from quorate_link import BaseHandler, Endpoint, Link, LinkSettings, RoleKeys
+
+_log = logging.getLogger("quorate.agent")
+
+TICK_S = 0.05
+"""Half of the shortest time that the core repeats something after (ProtocolSettings)."""
+
+PARKED_TICK_S = 0.01
+"""While clients wait for something that no message announces: they wait so much longer at most."""
+
+MEASURE_S = 1.0
+"""Measuring looks at every copy; nobody reads metrics more often."""
+
+SYNC_THREADS = 32
+"""Of all zones together, made when they are needed: more syncs than a disk does at a time."""
+
+LOOK_UP_S = 1.0
+
+_OF_CLIENTS = (Forward, Forwarded)
+_OF_LEASES = (Heartbeat, HeartbeatAck)
+_DISK_ERRORS = (DatabaseRefused, StorageBroken)
+"""Their words name the file and the way out; where our code met them helps nobody."""
+
+
+def now() -> Now:
+    """Both clocks."""
+    return Now(time.time_ns() // 1_000_000, boot_ms())
+
+
+class Agent(BaseHandler):
+    """One agent process.  `restart` is set when the folder was set aside and a new start is due."""
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        folder: DataFolder,
+        stored: dict[str, RocksStorage],
+        protocol: ProtocolSettings,
+        descriptors: Descriptors,
+        keys: RoleKeys,
+    ) -> None:
+        self.settings = settings
+        self.folder = folder
+        self._descriptors = descriptors
+        offset = settings.external_port_offset
+        self._ports = ClientPorts(settings.client_host, settings.client_port_base, offset)
+        own = settings.client_ports is None
+        self._opening = ZoneOpening(settings.name, folder, descriptors, self._ports, chooses=own)
+        self._threads = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="storage")
+        self.metrics = AgentMetrics()
+        self.peer_port = 0
+        self._process = secrets.token_hex(8)
+        links = LinkSettings(links_max=descriptors.links, strangers_max=descriptors.strangers)
+        self.links = Endpoint(self._hello, self, keys, links, self._accept)
+        self.stopped = asyncio.Event()
+        self.failure = ""
+        self.restart = False
+        # Zones of the folder are open already, before a master tells of them.
+        self._engines: dict[str, Engine] = {**stored}
+        self._sync_record = SyncRecord(folder, self._engines, self._fail)
+        self._runtimes: dict[str, ZoneRuntime] = {}
+        self._peers = Peers(settings.name, self.links)
+        self._master: Link | None = None
+        self._uninformed: set[str] = set()
+        """Zones of which this link's master has not told the rows yet."""
+        self._folder_writes = FolderWrites(settings.name, folder)
+        self._closing: set[str] = set()
+        """Deleted zones whose storage is being closed."""
+        self._loop = asyncio.get_running_loop()
+        self._turn = TurnEnd(self._loop.call_soon, self._end_turn).ask
+        self._background: set[asyncio.Task[None]] = set()
+        self._protocol = protocol
+        self._memory = budget(settings.client_memory_share, *memory_limit())
+        self._held = HeldAppends()
+        self._overtaking = Overtaking()
+        self._large = LargeCommands(
+            lambda: is_clear(bool(self._held), self.links.links, self.core.members)
+        )
+        self.core: AgentCore
+
+    # --- life ------------------------------------------------------------------------------------
+
+    async def start(self, probes: Probes, admin_port: int) -> None:
+        """Listen; take part when a master has registered us.  `admin_port`: where `probes` are
+        answered."""
+        settings = self.settings
+        self._loop.set_exception_handler(self._unhandled)
+        believed = settings.believe_term
+        self.core = AgentCore(self._hello(), self, self._protocol, now(), believed)
+        self.peer_port = await self.links.listen(settings.peer_host, settings.peer_port)
+        self.folder.write_address(settings.peer_host, self.peer_port, admin_port)
+        if not await self._ports.look_up():
+            self._spawn(self._look_up_again())
+        self._spawn(self._keep_ticking())
+        probes.listens(lambda: self.core)
+        where = join_address(settings.peer_host, self.peer_port)
+        _log.info("agent %s listens on %s", settings.name, where)
+
+    async def leave(self) -> None:
+        """Hand primaries over (bounded), tell clients where they are now, then stop."""
+        self.core.leave(now())
+        self._turn()
+        zones, has_master = self.core.zones, lambda: self._master is not None
+        grace_s, linger_s = self.settings.grace_s, self.settings.linger_s
+        await leave_in_time(zones, self._runtimes, grace_s, has_master, linger_s)
+        self.stopped.set()
+
+    async def close(self) -> None:
+        """Make durable what was written, end every connection, release the folder."""
+        for task in self._background:
+            task.cancel()
+        deadline = self._loop.time() + 2
+        while not all(r.is_durable for r in self._runtimes.values()) and not self.failure:
+            if self._loop.time() > deadline:
+                break
+            await asyncio.sleep(0.01)
+        endpoints = [runtime.endpoint for runtime in self._runtimes.values()]
+        at_once = bool(self.failure)  # what we hold may be wrong: nobody is told any of it
+        await asyncio.gather(*[endpoint.close(at_once=at_once) for endpoint in endpoints])
+        await self.links.close()
+        await asyncio.gather(*[runtime.close() for runtime in self._runtimes.values()])
+        for engine in self._engines.values():
+            engine.close()  # those of zones that no master has told of
+        self._sync_record.save_last()
+        self.folder.close()
+
+    def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background_ended)
+
+    def _background_ended(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            error = task.exception()
+            self._fail(str(error) if isinstance(error, _DISK_ERRORS) else f"{error!r}")
+
+    def _fail(self, why: str) -> None:
+        """What we hold can no longer be trusted: stop, and let a new process recover."""
+        self.failure = self.failure or why
+        _log.error("agent %s stops: %s", self.settings.name, why)
+        self.stopped.set()
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A zone's database that is refused or broken, an invariant: whoever's message or command
+        met it, it is not their connection alone that must end."""
+        error = context.get("exception")
+        if not isinstance(error, _DISK_ERRORS):
+            loop.default_exception_handler(context)
+        if isinstance(error, QuorateError):
+            self._fail(str(error))
+
+    # --- the core's durable state (AgentStore) ---------------------------------------------------
+
+    def open_zone(self, record: ZoneRecord) -> Storage:
+        """The storage of one zone; ZoneRefused."""
+        uid = record.uid
+        try:
+            engine = self._engines[uid] = self._opening.open(record, self._engines.get(uid))
+        except LessThanSynced as error:  # there was no room to look at its start
+            self._set_aside(str(error))
+            raise ZoneRefused(str(error)) from error
+        return engine
+
+    def keep_zone(self, record: ZoneRecord) -> bool:
+        """Remember the zone as it was told, if there is room: when it was declared anew, or its
+        port here changed."""
+        return self._folder_writes.keep_zone(record)
+
+    def kept_zones(self) -> list[ZoneRecord]:
+        """The zones whose data is here."""
+        return self.folder.kept_zones()
+
+    def remove_zone(self, uid: str) -> bool:
+        """Delete a zone's data; its clients are ended first.  Return whether it is gone."""
+        if uid in self._closing:
+            return False
+        self._uninformed.discard(uid)
+        runtime = self._runtimes.pop(uid, None)
+        engine = self._engines.pop(uid, None)
+        if runtime is not None:
+            self._closing.add(uid)
+            self._spawn(self._close_and_remove(uid, runtime))
+            return False
+        if engine is not None:
+            engine.close()
+        return self._zone_closed(uid)
+
+    async def _close_and_remove(self, uid: str, runtime: ZoneRuntime) -> None:
+        await runtime.close()
+        self._closing.discard(uid)
+        if self._zone_closed(uid):
+            self.core.zone_removed(uid)
+
+    def _zone_closed(self, uid: str) -> bool:
+        """Nothing of a deleted zone is open: its files go, and others may have its room.  Return
+        whether they are gone; the master asks again."""
+        is_gone = self._folder_writes.remove_zone(uid)
+        self._opening.closed(uid)
+        self.core.try_refused_zones()
+        self._turn()
+        return is_gone
+
+    async def _look_up_again(self) -> None:
+        found = False
+        while not found:
+            await asyncio.sleep(LOOK_UP_S)
+            found = await self._ports.look_up()
+        self.core.try_refused_zones()
+        self._turn()
+
+    def raise_master_term(self, term: int, word: str) -> None:
+        """Remember the highest mastership obeyed; MastershipNotKept."""
+        self._folder_writes.raise_master_term(term, word)
+
+    # --- links -----------------------------------------------------------------------------------
+
+    def _hello(self) -> Hello:
+        settings = self.settings
+        return Hello(
+            format_version=FORMAT_VERSION,
+            role="agent",
+            cluster=settings.cluster,
+            node=settings.name,
+            store=self.folder.store,
+            incarnation=self.folder.incarnation,
+            master_term=self.folder.master_term,
+            host=settings.told_peer_host,
+            peer_port=settings.told_peer_port or self.peer_port,
+            client_host=settings.told_client_host,
+            failure_domain=settings.failure_domain,
+            weight=settings.weight,
+            process=self._process,
+            master_word=self.folder.master_word,
+            client_ports=settings.client_ports,
+            external_host=settings.told_external_host if settings.external_port_offset else None,
+        )
+
+    def _accept(self, hello: Hello) -> Refused | None:
+        core = self.core
+        if hello.role != "master":
+            return None
+        if why := why_not_obeyed(core.master_term, core.master_word, hello):
+            return Refused(f"agent {core.node}: {why}", RefusalCode.STALE_MASTER, core.master_term)
+        if why := why_not_believed(core.heard_term, hello.master_term):
+            return Refused(f"agent {core.node}: {why}", RefusalCode.TERM_AHEAD)
+        why = self._folder_writes.why_not_kept(hello.master_term, hello.master_word)
+        return Refused(why, RefusalCode.NOT_KEPT) if why else None
+
+    def on_up(self, link: Link, hello: Hello) -> None:
+        if hello.role == "agent":
+            self._peers.up(link)
+            if not self.core.peer_up(hello, now()) and not link.dialed:
+                why = f"node {hello.node}: a newer process of it was seen"
+                link.close(why, RefusalCode.OLDER_PROCESS)
+        elif hello.role == "master" and self.core.master_up(hello):
+            self._master = link
+            self._uninformed = set(self._runtimes)
+        self._turn()
+
+    def on_down(self, link: Link, refused: Refused | None) -> None:
+        if link is self._master:
+            self._master = None
+            for runtime in self._runtimes.values():
+                runtime.endpoint.overview.events.master_lost()
+        if refused is not None and refused.code == RefusalCode.OLDER_IMAGE:
+            self._set_aside(refused.reason)
+        if link.peer_hello is not None and link.peer_hello.role == "agent":
+            for runtime in self._runtimes.values():
+                runtime.endpoint.forwards.peer_down(link.peer_hello.node)
+            self._held.peer_down(link.peer_hello.node)
+            self._overtaking.link_down(link)
+        self._table_changed()
+
+    def on_gone(self, link: Link) -> None:
+        if link.peer_hello is not None:
+            for runtime in self._runtimes.values():
+                runtime.endpoint.overview.peer_gone(link.peer_hello.node)
+
+    def on_message(self, link: Link, message: Message) -> None:
+        hello = link.peer_hello
+        if hello is None:
+            return
+        if hello.role == "agent":
+            member = self.core.members.get(hello.node)
+            # A namesake over another store, or over a copy of the folder, must neither get its
+            # leases nor speak for it.
+            if member is not None and not is_namesake(member, hello):
+                self._receive(hello.node, message)
+        elif isinstance(message, FromMaster):
+            self._obey(link, hello, message)
+        else:
+            zones, debug = self.core.zones.values(), self.settings.debug_commands
+            answer = answer_tool(message, self.settings.name, zones, debug)
+            if answer is not None:
+                link.send(answer)
+        self._turn()
+
+    def _obey(self, link: Link, hello: Hello, message: FromMaster) -> None:
+        try:
+            is_obeyed = self.core.receive_from_master(message, now())
+        except MastershipNotKept as error:
+            link.close(str(error), RefusalCode.NOT_KEPT)
+            return
+        if not is_obeyed:
+            told, known = hello.master_term, self.core.master_term
+            _log.warning("a master of term %d is refused: term %d leads", told, known)
+            link.close(
+                f"agent {self.core.node}: master term {told} is over",
+                RefusalCode.STALE_MASTER,
+                known,
+            )
+            return
+        self._master = link
+        self._table_changed()
+        if isinstance(message, ZoneTable):
+            self._table_came(message)
+
+    def _table_came(self, message: ZoneTable) -> None:
+        uid = message.zone.uid
+        runtime = self._runtimes.get(uid)
+        if runtime is None:
+            return
+        runtime.endpoint.hand_overs.rows_came(message.rows, boot_ms())
+        if uid in self._uninformed:
+            self._uninformed.discard(uid)
+            runtime.endpoint.overview.events.master_found()
+
+    def _receive(self, node: str, message: Message) -> None:
+        if not isinstance(message, _OF_CLIENTS):
+            held = self._held
+            if held and isinstance(message, Append):
+                passes = held.hold(node, message)
+                if passes is None:
+                    return
+                message = passes
+            at = now()
+            if isinstance(message, HeartbeatAck) and self.core.leases.sent_heartbeat(
+                node, message.sent_ms
+            ):
+                self.metrics.heartbeat_seconds.observe((at.boot_ms - message.sent_ms) / 1000)
+            self.core.receive(node, message, at)
+            return
+        runtime = self._runtimes.get(message.zone)
+        if runtime is None:
+            return
+        if isinstance(message, Forward):
+            runtime.endpoint.forwards.perform(node, message)
+        else:
+            runtime.endpoint.forwards.take_reply(node, message)
+
+    def _set_aside(self, reason: str) -> None:
+        _log.error("%s", reason)
+        self.restart = True
+        self.failure = reason
+        self.stopped.set()
+
+    # --- the turn --------------------------------------------------------------------------------
+
+    def _end_turn(self) -> None:
+        self.links.gather()
+        try:
+            self._flush()
+            self.links.flush()
+        except Exception as error:
+            self._turn_failed(error)
+
+    def _turn_failed(self, error: Exception) -> None:
+        if isinstance(error, _DISK_ERRORS):
+            self._fail(str(error))
+            return
+        _log.error("the turn failed", exc_info=error)
+        self._fail(f"{type(error).__name__}: {error}")
+
+    def _flush(self) -> None:
+        flushed = self.core.flush(now())
+        for event in flushed.events:
+            match event:
+                case ZoneOpened():
+                    self._open(event.record)
+                case EventsTold():
+                    for each in self._runtimes.values():
+                        each.endpoint.overview.events.tell(event.events)
+                case ZoneClosed():
+                    pass  # its clients were ended with its storage
+                case MembersChanged():
+                    self._peers.dial(self.core.members)
+                    self._table_changed()
+                case Greet():
+                    self._peers.greet(event.host, event.peer_port)
+        if self.core.has_to_open(now()):
+            self._turn()
+        self._send(flushed.sends)
+        settled: set[str] = set()
+        for uid, turn in flushed.turns:
+            runtime = self._runtimes.get(uid)
+            if runtime is not None and runtime.take(turn):
+                settled.add(uid)
+        for uid, runtime in self._runtimes.items():
+            if uid not in settled and not runtime.endpoint.is_idle:
+                runtime.endpoint.settle()
+        if flushed.going_on or self._held:
+            for node, message in self._held.turn_ended(flushed.going_on):
+                self.core.receive(node, message, now())
+                self._turn()
+
+    def _synced(self, uid: str, turn: Turn) -> None:
+        try:
+            self._say_durable(uid, turn)
+        except Exception as error:  # called by the loop, which would only log it and go on
+            self._turn_failed(error)
+
+    def _say_durable(self, uid: str, turn: Turn) -> None:
+        self.metrics.durable_turns += 1
+        self._send(self.core.synced(uid, turn, now()))
+        runtime = self._runtimes.get(uid)
+        if runtime is None:
+            return
+        replicas = runtime.replicas
+        runtime.endpoint.settle()
+        if replicas.wrote or replicas.out.at_once or replicas.out.after_sync or replicas.adopting:
+            self._turn()
+
+    def _send(self, sends: list[tuple[str, Message]]) -> None:
+        last: Message | None = None
+        frame: bytes | LongFrame = b""
+        for node, message in sends:
+            link = self._master if node == MASTER else self._peers.link(node)
+            if link is None:
+                continue
+            if isinstance(message, _OF_LEASES):
+                link.send_urgent(message)
+                continue
+            if is_bulk(message):
+                link.send_bulk(message)
+                continue
+            if message is not last:
+                frame, last = encode_to_send(message), message
+            if (link.bulk_bytes or isinstance(frame, LongFrame)) and isinstance(message, Append):
+                self._overtaking.send(link, message, frame)
+            else:
+                link.send_frame(type(message), frame)
+
+    async def _keep_ticking(self) -> None:
+        measured = late_s = 0.0
+        garbage = Garbage()
+        while True:
+            if self._loop.time() - measured >= MEASURE_S:
+                measured = self._loop.time()
+                garbage.look(late_s)
+                late_s = 0.0
+                for runtime in self._runtimes.values():
+                    runtime.room.look(measured)
+                self.metrics.measure(
+                    self.core.zones.values(), self.links.counters, self.folder.disk
+                )
+                self._sync_record.note()
+                self.metrics.measure_clients(self._memory)
+                if self._memory.has_to_give_back():
+                    self._loop.run_in_executor(None, give_back)
+            waiting = any(r.endpoint.has_waiting for r in self._runtimes.values())
+            pause_s = PARKED_TICK_S if waiting else TICK_S
+            due = time.monotonic() + pause_s
+            await asyncio.sleep(pause_s)
+            late_s += max(0.0, time.monotonic() - due)
+            self._memory.keep()
+            self.core.tick(now())
+            self._turn()
+
+    # --- zones and members -----------------------------------------------------------------------
+
+    def _open(self, record: ZoneRecord) -> None:
+        replicas = self.core.zones.get(record.uid)
+        engine = self._engines.get(record.uid)
+        if replicas is None or engine is None:
+            return
+        endpoint = ZoneEndpoint(
+            replicas,
+            node=self.settings.name,
+            turn=self._turn,
+            nodes=lambda external: client_addresses(
+                self.core.zones[record.uid].zone, self.core.members, external
+            ),
+            is_up=self._peers.is_up,
+            metrics=self.metrics,
+            why_full=lambda: engine.full_reason,
+            process=self._process,
+            send=lambda node, message: self._send([(node, message)]),
+            memory=self._memory,
+            large=self._large,
+        )
+        self._runtimes[record.uid] = ZoneRuntime(
+            replicas, engine, endpoint, self._synced, self._turn, self._fail, self._threads
+        )
+        self._spawn(self._listen(record, endpoint))
+
+    async def _listen(self, record: ZoneRecord, endpoint: ZoneEndpoint) -> None:
+        host, sockets = self.settings.told_client_host, self._opening.take_sockets(record.uid)
+        port = await endpoint.listen(host, sockets, self._descriptors)
+        _log.info("zone %s: clients on %s", record.name, join_address(host, port))
+        self.core.zone_ready(record.uid, port, port + self.settings.external_port_offset)
+        endpoint.table_changed()
+        self._turn()
+
+    def _table_changed(self) -> None:
+        for runtime in self._runtimes.values():
+            runtime.endpoint.table_changed()

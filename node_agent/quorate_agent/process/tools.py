@@ -1,0 +1,142 @@
+"""What validators and people with a debugger may ask an agent about its copies."""
+
+from collections.abc import Iterable
+
+from quorate.facts.keyspace import key_partition
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.reports import tell_digest, tell_state
+from quorate.protocol.copies.totals import DIGEST_BYTES, buckets_of, key_bucket
+from quorate.protocol.messages.message import Message
+from quorate.protocol.messages.tools import (
+    DIGESTS_ASKED_MAX,
+    AskBuckets,
+    AskCopies,
+    AskDigests,
+    AskRows,
+    Buckets,
+    Copies,
+    CopyDigest,
+    CopyRows,
+    Damage,
+    Damaged,
+    Digests,
+    Refill,
+    Refilling,
+)
+from quorate.protocol.storage import Row
+
+ROWS_MAX = 20_000
+CHUNK_BYTES_MAX = 8 * 1024 * 1024
+COUNTED_ROWS_MAX = 50_000
+"""Rows counted for one question about digests: some 50 ms."""
+
+
+def answer_tool(
+    message: Message, node: str, zones: Iterable[Replicas], debug_commands: bool
+) -> Message | None:
+    """The answer to a tool's question; None when it is not one."""
+    name = getattr(message, "zone_name", None)
+    zone = next((zone for zone in zones if zone.zone.name == name), None)
+    problem = "" if zone is not None else f"zone {name}: not on agent {node}"
+    match message:
+        case AskCopies():
+            copies = (
+                tuple(
+                    tell_state(zone.copies[partition], node)
+                    for partition in sorted(zone.copies)
+                    if zone.copies[partition].present and message.partition in (None, partition)
+                )
+                if zone is not None
+                else ()
+            )
+            return Copies(message.zone_name, node, copies, problem)
+        case AskRows():
+            return _rows(message, node, zone, problem)
+        case AskDigests():
+            return _digests(message, node, zone, problem)
+        case AskBuckets():
+            return _buckets(message, node, zone, problem)
+        case Refill():
+            if zone is None:
+                return Refilling(message.zone_name, message.partition, problem=problem)
+            return zone.refills.ask(message)
+        case Damage():
+            if not debug_commands:
+                problem = f"agent {node}: started without --debug-commands"
+            elif zone is not None:
+                problem = _damage(message, node, zone)
+            return Damaged(problem)
+        case _:
+            return None
+
+
+def _rows(ask: AskRows, node: str, zone: Replicas | None, problem: str) -> CopyRows:
+    copy = _copy(zone, ask.partition)
+    if copy is None:
+        missing = problem or _no_copy(ask.partition, node)
+        return CopyRows(ask.zone_name, ask.partition, None, 0, (), missing)
+    chunk = copy.space.scan(ask.after, ROWS_MAX, min(ask.bytes_max, CHUNK_BYTES_MAX))
+    wanted = set(ask.buckets)
+    rows = [pair for pair in chunk if not wanted or key_bucket(pair[0]) in wanted]
+    return CopyRows(
+        ask.zone_name,
+        ask.partition,
+        chunk[-1][0] if chunk else None,
+        copy.lwm,
+        tuple([(key, r.counter, r.term, r.expires_at, r.value) for key, r in rows]),
+    )
+
+
+def _copy(zone: Replicas | None, partition: int) -> Copy | None:
+    copy = zone.copies.get(partition) if zone is not None else None
+    return copy if copy is not None and copy.present else None
+
+
+def _no_copy(partition: int, node: str) -> str:
+    return f"partition {partition}: no copy on agent {node}"
+
+
+def _digests(ask: AskDigests, node: str, zone: Replicas | None, problem: str) -> Digests:
+    marks = dict(zip(ask.partitions, ask.marks, strict=False))
+    told: list[CopyDigest] = []
+    room = COUNTED_ROWS_MAX
+    for partition in ask.partitions[:DIGESTS_ASKED_MAX]:
+        copy = _copy(zone, partition)
+        if zone is None or copy is None:
+            continue
+        room -= zone.upkeep.count_digest(copy, room)
+        if room <= 0:
+            break  # the next question goes on counting
+        told.append(tell_digest(copy, marks.get(partition, 0)))
+    return Digests(ask.zone_name, node, tuple(told), problem)
+
+
+def _buckets(ask: AskBuckets, node: str, zone: Replicas | None, problem: str) -> Buckets:
+    copy = _copy(zone, ask.partition)
+    if copy is None:
+        missing = problem or _no_copy(ask.partition, node)
+        return Buckets(ask.zone_name, ask.partition, None, 0, (), missing)
+    chunk = copy.space.scan(ask.after, ROWS_MAX, CHUNK_BYTES_MAX)
+    shares = buckets_of(chunk, ask.upto)
+    return Buckets(
+        ask.zone_name,
+        ask.partition,
+        chunk[-1][0] if chunk else None,
+        copy.lwm,
+        tuple(
+            (bucket, rows, digest.to_bytes(DIGEST_BYTES))
+            for bucket, (rows, digest) in sorted(shares.items())
+        ),
+    )
+
+
+def _damage(message: Damage, node: str, zone: Replicas) -> str:
+    partition = key_partition(message.key, zone.zone.partitions)
+    copy = zone.copies.get(partition)
+    row = copy.get(message.key) if copy is not None else None
+    if copy is None or row is None:
+        return f"key {message.key!r}: no row in partition {partition} on agent {node}"
+    copy.space.put(message.key, Row(row.counter, row.term, row.expires_at, message.value))
+    zone.touch(copy)
+    return ""

@@ -1,0 +1,62 @@
+"""What HSCAN and SSCAN do: the next page of a key's fields or members.
+
+A page has those whose 32-bit checksum lies between two bounds, and a cursor is the next bound.  So
+nothing is remembered and nothing sorted, whoever changes the collection or serves it next, and
+what is there throughout is returned exactly once.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection as Members
+from typing import Final, TypeVar
+from zlib import crc32
+
+from quorate_agent.resp.reading.scan_arguments import parse_cursor, parse_scan
+from quorate_agent.resp.replies import INVALID_CURSOR, array, bulk, bulks
+from quorate_agent.resp.values.collection import Collection
+from quorate_agent.resp.view import KeyView
+
+Value = TypeVar("Value")
+
+PAGE_MIN: Final = 1_000
+"""COUNT is a wish: looking at all members costs more than such a page does."""
+
+_CHECKSUMS: Final = 2**32
+
+
+def scan_members(
+    view: KeyView,
+    args: list[bytes],
+    members_at: Callable[[KeyView, bytes], Collection[Mapping[bytes, Value]] | bytes],
+    words: Callable[[bytes, Value], Iterable[bytes]],
+) -> bytes:
+    """The reply to `name key cursor [MATCH pattern] [COUNT members]`, with `words` of each one."""
+    cursor = parse_cursor(args[2])
+    if cursor is None:
+        return INVALID_CURSOR
+    found = members_at(view, args[1])
+    if isinstance(found, bytes):
+        return found
+    if not found.exists:
+        return array((bulk(b"0"), array(())))  # whatever else the call says
+    asked = parse_scan(args[3:], with_type=False)
+    if isinstance(asked, bytes):
+        return asked
+    cursor, page = member_page(found.items, cursor, asked.count)
+    matches = asked.matcher()
+    shown = [
+        word
+        for member in page
+        if matches is None or matches(member)
+        for word in words(member, found.items[member])
+    ]
+    return array((bulk(b"%d" % cursor), bulks(shown)))
+
+
+def member_page(members: Members[bytes], cursor: int, count: int) -> tuple[int, list[bytes]]:
+    """The next cursor, 0 at the end, and about `count` of `members`."""
+    count = max(count, PAGE_MIN)
+    if cursor == 0 and len(members) <= count:
+        return 0, list(members)
+    end = cursor + max(_CHECKSUMS * count // max(len(members), 1), 1)
+    page = [member for member in members if cursor <= crc32(member) < end]
+    return (0 if end >= _CHECKSUMS else end), page

@@ -1,0 +1,121 @@
+"""What SCAN does: a page of the keys that were this agent's when the scan began.
+
+One that began before this process did goes on with all keys from there on.
+
+A partition that is another agent's since then is scanned there: its part of the scan becomes a
+command of that partition, which is forwarded, or waits for a primary, as any other does.  Source:
+docs/protocol.md, section 8.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import count
+from typing import Any
+
+from quorate.facts.keyspace import key_partition
+from quorate_agent.resp.command import Command, Scope
+from quorate_agent.resp.reading.scan_arguments import ScanArguments, parse_cursor, parse_scan
+from quorate_agent.resp.replies import INVALID_CURSOR, array, bulk, bulks
+from quorate_agent.resp.scan import OVERLAP_S, Place, place_of, scan_page
+from quorate_agent.resp.session import Agent, Session
+from quorate_agent.resp.transaction import Call
+from quorate_agent.resp.values.value import Damaged, kind_of
+
+
+def scan(session: Session, args: list[bytes]) -> bytes | Call:
+    """SCAN cursor [MATCH pattern] [COUNT rows] [TYPE type]"""
+    cursor = parse_cursor(args[1])
+    if cursor is None:
+        return INVALID_CURSOR
+    asked = parse_scan(args[2:], with_type=True)
+    if isinstance(asked, bytes):
+        return asked
+    agent = session.agent
+    now_s = agent.uptime_s()
+    place = place_of(cursor, agent.scan_origin, now_s)
+    if session.connection.is_agents:  # it asks for the one partition
+        if place.partition >= agent.partition_count():
+            return _page(agent, None, [], asked)
+        if agent.is_here(place.partition):
+            return _part(agent, place, asked)
+        return PartOfScan(agent, place, asked, args).call()
+    # Which partitions an earlier process had then, nobody knows any more.
+    scope: Sequence[int] = range(agent.partition_count())
+    if place.origin == agent.scan_origin:
+        scope = agent.scan_scope(place.begun_s(now_s) - OVERLAP_S)
+    to, keys = scan_page(place, asked.count, scope, agent.scan, agent.scan_positions, agent.is_here)
+    if to is not None and not keys and not agent.is_here(to.partition):
+        return PartOfScan(agent, to, asked, args).call()
+    return _page(agent, to, keys, asked)
+
+
+class PartOfScan:
+    """The handler of a SCAN at a place whose partition is not, or not yet, served here."""
+
+    __slots__ = ("_agent", "_asked", "_place", "words")
+
+    def __init__(self, agent: Agent, place: Place, asked: ScanArguments, args: list[bytes]) -> None:
+        self._agent = agent
+        self._asked = asked
+        self._place = place
+        self.words = [args[0], b"%d" % place.cursor, *args[2:]]  # for who serves it
+
+    def __call__(self, view: Any, args: list[bytes]) -> bytes:
+        """The page, when it is served here after all."""
+        return _part(self._agent, self._place, self._asked)
+
+    def nothing(self) -> bytes:
+        """An empty page that leads here again."""
+        return _page(self._agent, self._place, [], self._asked)
+
+    def call(self) -> Call:
+        """As a command of the partition."""
+        key = _key_in(self._place.partition, self._agent.partition_count())
+        return Call(
+            Command(
+                b"scan", Scope.KEYED, self, 2, "", "", "", ("readonly",),
+                first_key=1, last_key=1, step=1,
+            ),
+            [b"scan", key],
+        )  # fmt: skip
+
+
+def run_inside(session: Session, command: Command, args: list[bytes]) -> bytes:
+    """The reply to a command without keys inside a transaction, where nothing is waited for."""
+    answer: bytes | Call = command.handler(session, args)
+    if isinstance(answer, bytes):
+        return answer
+    part = answer.command.handler
+    assert isinstance(part, PartOfScan)  # no other queued command makes another
+    return part.nothing()
+
+
+def _part(agent: Agent, place: Place, asked: ScanArguments) -> bytes:
+    """A page of one partition; behind its end the scan goes on with the next."""
+    only = (place.partition,)
+    to, keys = scan_page(place, asked.count, only, agent.scan, agent.scan_positions)
+    if to is None and place.partition + 1 < agent.partition_count():
+        to = place.start_of(place.partition + 1)
+    return _page(agent, to, keys, asked)
+
+
+def _page(agent: Agent, to: Place | None, keys: list[bytes], asked: ScanArguments) -> bytes:
+    if (matches := asked.matcher()) is not None:
+        keys = [key for key in keys if matches(key)]
+    if asked.type_name is not None:
+        keys = [key for key in keys if _type_name(agent.value(key)) == asked.type_name]
+    return array((bulk(b"%d" % (0 if to is None else to.cursor)), bulks(keys)))
+
+
+def _type_name(value: bytes | None) -> bytes:
+    try:
+        return b"none" if value is None else kind_of(value).value
+    except Damaged:
+        return b"damaged"
+
+
+@cache
+def _key_in(partition: int, partitions: int) -> bytes:
+    """Some key of the partition: commands are led by their keys."""
+    names = (b"%d" % number for number in count())
+    return next(name for name in names if key_partition(name, partitions) == partition)

@@ -1,0 +1,153 @@
+"""What the commands do that ask about, or act on, the whole agent: INFO, CONFIG, DBSIZE, WAIT …"""
+
+import random
+
+from quorate_agent.resp.commands.connection import SERVED_VERSION
+from quorate_agent.resp.reading.glob import TOO_LONG, are_too_long, glob_matcher
+from quorate_agent.resp.reading.integers import parse_integer
+from quorate_agent.resp.replies import (
+    NOT_AN_INTEGER,
+    SYNTAX_ERROR,
+    VALUE_BYTES_MAX,
+    bulk,
+    bulks,
+    error,
+    integer,
+    map_,
+    null,
+    verbatim,
+)
+from quorate_agent.resp.session import KeysRequest, Session, WaitRequest
+
+_NEGATIVE_TIMEOUT = error(b"ERR timeout is negative")
+_TIMEOUT_NOT_AN_INTEGER = error(b"ERR timeout is not an integer or out of range")
+_RANDOM_ROWS = 1_000
+
+# What CONFIG GET knows: what clients and benchmark tools ask about, in Redis' terms.
+APPEND_ONLY = b"appendonly"
+CONFIG: dict[bytes, bytes] = {
+    APPEND_ONLY: b"yes",  # "no" where the zone is in memory
+    b"cluster-enabled": b"yes",
+    b"databases": b"1",
+    b"maxmemory-policy": b"noeviction",
+    b"proto-max-bulk-len": b"%d" % VALUE_BYTES_MAX,
+    b"save": b"",
+}
+
+# Sections INFO shows without being asked for by name, in this order; the agent may add others.
+_SECTIONS = ("Server", "Clients", "Memory", "Persistence", "Stats", "Replication", "CPU", "Cluster")
+_ALL_SECTIONS = (b"all", b"default", b"everything")
+
+
+def info(session: Session, args: list[bytes]) -> bytes:
+    """INFO [section …]"""
+    agent = session.agent
+    sections: dict[str, dict[str, str | int]] = {title: {} for title in _SECTIONS}
+    sections["Server"] |= {
+        "redis_version": SERVED_VERSION.decode(),
+        "redis_mode": "cluster",
+        "tcp_port": agent.cluster(session.connection.external).me.port,
+        "server_time_usec": agent.now_us(),
+    }
+    connections = list(agent.connections())
+    names = {name for each in connections for name in each.subscribed}  # (is a pattern, name)
+    sections["Clients"]["connected_clients"] = len(connections)
+    sections["Persistence"] |= {"loading": 0, "async_loading": 0}
+    sections["Stats"] |= {
+        "rejected_connections": 0,
+        "evicted_keys": 0,
+        "evicted_clients": 0,
+        "pubsub_channels": sum(not is_pattern for is_pattern, _ in names),
+        "pubsub_patterns": sum(is_pattern for is_pattern, _ in names),
+        "pubsubshard_channels": 0,
+        "latest_fork_usec": 0,
+        "total_forks": 0,
+    }
+    sections["Replication"] |= {"role": "master", "connected_slaves": 0}
+    sections["Cluster"]["cluster_enabled"] = 1
+    for title, lines in agent.info().items():
+        sections[title] = sections.get(title, {}) | dict(lines)
+    keys, (expires, left_ms) = agent.key_count(), agent.expiring()
+    shown_keys = f"keys={keys},expires={expires},avg_ttl={left_ms}"
+    sections["Keyspace"] = {"db0": shown_keys} if keys else {}
+    wanted = {argument.lower() for argument in args[1:]}
+    shown = [
+        f"# {title}\r\n" + "".join(f"{name}:{value}\r\n" for name, value in lines.items())
+        for title, lines in sections.items()
+        if not wanted or wanted.intersection((title.lower().encode(), *_ALL_SECTIONS))
+    ]
+    return verbatim("\r\n".join(shown).encode(), session.connection.resp3)
+
+
+def config_get(session: Session, args: list[bytes]) -> bytes:
+    """CONFIG GET pattern [pattern …]: a plain name comes back as it was spelled"""
+    if are_too_long(args[2:]):
+        return TOO_LONG
+    found: dict[bytes, bytes] = {}  # setting -> the name to show
+    for pattern in args[2:]:
+        if any(char in b"*?[" for char in pattern):
+            matches = glob_matcher(pattern, ignore_case=True)
+            for name in CONFIG:
+                if matches(name):
+                    found.setdefault(name, name)
+        elif pattern.lower() in CONFIG:
+            found.setdefault(pattern.lower(), pattern)
+    values = CONFIG if session.agent.is_persistent() else {**CONFIG, APPEND_ONLY: b"no"}
+    shown = [(bulk(name), bulk(values[setting])) for setting, name in found.items()]
+    return map_(shown, session.connection.resp3)
+
+
+def time(session: Session, args: list[bytes]) -> bytes:
+    """TIME: seconds and microseconds"""
+    seconds, micros = divmod(session.agent.now_us(), 1_000_000)
+    return bulks((b"%d" % seconds, b"%d" % micros))
+
+
+def key_count(session: Session, args: list[bytes]) -> bytes:
+    """DBSIZE"""
+    return integer(session.agent.key_count())
+
+
+def wait(session: Session, args: list[bytes]) -> WaitRequest | bytes:
+    """WAIT copies milliseconds"""
+    copies = parse_integer(args[1])
+    if copies is None:
+        return NOT_AN_INTEGER
+    timeout_ms = parse_integer(args[2])
+    if timeout_ms is None:
+        return _TIMEOUT_NOT_AN_INTEGER
+    if timeout_ms < 0:
+        return _NEGATIVE_TIMEOUT
+    return WaitRequest(copies, timeout_ms)
+
+
+def flush(session: Session, args: list[bytes]) -> bytes | None:
+    """FLUSHALL, FLUSHDB [SYNC | ASYNC]: None when the agent shall do it"""
+    if len(args) > 2 or (len(args) == 2 and args[1].upper() not in (b"SYNC", b"ASYNC")):
+        return SYNTAX_ERROR
+    return None
+
+
+def list_keys(session: Session, args: list[bytes]) -> KeysRequest | bytes:
+    """KEYS pattern"""
+    pattern = args[1]
+    if are_too_long([pattern]):
+        return TOO_LONG
+    return KeysRequest(None if pattern == b"*" else glob_matcher(pattern))
+
+
+def random_key(session: Session, args: list[bytes]) -> bytes:
+    """RANDOMKEY: one of the first keys of any partition, not drawn evenly"""
+    agent = session.agent
+    if agent.key_count():
+        partitions = list(agent.primaries())
+        random.shuffle(partitions)
+        for partition in partitions:
+            after: bytes | None = None
+            while True:
+                keys, after = agent.scan(partition, after, _RANDOM_ROWS)
+                if keys:
+                    return bulk(random.choice(keys))
+                if after is None:
+                    break
+    return null(session.connection.resp3)

@@ -1,0 +1,74 @@
+"""What MULTI, EXEC, DISCARD, WATCH and UNWATCH do."""
+
+from functools import partial
+
+from quorate.facts.keyspace import key_slot
+from quorate_agent.resp.commands.scan import run_inside
+from quorate_agent.resp.replies import OK, array, error
+from quorate_agent.resp.session import Session
+from quorate_agent.resp.transaction import Call, Execution, Transaction, Watching
+
+WATCHED_BYTES_MAX = 1024 * 1024
+"""What is watched goes along with the commands to whoever executes them."""
+
+_WATCHES_TOO_MUCH = error(b"ERR watched keys of more than %d bytes" % WATCHED_BYTES_MAX)
+_NESTED = error(b"ERR MULTI calls can not be nested")
+_EXEC_ALONE = error(b"ERR EXEC without MULTI")
+_DISCARD_ALONE = error(b"ERR DISCARD without MULTI")
+_WATCH_INSIDE = error(b"ERR WATCH inside MULTI is not allowed")
+_ABORTED = error(b"EXECABORT Transaction discarded because of previous errors.")
+
+
+def multi(session: Session, args: list[bytes]) -> bytes:
+    """MULTI"""
+    connection = session.connection
+    if connection.transaction is not None:
+        return _NESTED
+    first = next(iter(connection.watched), None)
+    connection.transaction = Transaction(-1 if first is None else key_slot(first))
+    return OK
+
+
+def execute(session: Session, args: list[bytes]) -> bytes | Call:
+    """EXEC: the queued commands, all or nothing"""
+    connection = session.connection
+    transaction, watched = connection.transaction, connection.watched
+    if transaction is None:
+        return _EXEC_ALONE
+    connection.transaction, connection.watched = None, {}
+    connection.watch_moved = False
+    if transaction.refused:
+        return _ABORTED
+
+    run_plain = partial(run_inside, session)
+    call = Execution(transaction.commands, watched, run_plain).call()
+    if len(call.args) > 1:
+        return call
+    return array([run_plain(command, words) for command, words in transaction.commands])
+
+
+def discard(session: Session, args: list[bytes]) -> bytes:
+    """DISCARD"""
+    connection = session.connection
+    if connection.transaction is None:
+        return _DISCARD_ALONE
+    connection.transaction, connection.watched = None, {}
+    connection.watch_moved = False
+    return OK
+
+
+def watch(session: Session, args: list[bytes]) -> bytes | Call:
+    """WATCH key …: EXEC runs only if their rows are still the same"""
+    connection = session.connection
+    if connection.transaction is not None:
+        return _WATCH_INSIDE
+    if sum(map(len, connection.watched)) + sum(map(len, args)) > WATCHED_BYTES_MAX:
+        return _WATCHES_TOO_MUCH
+    return Watching(connection.watched).call(args[1:])
+
+
+def unwatch(session: Session, args: list[bytes]) -> bytes:
+    """UNWATCH"""
+    session.connection.watched = {}
+    session.connection.watch_moved = False
+    return OK

@@ -1,0 +1,1 @@
+"""Bytes and words that clients send: commands cut out of a stream, numbers, patterns."""

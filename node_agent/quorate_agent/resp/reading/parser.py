@@ -1,0 +1,344 @@
+"""Which commands a client's bytes spell: RESP arrays and inline commands, cut out of a stream.
+
+There are two readers.  The strict one, here, is the authority: it keeps what is incomplete, knows
+every limit and words errors as Redis does.  The quick one takes the chunks that it can prove to be
+whole commands, which is nearly all of them.
+
+A command that is too large, or for which there is no memory now, is refused alone: its bytes are
+read and dropped, and the client gets the error in the order of its commands.  Redis closes the
+connection over a value that is too long; what its client still sends then resets the connection,
+and the client never sees the sentence.
+"""
+
+import mmap
+from collections.abc import Callable
+from contextlib import suppress
+
+from quorate_agent.resp.command import ARGUMENTS_MAX
+from quorate_agent.resp.reading.inline import SplitRefused, split_words
+from quorate_agent.resp.reading.integers import parse_integer
+from quorate_agent.resp.reading.quick_reader import read_quickly
+from quorate_agent.resp.replies import VALUE_BYTES_MAX, Refusal, error, until_nul
+
+BULK_BYTES_MAX = VALUE_BYTES_MAX
+# All arguments of one command.  Less than a peer frame, so that every update fits into one.
+QUERY_BYTES_MAX = 72 * 1024 * 1024
+# A larger one is garbage, as in Redis: nobody waits until that has been read and dropped.
+DROPPED_BYTES_MAX = 512 * 1024 * 1024
+# Up to here nobody is asked whether a command may be kept.
+FREE_BYTES = 64 * 1024
+# A line: an inline command, or the header of an array or a string.
+INLINE_BYTES_MAX = 64 * 1024
+
+# A string longer than this is gathered piece by piece instead of joined with every chunk.
+_GATHERED_BYTES_MIN = 16 * 1024
+# From here on in pages of its own, which go back to the system with it: pieces among other things
+# leave holes that the allocator keeps.
+_MAPPED_BYTES_MIN = 1024 * 1024
+
+_STAR = ord("*")
+# The headers that are met at nearly every command, read in one step.
+_COUNTS = {b"*%d" % count: count for count in range(1, 128)}
+_LENGTHS = {b"$%d" % length: length for length in range(1024)}
+
+
+def _admits_all(_more: int) -> bytes:
+    return b""
+
+
+class CommandParser:
+    """The reading side of one client connection.  `feed` never raises.
+
+    `error` is set when the stream was garbage: after the commands of that `feed` the client gets
+    this line (empty: nothing) and is disconnected; further bytes are not looked at.
+
+    `admit(more)` is asked, while a command of more than FREE_BYTES comes in, whether so many more
+    of its bytes may be kept: empty, or the error that refuses the command.  `took_large` is set
+    when such a command was among those that `feed` answered; its owner takes it back.
+    """
+
+    __slots__ = (
+        "_admit",
+        "_args",
+        "_bulk_left",
+        "_bytes",
+        "_bytes_max",
+        "_idle",
+        "_left",
+        "_mapped",
+        "_pieces",
+        "_refusal",
+        "_rest",
+        "_skip",
+        "error",
+        "took_large",
+    )
+
+    def __init__(self, admit: Callable[[int], bytes] = _admits_all) -> None:
+        self.error: bytes | None = None
+        self.took_large = False
+        self._admit = admit
+        self._bytes_max = FREE_BYTES  # of the present command, before somebody is asked
+        self._refusal = b""  # the present command is dropped, and answered with this
+        self._idle = True  # at the end of a command, and no error
+        self._rest = b""  # an incomplete line, or a short string and its header
+        self._left = 0  # arguments that the present array still lacks
+        self._args: list[bytes] = []
+        self._bytes = 0  # of the arguments, a long string's missing ones included
+        self._pieces: list[bytes] = []  # of a long string
+        self._mapped: mmap.mmap | None = None  # of a very long one
+        self._bulk_left = 0  # bytes that it still lacks
+        self._skip = 0  # bytes of its line end that are still to come
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes read of an incomplete command; 0 at the end of one."""
+        return len(self._rest) + self._bytes - self._bulk_left
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Bytes that an incomplete command holds or was promised."""
+        return len(self._rest) + (0 if self._refusal else self._bytes)
+
+    def close(self) -> None:
+        """Let go of all, also of who admits; nothing is fed any more."""
+        self._stop(b"")
+        self._admit = _admits_all
+
+    def feed(self, data: bytes) -> list[list[bytes]]:
+        """The commands that `data` completes: each a list of words, the first the name as sent."""
+        if self._idle:
+            commands = read_quickly(data)
+            if commands is not None:
+                return commands
+            # Most often only the last command is cut.  Where the cut is can only be guessed; the
+            # quick reader proves it or fails again.
+            cut = data.rfind(b"\r\n*") + 2
+            if cut > 1:
+                commands = read_quickly(data[:cut])
+            if commands is None:
+                cut, commands = 0, []
+        else:
+            commands, cut = [], 0
+            if self.error is not None:
+                return commands
+            if self._skip or self._bulk_left:
+                cut = self._gather(data)
+                if self._skip or self._bulk_left:
+                    return commands
+            else:
+                data, self._rest = self._rest + data, b""
+        self._read(data, cut, commands)
+        self._idle = not self._left and not self._rest and self.error is None
+        return commands
+
+    # --- the strict reader -----------------------------------------------------------------------
+
+    def _read(self, data: bytes, at: int, commands: list[list[bytes]]) -> None:
+        """Read `data` from `at` on; what is incomplete is kept."""
+        size = len(data)
+        while True:
+            if self._left:
+                at = self._read_arguments(data, at)
+                if at < 0:
+                    return
+            if self._args:  # whole; the last of them may have been gathered
+                if self._bytes_max != FREE_BYTES:
+                    self._end_large()
+                commands.append(self._args)
+                self._args = []
+                self._bytes = 0
+            if at >= size:
+                return
+            if data[at] != _STAR:
+                at = self._read_inline(data, at, commands)
+                if at < 0:
+                    return
+                continue
+            end = data.find(b"\r", at, at + INLINE_BYTES_MAX)
+            if end < 0 or end + 1 >= size:
+                self._keep_line(data, at, end)
+                return
+            header = data[at:end]
+            count = _COUNTS.get(header)
+            if count is None:
+                if 0 in header:
+                    self._keep_line(data, at, -1)
+                    return
+                count = parse_integer(header[1:])
+                if count is None or count > ARGUMENTS_MAX:
+                    self._refuse(b"invalid multibulk length")
+                    return
+            self._left = max(count, 0)
+            at = end + 2
+
+    def _read_arguments(self, data: bytes, at: int) -> int:
+        """Read the strings that the array lacks; where the next thing starts, negative: nowhere."""
+        size = len(data)
+        find, known_length = data.find, _LENGTHS.get
+        args, left, total = self._args, self._left, self._bytes
+        if self._refusal:
+            args.clear()
+        while left:
+            end = find(b"\r", at, at + INLINE_BYTES_MAX)
+            if end < 0 or end + 1 >= size:
+                self._left, self._bytes = left, total
+                self._keep_line(data, at, end)
+                return -1
+            length = known_length(data[at:end])
+            if length is None:
+                length = self._checked_length(data, at, end)
+                if length is None:
+                    self._left, self._bytes = (0, 0) if self.error is not None else (left, total)
+                    return -1
+            start = end + 2
+            stop = start + length
+            total += length
+            if total > self._bytes_max:
+                self._left, self._bytes = left, total - length
+                if not self._may_grow(total):
+                    return -1
+            if stop + 2 > size:
+                self._left, self._bytes = left, total
+                if length < _GATHERED_BYTES_MIN:
+                    self._bytes -= length
+                    self._rest = data[at:]
+                else:
+                    self._bulk_left = length
+                    self._skip = 2
+                    if length >= _MAPPED_BYTES_MIN and not self._refusal:
+                        self._mapped = _pages(length)
+                    self._gather(data[start:])
+                return -1
+            args.append(data[start:stop])
+            left -= 1
+            at = stop + 2
+        self._left, self._bytes = 0, total
+        return at
+
+    def _may_grow(self, total: int) -> bool:
+        """Whether the stream goes on though the present command has so many bytes; decides whether
+        they are kept or dropped."""
+        if total > DROPPED_BYTES_MAX:
+            self._refuse(b"command of more than %d bytes" % DROPPED_BYTES_MAX)
+            return False
+        if not self._refusal:
+            if total > QUERY_BYTES_MAX:
+                self._drop(error(b"ERR command of more than %d bytes" % QUERY_BYTES_MAX))
+                return True
+            admitted = self._bytes_max if self._bytes_max != FREE_BYTES else 0
+            bytes_max = max(total, self._bytes_max + FREE_BYTES)
+            if refusal := self._admit(bytes_max - admitted):
+                self._drop(refusal)
+            else:
+                self._bytes_max = bytes_max
+        return True
+
+    def _drop(self, refusal: bytes) -> None:
+        """Keep nothing of the present command and answer this."""
+        self._refusal = refusal
+        self._bytes_max = DROPPED_BYTES_MAX
+        self._args.clear()
+
+    def _end_large(self) -> None:
+        """The present command, which is larger than most, is complete."""
+        self._bytes_max = FREE_BYTES
+        if self._refusal:
+            self._args = [Refusal(self._refusal)]
+            self._refusal = b""
+        else:
+            self.took_large = True
+
+    def _keep_line(self, data: bytes, at: int, end: int) -> None:
+        if end < 0 and len(data) - at >= INLINE_BYTES_MAX:
+            kind = b"bulk" if self._left else b"mbulk"
+            self._refuse(b"too big %b count string" % kind)
+        else:
+            self._rest = data[at:]
+
+    def _checked_length(self, data: bytes, at: int, end: int) -> int | None:
+        """The length in an uncommon header of a string; None: it was refused, or is incomplete."""
+        header = data[at:end]
+        if 0 in header:
+            # As in Redis, whose lines are C strings, a line with a NUL never ends.
+            self._keep_line(data, at, -1)
+            return None
+        if header[:1] != b"$":
+            self._refuse(b"expected '$', got '%b'" % (header[:1] or b"\r"))
+            return None
+        length = parse_integer(header[1:])
+        if length is None or not 0 <= length <= DROPPED_BYTES_MAX:
+            self._refuse(b"invalid bulk length")
+            return None
+        if length > BULK_BYTES_MAX and not self._refusal:
+            self._drop(
+                error(b"ERR string of %d bytes: at most %d may be sent" % (length, BULK_BYTES_MAX))
+            )
+        return length
+
+    def _gather(self, data: bytes) -> int:
+        """Take the long string's bytes from the start of `data`; where the next thing starts."""
+        at = min(self._bulk_left, len(data))
+        if at:
+            if self._mapped is not None:
+                self._mapped.write(memoryview(data)[:at])
+            elif not self._refusal:
+                self._pieces.append(data[:at])
+            self._bulk_left -= at
+        if self._bulk_left == 0:
+            skipped = min(self._skip, len(data) - at)
+            self._skip -= skipped
+            at += skipped
+            if self._skip == 0:
+                if self._mapped is not None:
+                    self._args.append(self._mapped[:])
+                    self._mapped.close()
+                    self._mapped = None
+                else:
+                    self._args.append(b"".join(self._pieces))
+                    self._pieces = []
+                self._left -= 1
+        return at
+
+    def _read_inline(self, data: bytes, at: int, commands: list[list[bytes]]) -> int:
+        """Read one line as a command; where the next thing starts, negative: nowhere."""
+        end = data.find(b"\n", at, at + INLINE_BYTES_MAX)
+        if end < 0 or data.find(b"\0", at, end) >= 0:
+            if len(data) - at >= INLINE_BYTES_MAX:
+                self._refuse(b"too big inline request")
+            else:
+                self._rest = data[at:]
+            return -1
+        try:
+            words = split_words(data[at:end].removesuffix(b"\r"))
+        except SplitRefused:
+            self._refuse(b"unbalanced quotes in request")
+            return -1
+        if words and words[0].lower() in (b"post", b"host:"):
+            # A browser was made to send HTTP here: what follows are not its user's commands.
+            self._stop(b"")
+            return -1
+        if words:
+            commands.append(words)
+        return end + 1
+
+    def _refuse(self, reason: bytes) -> None:
+        self._stop(error(b"ERR Protocol error: %b" % until_nul(reason)))
+
+    def _stop(self, error: bytes) -> None:
+        self.error = error
+        self._idle = False
+        self._rest = b""
+        self._args = []
+        self._pieces = []
+        self._mapped = None
+        self._left = self._bytes = self._bulk_left = self._skip = 0
+        self._refusal = b""
+
+
+def _pages(size: int) -> mmap.mmap:
+    """Memory that is taken page by page as it is written."""
+    pages = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError):  # to take small pages one by one costs more than to write them
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return pages

@@ -1,0 +1,62 @@
+"""What the words of SCAN and its kin ask for."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from quorate_agent.resp.reading.glob import TOO_LONG, are_too_long, glob_matcher
+from quorate_agent.resp.reading.integers import parse_integer
+from quorate_agent.resp.replies import NOT_AN_INTEGER, SYNTAX_ERROR, until_nul
+
+_CURSOR = re.compile(rb"[+-]?[0-9]{1,40}|")
+_CURSOR_COUNT = 2**64
+
+
+@dataclass(frozen=True, slots=True)
+class ScanArguments:
+    """What is behind the cursor."""
+
+    count: int = 10
+    pattern: bytes | None = None
+    type_name: bytes | None = None  # lower case
+
+    def matcher(self) -> Callable[[bytes], object] | None:
+        """A function that is true for the names that are asked for; None: for all."""
+        if self.pattern is None or self.pattern == b"*":
+            return None
+        return glob_matcher(self.pattern)
+
+
+def parse_cursor(word: bytes) -> int | None:
+    """The cursor, read as leniently as Redis does; None when it is none."""
+    text = until_nul(word)
+    if not _CURSOR.fullmatch(text):
+        return None
+    cursor = int(text or b"0")
+    return None if abs(cursor) >= _CURSOR_COUNT else cursor % _CURSOR_COUNT
+
+
+def parse_scan(words: list[bytes], with_type: bool) -> ScanArguments | bytes:
+    """[MATCH pattern] [COUNT rows] [TYPE type], or the error reply."""
+    count, pattern, type_name = 10, None, None
+    for at in range(0, len(words), 2):
+        option = words[at].upper()
+        if at + 1 == len(words):
+            return SYNTAX_ERROR
+        argument = words[at + 1]
+        if option == b"COUNT":
+            number = parse_integer(argument)
+            if number is None:
+                return NOT_AN_INTEGER
+            if number < 1:
+                return SYNTAX_ERROR
+            count = number
+        elif option == b"MATCH":
+            if are_too_long([argument]):
+                return TOO_LONG
+            pattern = argument
+        elif option == b"TYPE" and with_type:
+            type_name = argument.lower()
+        else:
+            return SYNTAX_ERROR
+    return ScanArguments(count, pattern, type_name)

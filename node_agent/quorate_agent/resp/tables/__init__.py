@@ -1,0 +1,1 @@
+"""Which commands there are, and what clients are told of them."""

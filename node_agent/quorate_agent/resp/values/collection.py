@@ -1,0 +1,108 @@
+"""What a key's hash, set or list holds, and how a changed one gets back into its row.
+
+Contents that were read are shared and must not be changed: a command changes a copy of them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from quorate_agent.resp.replies import COLLECTION_TOO_LONG, DAMAGED, VALUE_BYTES_MAX, WRONGTYPE
+from quorate_agent.resp.values.unpacked import Unpacked
+from quorate_agent.resp.values.value import (
+    Damaged,
+    Kind,
+    kind_of,
+    pack_elements,
+    pack_fields,
+    pack_members,
+    unpack_elements,
+    unpack_fields,
+    unpack_members,
+)
+from quorate_agent.resp.view import KeyView
+
+Items = TypeVar("Items")
+
+_unpacked = Unpacked()
+
+
+class Collection(NamedTuple, Generic[Items]):
+    """What a key holds; empty when there is no such key."""
+
+    items: Items
+    exists: bool
+    expires_at: int  # absolute wall milliseconds; 0 never
+
+
+def hash_at(view: KeyView, key: bytes) -> Collection[Mapping[bytes, bytes]] | bytes:
+    """The hash that `key` holds, or the error reply."""
+    return _at(view, key, Kind.HASH, unpack_fields, dict[bytes, bytes])
+
+
+def set_at(view: KeyView, key: bytes) -> Collection[Mapping[bytes, None]] | bytes:
+    """The set that `key` holds, or the error reply."""
+    return _at(view, key, Kind.SET, unpack_members, dict[bytes, None])
+
+
+def list_at(view: KeyView, key: bytes) -> Collection[Sequence[bytes]] | bytes:
+    """The list that `key` holds, or the error reply."""
+    return _at(view, key, Kind.LIST, unpack_elements, list[bytes])
+
+
+def put_hash(
+    view: KeyView, key: bytes, old: Collection[Any], fields: dict[bytes, bytes], reply: bytes
+) -> bytes:
+    """Let `key` hold `fields` in place of `old`: `reply`, or an error and nothing is changed."""
+    return _put(view, key, old, fields, pack_fields, reply)
+
+
+def put_set(
+    view: KeyView, key: bytes, old: Collection[Any], members: dict[bytes, None], reply: bytes
+) -> bytes:
+    """Let `key` hold `members` in place of `old`: `reply`, or an error and nothing is changed."""
+    return _put(view, key, old, members, pack_members, reply)
+
+
+def put_list(
+    view: KeyView, key: bytes, old: Collection[Any], elements: list[bytes], reply: bytes
+) -> bytes:
+    """Let `key` hold `elements` in place of `old`: `reply`, or an error and nothing is changed."""
+    return _put(view, key, old, elements, pack_elements, reply)
+
+
+def _at(
+    view: KeyView,
+    key: bytes,
+    kind: Kind,
+    unpack: Callable[[bytes], Items],
+    empty: Callable[[], Items],
+) -> Collection[Items] | bytes:
+    row = view.get(key)
+    if row is None or row.value is None:
+        return Collection(empty(), False, 0)
+    try:
+        if kind_of(row.value) is not kind:
+            return WRONGTYPE
+        return Collection(_unpacked.items(key, row.value, unpack), True, row.expires_at)
+    except Damaged:
+        return DAMAGED
+
+
+def _put(
+    view: KeyView,
+    key: bytes,
+    old: Collection[Any],
+    items: Items,
+    pack: Callable[[Items], bytes],
+    reply: bytes,
+) -> bytes:
+    if not items:
+        if old.exists:
+            view.delete(key)
+        return reply
+    value = pack(items)
+    if len(value) > VALUE_BYTES_MAX:
+        return COLLECTION_TOO_LONG
+    _unpacked.keep(key, value, items)
+    view.put(key, value, old.expires_at)
+    return reply

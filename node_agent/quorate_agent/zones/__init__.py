@@ -1,0 +1,1 @@
+"""The zones that are open on this agent, from what opens them to what they have synced."""

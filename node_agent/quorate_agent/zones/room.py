@@ -1,0 +1,54 @@
+"""Looks whether a zone's storage has room; what it finds is logged, reported, measured, and told
+to the zone's copies.
+
+Looked at once a second, not per command: a full disk is logged once when it begins and once when it
+is over.  It is over when there was room for a while: compaction takes and gives room all the time.
+"""
+
+import logging
+from typing import Final, Protocol
+
+from quorate.protocol.agent.replicas import Replicas
+
+_log = logging.getLogger("quorate.agent.room")
+
+OVER_S: Final = 3.0
+WHY_LENGTH_MAX: Final = 300
+
+
+class Roomy(Protocol):
+    """A storage engine, as far as room goes."""
+
+    @property
+    def full_reason(self) -> str:
+        """Why nothing may grow; empty: it may."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether copies are to take no more updates."""
+
+
+class RoomWatch:
+    """One zone's: keeps `replicas.why_full`, which the master is told.  It stays the same while it
+    lasts: a status that names it is not written anew with every byte."""
+
+    def __init__(self, replicas: Replicas, storage: Roomy) -> None:
+        self._replicas = replicas
+        self._storage = storage
+        self._full_at = 0.0
+
+    def look(self, now_s: float) -> None:
+        """Look once; `now_s` is monotonic."""
+        replicas, why = self._replicas, self._storage.full_reason[:WHY_LENGTH_MAX]
+        replicas.is_short_of_room = self._storage.is_short
+        who = (replicas.me.node, replicas.zone.name)
+        if why:
+            if not replicas.why_full:
+                _log.warning(
+                    "agent %s, zone %s: no room, what needs some is refused: %s", *who, why
+                )
+                replicas.why_full = why
+            self._full_at = now_s
+        elif replicas.why_full and now_s - self._full_at >= OVER_S:
+            replicas.why_full = ""
+            _log.info("agent %s, zone %s: there is room again", *who)

@@ -1,0 +1,140 @@
+"""One open zone in an agent process: its storage, its copies, its clients, and what is not synced.
+
+Turns become durable in order: a Persistent zone's storage is synced in a worker thread while the
+loop goes on and the next turns gather behind it; everything else is durable as written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+
+from quorate.facts.zone import SyncWrites
+from quorate.protocol.agent.replicas import Replicas, Turn
+from quorate.protocol.storage import StorageFull
+from quorate_agent.commands.endpoint import ZoneEndpoint
+from quorate_agent.storage import StorageBroken
+from quorate_agent.storage.memory import MemoryStorage
+from quorate_agent.storage.rocks import RocksStorage
+from quorate_agent.zones.room import RoomWatch
+
+_log = logging.getLogger("quorate.agent.zone")
+
+SYNC_INTERVAL_S = 1.0
+FULL_RETRY_S = 0.2
+
+Engine = MemoryStorage | RocksStorage
+
+
+class ZoneRuntime:
+    """What belongs to one zone besides the core's `Replicas`."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        storage: Engine,
+        endpoint: ZoneEndpoint,
+        synced: Callable[[str, Turn], None],
+        turn: Callable[[], None],
+        broken: Callable[[str], None],
+        threads: Executor,
+    ) -> None:
+        self.replicas = replicas
+        self.storage = storage
+        self.room = RoomWatch(replicas, storage)
+        self.endpoint = endpoint
+        self._synced = synced
+        self._broken = broken
+        self._queue: deque[Turn] = deque()
+        self._syncing = False
+        self._threads = threads
+        self._jobs: set[asyncio.Future[None]] = set()
+        self._interval: asyncio.Task[None] | None = None
+        if isinstance(storage, RocksStorage):
+            loop = asyncio.get_running_loop()
+            storage.write_in(threads, partial(loop.call_soon_threadsafe, turn))
+        self.closed = False
+        if replicas.zone.persistent and replicas.zone.sync_writes is SyncWrites.INTERVAL:
+            self._interval = asyncio.get_running_loop().create_task(self._sync_by_interval())
+
+    def take(self, turn: Turn) -> bool:
+        """A turn's batch was written: report it as durable when it is; whether it was at once."""
+        if not self._queue and not self._syncing and not self._must_sync(turn):
+            self._synced(self.replicas.uid, turn)
+            return True
+        self._queue.append(turn)
+        if not self._syncing:
+            self._start_sync()
+        return False
+
+    def _must_sync(self, turn: Turn) -> bool:
+        zone = self.replicas.zone
+        if not zone.persistent or not turn.wrote:
+            return False
+        if zone.sync_writes is SyncWrites.ALWAYS:
+            return True
+        return bool(turn.after_sync or turn.adopted)
+
+    def _start_sync(self) -> None:
+        self._syncing = True
+        covered = len(self._queue)
+        self._sync().add_done_callback(lambda done: self._sync_ended(done, covered))
+
+    def _sync(self) -> asyncio.Future[None]:
+        """Begin to sync in a thread."""
+        job = asyncio.get_running_loop().run_in_executor(self._threads, self.storage.sync)
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+        return job
+
+    def _sync_ended(self, done: asyncio.Future[None], covered: int) -> None:
+        self._syncing = False
+        if self.closed:
+            return
+        error = done.exception()
+        if isinstance(error, StorageFull):
+            _log.debug("zone %s: no room to sync, trying again", self.replicas.zone.name)
+            self._syncing = True
+            asyncio.get_running_loop().call_later(FULL_RETRY_S, self._start_sync)
+            return
+        if error is not None:
+            self._broken(f"zone {self.replicas.zone.name}: {error}")
+            return
+        for _ in range(covered):
+            self._synced(self.replicas.uid, self._queue.popleft())
+        while self._queue and not self._must_sync(self._queue[0]):
+            self._synced(self.replicas.uid, self._queue.popleft())
+        if self._queue and not self._syncing:
+            self._start_sync()
+
+    async def _sync_by_interval(self) -> None:
+        while True:
+            await asyncio.sleep(SYNC_INTERVAL_S)
+            try:
+                await asyncio.shield(self._sync())  # who ends this waits for the thread
+            except StorageFull:
+                continue
+            except StorageBroken as error:
+                self._broken(f"zone {self.replicas.zone.name}: {error}")
+                return
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether everything written so far was reported as durable."""
+        return not self._queue and not self._syncing
+
+    async def close(self) -> None:
+        """End clients, finish the running sync, release the files."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._interval is not None:
+            self._interval.cancel()
+        await self.endpoint.close()
+        while self._jobs:
+            await asyncio.wait(self._jobs)
+        await asyncio.get_running_loop().run_in_executor(self._threads, self.storage.close)

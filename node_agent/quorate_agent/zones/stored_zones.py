@@ -1,0 +1,164 @@
+"""Opens the databases of a data folder, and finds out whether one of them holds less than it did.
+
+What a copy has synced counts in quorums.  A database that lost some of it, because a log was
+deleted or cut off or an older copy was put in its place, must not vote as if it had it.  So its
+last synced sequence number is recorded a second time, in `folder.json`, at least once a second and
+when the agent stops; and the database itself names the store and the start that opened it last.
+Source: docs/protocol.md, section 7.
+
+    recorded <= synced <= found     at every moment, whatever crashes: numbers are noted when the
+                                    sync is over, and what is synced is still there afterwards
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from quorate.facts.errors import QuorateError
+from quorate.protocol.storage import Storage, StorageFull, ZoneRefused
+from quorate_agent.folder.data_folder import DataFolder, Synced
+from quorate_agent.machine.descriptors import Descriptors
+from quorate_agent.storage import DatabaseRefused
+from quorate_agent.storage.database import TABLES_OPEN, Database, OpenedBy
+from quorate_agent.storage.rocks import RocksStorage
+
+_log = logging.getLogger("quorate.agent")
+
+
+class LessThanSynced(QuorateError):
+    """A zone's database is not the one that was synced: the folder must be set aside."""
+
+
+def open_stored_zones(
+    folder: DataFolder,
+    descriptors: Descriptors,
+    opening: Callable[[str, int, int], None] = lambda uid, number, count: None,
+) -> dict[str, RocksStorage]:
+    """The storage of every zone of the folder for which there are descriptors, by uid.
+    `opening(uid, number, count)` is called before each.
+
+    When one holds less than was synced, the folder is set aside, the reason is logged, and there is
+    none.  DatabaseRefused, StorageBroken: one cannot be read; none stays open.
+    """
+    opened: dict[str, RocksStorage] = {}
+    try:
+        uids = folder.zone_uids()
+        for number, uid in enumerate(uids, 1):
+            opening(uid, number, len(uids))
+            try:
+                descriptors.take_zone(uid, persistent=True)
+            except ZoneRefused as refused:
+                _log.warning("zone %s stays closed: %s", uid, refused)
+                continue
+            opened[uid] = open_zone(folder, uid, descriptors.tables)
+    except LessThanSynced as error:
+        _close(opened)
+        for uid in folder.zone_uids():
+            descriptors.give_back(uid)
+        aside = folder.set_aside(str(error))
+        _log.error("%s; it was set aside as %s: the others fill a new store", error, aside)
+        return {}
+    except BaseException:
+        _close(opened)
+        raise
+    return opened
+
+
+def open_zone(folder: DataFolder, uid: str, tables: int = TABLES_OPEN) -> RocksStorage:
+    """The storage of one zone, new or stored.  LessThanSynced: it is not what it was.
+
+    DatabaseRefused, StorageBroken: it cannot be read, or made."""
+    with _system_errors_named(folder.path):
+        storage = RocksStorage(folder.zone_path(uid), disk=folder.disk, tables=tables)
+    try:
+        storage.check_readable()
+        _check_holds_all(folder, uid, storage.database)
+        with suppress(StorageFull):  # then it goes on being the one that an earlier start opened
+            storage.database.set_opened_by(OpenedBy(folder.store, folder.incarnation))
+    except BaseException:
+        storage.close()
+        raise
+    return storage
+
+
+@contextmanager
+def _system_errors_named(path: Path) -> Iterator[None]:
+    """Whatever the system refuses below `path` refuses the database."""
+    try:
+        yield
+    except OSError as error:
+        raise DatabaseRefused(
+            f"{error.filename or path}: {error.strerror or error}."
+            f" Way out: make room, or mend permissions"
+        ) from error
+
+
+def last_start(zones: Path) -> int:
+    """The last start of an agent that opened one of the databases below `zones`; 0: none did.
+
+    DatabaseRefused, StorageBroken: one cannot be read.
+    """
+    starts = [0]
+    for path in sorted(zones.iterdir()) if zones.exists() else []:
+        with _system_errors_named(path):
+            storage = RocksStorage(path)
+        try:
+            opened_by = storage.database.read_opened_by()
+            starts.append(opened_by.incarnation if opened_by is not None else 0)
+        finally:
+            storage.close()
+    return max(starts)
+
+
+def what_is_synced(engines: Mapping[str, Storage]) -> dict[str, Synced]:
+    """What can be noted of these zones' storages by now: of those on disk that were synced."""
+    synced = {}
+    for uid, engine in engines.items():
+        if isinstance(engine, RocksStorage) and engine.database.synced_sequence:
+            opened_by = engine.database.opened_by
+            incarnation = opened_by.incarnation if opened_by is not None else 0
+            synced[uid] = Synced(engine.database.synced_sequence, incarnation)
+    return synced
+
+
+def _check_holds_all(folder: DataFolder, uid: str, database: Database) -> None:
+    """LessThanSynced unless it can be the database that this store synced."""
+    recorded = folder.synced(uid)
+    why = _what_is_missing(folder, recorded, database.sequence, database.read_opened_by())
+    if why:
+        raise LessThanSynced(f"data folder {folder.path}, zone {uid}: {why}")
+
+
+def _what_is_missing(
+    folder: DataFolder, recorded: Synced | None, sequence: int, opened_by: OpenedBy | None
+) -> str:
+    """What of it shows that it cannot be; empty when it can."""
+    if opened_by is not None and opened_by.store != folder.store:
+        return f"store {folder.store} is recorded, a database of store {opened_by.store} was found"
+    opened = opened_by.incarnation if opened_by is not None else 0
+    if opened >= folder.incarnation:
+        return (
+            f"{folder.incarnation - 1} starts are recorded, a database that start {opened} has"
+            " opened was found, so folder.json is an older copy"
+        )
+    if recorded is None:
+        return ""
+    if sequence < recorded.sequence:
+        return (
+            f"sequence number {recorded.sequence} is recorded as synced, {sequence} was found, so"
+            " data that was synced is lost"
+        )
+    if opened < recorded.incarnation:
+        return (
+            f"a sync by start {recorded.incarnation} of the agent is recorded, a database that"
+            f" start {opened} opened last was found, so it is an older copy"
+        )
+    return ""
+
+
+def _close(opened: dict[str, RocksStorage]) -> None:
+    for storage in opened.values():
+        storage.close()

@@ -1,0 +1,1 @@
+"""Whether copies agree: pure functions of what was read."""

@@ -1,0 +1,128 @@
+"""Whether the copies of a partition have the same digest, judged over several readings.
+
+Pure.  The rows of a copy are the fold of its updates up to its LWM, so in one term the digest at
+one counter is the same on every copy, whenever it is told.  Two kinds of answers tell a digest at a
+counter: what a copy has now (at its LWM), and what it had at a mark that it was asked to note.
+
+    no counter at which every copy told its digest -> a mark a little above the highest LWM
+    a copy passed the mark before it was asked     -> another mark, further ahead
+    a counter at which every copy told its digest  -> AGREE or DIFFER at that counter
+    a copy's term changed, or its LWM went back    -> what it told until then is forgotten
+"""
+
+from typing import NamedTuple
+
+from quorate.protocol.messages.tools import CopyDigest
+
+MARGIN_MIN = 4
+"""Counters between the highest LWM and a mark, at first."""
+
+
+class DigestsTold(NamedTuple):
+    """What every copy told at one counter, in the order of the watch's nodes.  `rows`: live rows as
+    the hottest copy counted them last."""
+
+    counter: int
+    digests: tuple[bytes, ...]
+    rows: int
+
+    @property
+    def agree(self) -> bool:
+        """Whether all copies told the same."""
+        return len(set(self.digests)) == 1
+
+
+class DigestWatch:
+    """One partition's digests so far.  `mark`: what the copies are to be asked for, 0 for none."""
+
+    __slots__ = ("_asked", "_highest", "_last", "_margin", "_told", "mark", "nodes", "partition")
+
+    def __init__(self, partition: int, nodes: tuple[str, ...]) -> None:
+        self.partition = partition
+        self.nodes = nodes
+        self.mark = 0
+        self._margin = MARGIN_MIN
+        self._highest = 0
+        self._last: dict[str, CopyDigest] = {}
+        self._told: dict[str, dict[int, bytes]] = {node: {} for node in nodes}
+        self._asked: dict[str, int] = {}
+
+    def take_in(self, node: str, answer: CopyDigest) -> None:
+        """What `node` answered when it was asked with the present mark."""
+        last = self._last.get(node)
+        told = self._told[node]
+        if last is not None and (
+            answer.term != last.term or answer.lwm < last.lwm or not answer.adopted
+        ):
+            told.clear()
+            self._asked.pop(node, None)
+        self._last[node] = answer
+        if not answer.adopted:
+            return
+        told[answer.lwm] = answer.digest
+        if answer.lwm < self.mark:
+            self._asked[node] = self.mark
+        elif self.mark and self._asked.get(node) == self.mark == answer.mark:
+            # A mark of somebody's earlier question may be of updates that were undone since; this
+            # one was noted after we asked, below it and in this very term.
+            told[answer.mark] = answer.mark_digest
+
+    def forget(self, node: str) -> None:
+        """`node` has no such copy now, or did not answer."""
+        self._last.pop(node, None)
+        self._told[node].clear()
+        self._asked.pop(node, None)
+
+    def judge(self) -> DigestsTold | None:
+        """What all copies told at the highest counter they have in common.  None: nothing yet;
+        `mark` is then set for the next question."""
+        if self._why_not_comparable():
+            return None
+        common = set.intersection(*(set(told) for told in self._told.values()))
+        if common:
+            counter = max(common)
+            digests = tuple(self._told[node][counter] for node in self.nodes)
+            return DigestsTold(counter, digests, self._last[self.nodes[0]].rows)
+        self._set_mark()
+        return None
+
+    def why_open(self) -> str:
+        """Why nothing can be told yet, in one sentence."""
+        reason = self._why_not_comparable()
+        if not reason:
+            places = ", ".join(f"{node} at {self._last[node].lwm}" for node in self.nodes)
+            reason = (
+                f"no counter at which every copy told its digest (LWM of {places}; asked for"
+                f" {self.mark})"
+            )
+        return f"partition {self.partition}: {reason}"
+
+    def _why_not_comparable(self) -> str:
+        for node in self.nodes:
+            answer = self._last.get(node)
+            if answer is None:
+                return f"{node} told no digest"
+            if not answer.adopted:
+                return f"{node} has not adopted term {answer.term} yet: the copy is being repaired"
+        first = self._last[self.nodes[0]]
+        for node in self.nodes[1:]:
+            if self._last[node].term != first.term:
+                return (
+                    f"{self.nodes[0]} is in term {first.term}, {node} in {self._last[node].term}:"
+                    " its primary is being activated"
+                )
+        return ""
+
+    def _set_mark(self) -> None:
+        highest = max(answer.lwm for answer in self._last.values())
+        advanced = highest - self._highest if self._highest else 0
+        self._highest = highest
+        missed = any(
+            answer.lwm >= self.mark and self.mark not in self._told[node]
+            for node, answer in self._last.items()
+        )
+        if self.mark and not missed:
+            return
+        # Far enough that the next question reaches every copy before it is passed.
+        self._margin = max(2 * self._margin if self.mark else self._margin, 2 * advanced)
+        self.mark = highest + self._margin

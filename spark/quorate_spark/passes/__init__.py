@@ -1,0 +1,1 @@
+"""Spark's passes over all rows of all copies."""

@@ -1,0 +1,116 @@
+"""One pass over all copies that compares digests, and reads rows only where these differ.
+
+Plain Python over the agents' peer ports: no Spark.  The digests are those which the agents keep as
+they write, so a row that changed on disk behind its agent is level rows' to find.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from quorate_spark.comparing.compare_digests import DigestsTold
+from quorate_spark.comparing.compare_rows import Baseline, PartitionTally
+from quorate_spark.comparing.outvoted import votes_by_digest
+from quorate_spark.copies import CopySeen
+from quorate_spark.passes.scan_rows import ScannedPartition
+from quorate_spark.reading.agent_link import Unreadable
+from quorate_spark.reading.descend import descend
+from quorate_spark.reading.settle import ZoneCopies
+from quorate_spark.reading.watch_digests import watch_digests
+from quorate_spark.settings import Settings
+from quorate_spark.verdict import CopyDigestTold, DigestDifference, DigestFigures, Verdict
+
+
+class DigestScan:
+    """RowScan by digests.  A later pass over a partition replaces what an earlier one found."""
+
+    def __init__(self, copies: ZoneCopies, settings: Settings) -> None:
+        self._copies = copies
+        self._settings = settings
+        self._unread: dict[int, int] = {}
+        self._rows_read = 0
+        self._differences: dict[int, DigestDifference] = {}
+
+    def __call__(self, baselines: Mapping[int, Baseline]) -> dict[int, ScannedPartition]:
+        """Judge the baselines' partitions.  Unreadable when the copies cannot be listed."""
+        reading = self._copies.read(self._settings)
+        scanned: dict[int, ScannedPartition] = {}
+        owned: dict[int, tuple[CopySeen, ...]] = {}
+        for partition, baseline in baselines.items():
+            self._unread.pop(partition, None)
+            self._differences.pop(partition, None)
+            copies = reading.owned.get(partition, ())
+            if tuple(copy.node for copy in copies) == baseline.nodes:
+                owned[partition] = copies
+            else:
+                scanned[partition] = _not_scanned(
+                    baseline,
+                    f"partition {partition}: its copies moved while digests were to be compared",
+                )
+        told = watch_digests(owned, self._copies.zone, self._copies.cluster, self._settings)
+        for partition, found in sorted(told.items()):
+            scanned[partition] = (
+                _not_scanned(baselines[partition], found)
+                if isinstance(found, str)
+                else self._judge(baselines[partition], owned[partition], found)
+            )
+        return scanned
+
+    def figures_added(self, verdict: Verdict) -> Verdict:
+        """The verdict with what was compared by digest and what was read."""
+        keys: dict[int, list[str]] = {}
+        for difference in verdict.key_differences:
+            keys.setdefault(difference.partition, []).append(difference.key)
+        differing = [
+            msgspec.structs.replace(difference, keys=tuple(keys.get(partition, ())))
+            for partition, difference in sorted(self._differences.items())
+        ]
+        figures = DigestFigures(
+            len(self._unread),
+            len(differing),
+            sum(self._unread.values()),
+            self._rows_read,
+            tuple(differing[: self._settings.differences_max]),
+        )
+        votes = votes_by_digest(differing, self._copies.replicas)
+        return msgspec.structs.replace(
+            verdict, digests=figures, outvoted=votes.outvoted, undecided=votes.undecided
+        )
+
+    def _judge(
+        self, baseline: Baseline, copies: tuple[CopySeen, ...], told: DigestsTold
+    ) -> ScannedPartition:
+        partition = baseline.partition
+        if told.agree:
+            self._unread[partition] = told.rows
+            return ScannedPartition(PartitionTally(baseline, settled=told.rows))
+        zone, cluster = self._copies.zone, self._copies.cluster
+        try:
+            found = descend(copies, told.counter, zone, cluster, self._settings)
+        except Unreadable as error:
+            return _not_scanned(baseline, str(error))
+        found.tally.settled += found.rows_unread
+        self._unread[partition] = found.rows_unread
+        self._rows_read += found.rows_read
+        self._differences[partition] = DigestDifference(
+            partition,
+            told.counter,
+            tuple(
+                CopyDigestTold(node, digest.hex())
+                for node, digest in zip(baseline.nodes, told.digests, strict=True)
+            ),
+            found.buckets,
+            found.rows_read,
+        )
+        return ScannedPartition(
+            found.tally,
+            suspicion=(
+                f"partition {partition}: digests differed at counter {told.counter}, and no row"
+                " that differs was found (overwritten meanwhile; or a digest is not that of the"
+                " copy's rows: --level rows compares these)"
+            ),
+        )
+
+
+def _not_scanned(baseline: Baseline, reason: str) -> ScannedPartition:
+    return ScannedPartition(PartitionTally(baseline), reason)

@@ -1,0 +1,184 @@
+"""What the copies of a zone are and which rows each of them holds, as their agents answer.
+
+A reading is whole or it is an Unreadable with the reason: rows of a copy come in key order, chunk
+by chunk, and after the last chunk the copy must still be the one that was asked: same process, same
+replica index, row version, term, and an LWM that did not go back.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from quorate.protocol.messages.tools import AskCopies, AskRows, Copies, CopyRows, CopyState
+from quorate_spark.copies import CopySeen, Reading
+from quorate_spark.reading.agent_link import AgentLink, Cluster, Unreadable
+from quorate_spark.settings import Settings
+
+StoredRow = tuple[bytes, int, int, int, bytes | None]
+"""(key, counter, term, expires_at, value) as CopyRows carries it; value None: a tombstone."""
+
+RECHECK_READS_MAX = 64
+
+
+def open_link(address: str, cluster: Cluster, settings: Settings) -> AgentLink:
+    """A conversation with the agent at `address`."""
+    return AgentLink(address, cluster, settings.connect_timeout_s, settings.answer_timeout_s)
+
+
+def read_copies(zone: str, agents: Sequence[str], cluster: Cluster, settings: Settings) -> Reading:
+    """Ask every agent for its copies.  Unreadable when any of them does not answer for the zone."""
+    owned: dict[int, list[CopySeen]] = {}
+    strays: list[CopySeen] = []
+    address_of: dict[str, str] = {}
+    for address in agents:
+        with open_link(address, cluster, settings) as link:
+            node = link.agent.node
+            if node in address_of:
+                raise Unreadable(
+                    f"agents: {address_of[node]} and {address} are both {node}: name every agent"
+                    " once"
+                )
+            address_of[node] = address
+            for copy in _copies_of(link, address, zone):
+                if copy.state.replica_index < 0:
+                    strays.append(copy)
+                else:
+                    owned.setdefault(copy.state.partition, []).append(copy)
+    by_index = {
+        partition: tuple(sorted(copies, key=lambda c: (c.state.replica_index, c.node)))
+        for partition, copies in sorted(owned.items())
+    }
+    return Reading(by_index, tuple(strays), tuple(sorted(address_of)))
+
+
+def read_rows(
+    copy: CopySeen, zone: str, cluster: Cluster, settings: Settings, buckets: tuple[int, ...] = ()
+) -> Iterator[list[StoredRow]]:
+    """The copy's rows in key order, in chunks; with `buckets`, those of these only.  Unreadable
+    unless all of them were read from it."""
+    partition = copy.state.partition
+    with open_link(copy.address, cluster, settings) as link:
+        check_process(link, copy)
+        after: bytes | None = None
+        lwm = copy.state.lwm
+        while True:
+            answer = _ask_rows(link, zone, partition, after, settings.chunk_bytes, buckets)
+            if answer.lwm < lwm:
+                raise Unreadable(
+                    f"partition {partition}: the copy on {copy.node} went back from LWM {lwm} to"
+                    f" {answer.lwm} while it was read"
+                )
+            lwm = answer.lwm
+            yield list(answer.rows)
+            if answer.next is None:
+                break
+            after = answer.next
+        _check_same_copy(link, copy, zone)
+
+
+def read_key(
+    copy: CopySeen, key: bytes, zone: str, cluster: Cluster, settings: Settings
+) -> StoredRow | None:
+    """The copy's row of one key, tombstone included; None when it has none."""
+    partition = copy.state.partition
+    with open_link(copy.address, cluster, settings) as link:
+        check_process(link, copy)
+        after = key_before(key)
+        for _ in range(RECHECK_READS_MAX):
+            answer = _ask_rows(link, zone, partition, after, 1)
+            for row in answer.rows:
+                if row[0] == key:
+                    return row
+                if row[0] > key:
+                    return None
+            if answer.next is None or answer.next >= key:
+                return None
+            after = answer.next
+    raise Unreadable(
+        f"partition {partition}: {copy.node} has more than {RECHECK_READS_MAX} keys just before"
+        f" {key!r}"
+    )
+
+
+def key_before(key: bytes) -> bytes | None:
+    """A bound below `key` with as good as no keys between; None: the start of all keys."""
+    if not key:
+        return None
+    if key[-1] == 0:
+        return key[:-1]
+    return key[:-1] + bytes([key[-1] - 1]) + b"\xff" * 32
+
+
+def _copies_of(
+    link: AgentLink, address: str, zone: str, partition: int | None = None
+) -> Iterator[CopySeen]:
+    answer = link.ask(AskCopies(zone, partition), Copies)
+    if answer.problem:
+        raise Unreadable(f"{link.name} has no zone {zone}: {answer.problem}")
+    if answer.zone_name != zone:
+        raise Unreadable(f"{link.name} was asked for zone {zone} and answered {answer.zone_name}")
+    agent = link.agent
+    for state in answer.copies:
+        yield CopySeen(address, agent.node, agent.store, agent.incarnation, state)
+
+
+def _ask_rows(
+    link: AgentLink,
+    zone: str,
+    partition: int,
+    after: bytes | None,
+    bytes_max: int,
+    buckets: tuple[int, ...] = (),
+) -> CopyRows:
+    """One chunk, checked: of this partition, rows rising, and further on than `after`."""
+    answer = link.ask(AskRows(zone, partition, after, bytes_max, buckets), CopyRows)
+    if answer.problem:
+        raise Unreadable(f"partition {partition}: {link.name} cannot read it: {answer.problem}")
+    if (answer.zone_name, answer.partition) != (zone, partition):
+        raise Unreadable(
+            f"{link.name} was asked for {zone}/{partition} and answered"
+            f" {answer.zone_name}/{answer.partition}"
+        )
+    last = after
+    for row in answer.rows:
+        if last is not None and row[0] <= last:
+            raise Unreadable(
+                f"partition {partition}: {link.name} answered key {row[0]!r} after {last!r}: rows"
+                " must come in key order"
+            )
+        last = row[0]
+    if answer.next is not None and (
+        (last is not None and answer.next < last) or answer.next == after
+    ):
+        raise Unreadable(
+            f"partition {partition}: {link.name} answered {answer.next!r} as the next position"
+            f" after {last!r}: it must rise"
+        )
+    return answer
+
+
+def check_process(link: AgentLink, copy: CopySeen) -> None:
+    """Unreadable unless `link` leads to the process that answered for `copy`."""
+    agent = link.agent
+    found = (agent.node, agent.store, agent.incarnation)
+    if found != (copy.node, copy.store, copy.incarnation):
+        raise Unreadable(
+            f"partition {copy.state.partition}: {copy.node} at {copy.address} was restarted or"
+            " replaced while its copies were read"
+        )
+
+
+def _check_same_copy(link: AgentLink, copy: CopySeen, zone: str) -> None:
+    partition = copy.state.partition
+    for found in _copies_of(link, copy.address, zone, partition):
+        if found.state.partition != partition:
+            continue
+        if found.owner_facts == copy.owner_facts:
+            return
+        raise Unreadable(
+            f"partition {partition}: the copy on {copy.node} changed its owner or term while it"
+            f" was read: {_place(copy.state)}, then {_place(found.state)}"
+        )
+    raise Unreadable(f"partition {partition}: {copy.node} gave up the copy while it was read")
+
+
+def _place(state: CopyState) -> str:
+    return f"replica {state.replica_index} of row version {state.version} in term {state.term}"

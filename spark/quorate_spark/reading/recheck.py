@@ -1,0 +1,54 @@
+"""Reading a key that differed again, on every copy, all copies having moved on.
+
+Called for a candidate of `quorate_spark.comparing.compare_rows` once every copy has passed
+everything that any copy knew of after the candidate was seen.  The copies given must
+be of that later reading.
+"""
+
+from quorate_spark.comparing.compare_counters import Settled
+from quorate_spark.comparing.compare_rows import (
+    Again,
+    Baseline,
+    Candidate,
+    RowSeen,
+    digest,
+    judge_again,
+)
+from quorate_spark.reading.agent_link import Cluster
+from quorate_spark.reading.read_copies import StoredRow, read_key
+from quorate_spark.settings import Settings
+from quorate_spark.verdict import CopyRow, KeyDifference, printable_key
+
+
+def recheck(
+    candidate: Candidate, now: Settled, zone: str, cluster: Cluster, settings: Settings
+) -> KeyDifference | Again:
+    """The difference when the same row differs still, else what became of it.  Unreadable when a
+    copy cannot be read."""
+    partition, key, _ = candidate
+    stored = {copy.node: read_key(copy, key, zone, cluster, settings) for copy in now.copies}
+    rows = [row_seen(node, row) for node, row in stored.items() if row is not None]
+    again, what = judge_again(candidate, rows, Baseline(partition, tuple(stored), now.settled_upto))
+    if again is not Again.CONFIRMED:
+        return again
+    copies = tuple(
+        _copy_row(copy.node, copy.state.replica_index, stored[copy.node]) for copy in now.copies
+    )
+    return KeyDifference(partition, printable_key(key), key.hex(), what, copies)
+
+
+def row_seen(node: str, row: StoredRow) -> RowSeen:
+    """The row as it is compared."""
+    _, counter, term, expires_at, value = row
+    return RowSeen(node, counter, term, expires_at, None if value is None else digest(value))
+
+
+def _copy_row(node: str, replica_index: int, row: StoredRow | None) -> CopyRow:
+    if row is None:
+        return CopyRow(node, replica_index, present=False)
+    _, counter, term, expires_at, value = row
+    if value is None:
+        return CopyRow(node, replica_index, True, counter, term, expires_at, tombstone=True)
+    return CopyRow(
+        node, replica_index, True, counter, term, expires_at, False, len(value), digest(value).hex()
+    )

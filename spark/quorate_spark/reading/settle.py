@@ -1,0 +1,69 @@
+"""Reading copies again and again until their counters can be judged, or the wait is over."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from quorate_spark.comparing.compare_counters import CounterWatch, Judgement, Settled, Unsettled
+from quorate_spark.copies import Reading, absence
+from quorate_spark.reading.agent_link import Cluster, Unreadable
+from quorate_spark.reading.read_copies import read_copies
+from quorate_spark.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneCopies:
+    """Where the copies of a zone are to be read, and how many there should be.
+
+    `partitions` and `replicas` are what the zone declares, 0 when the caller does not know.  With
+    them a copy that is nowhere is noticed, not only one that differs.
+    """
+
+    zone: str
+    agents: tuple[str, ...]
+    cluster: Cluster
+    partitions: int = 0
+    replicas: int = 0
+
+    def read(self, settings: Settings) -> Reading:
+        """All copies now.  Unreadable when an agent does not answer."""
+        return read_copies(self.zone, self.agents, self.cluster, settings)
+
+    def absence(self, reading: Reading) -> str:
+        """Which copies are nowhere; empty when none is known to be missing."""
+        return absence(reading, self.zone, self.partitions, self.replicas)
+
+
+def settle(
+    copies: ZoneCopies, settings: Settings, only: Iterable[int] | None = None
+) -> tuple[Reading, dict[int, Judgement]]:
+    """The last reading, and a judgement of each partition (of `only`, when given).
+
+    A partition that is settled keeps the judgement of the reading that settled it.  Unreadable when
+    at the end of the wait an agent does not answer.
+    """
+    watches = {partition: CounterWatch(partition) for partition in sorted(only or ())}
+    judgements: dict[int, Judgement] = {}
+    deadline = time.monotonic() + settings.settle_timeout_s
+    while True:
+        try:
+            reading = copies.read(settings)
+        except Unreadable:
+            # It may be restarting.
+            if time.monotonic() >= deadline:
+                raise
+        else:
+            if only is None:
+                for partition in reading.owned:
+                    watches.setdefault(partition, CounterWatch(partition))
+            for partition, watch in watches.items():
+                if not isinstance(judgements.get(partition), Settled):
+                    judgements[partition] = watch.observe(reading.owned.get(partition, ()))
+            open_ones = any(isinstance(judgement, Unsettled) for judgement in judgements.values())
+            if not open_ones and not copies.absence(reading):
+                return reading, judgements
+            if time.monotonic() >= deadline:
+                return reading, {
+                    partition: watch.conclude() for partition, watch in watches.items()
+                }
+        time.sleep(settings.settle_poll_s)

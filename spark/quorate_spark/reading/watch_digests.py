@@ -1,0 +1,137 @@
+"""Asking copies for their digests again and again until they can be judged, or the wait is over.
+
+The wait ends when for `settle_timeout_s` no further partition could be told: a zone of many
+partitions takes as long as it gets on.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+
+from quorate.protocol.messages.tools import DIGESTS_ASKED_MAX, CopyDigest
+from quorate_spark.comparing.compare_digests import DigestsTold, DigestWatch
+from quorate_spark.copies import CopySeen
+from quorate_spark.reading.agent_link import AgentLink, Cluster, Unreadable
+from quorate_spark.reading.read_copies import check_process, open_link
+from quorate_spark.reading.read_digests import read_digests
+from quorate_spark.settings import Settings
+
+
+def watch_digests(
+    owned: Mapping[int, tuple[CopySeen, ...]], zone: str, cluster: Cluster, settings: Settings
+) -> dict[int, DigestsTold | str]:
+    """By partition what its copies told, or in a sentence why they did not."""
+    with _Links(cluster, settings) as links:
+        return _Sweeps(owned, zone, links).run(settings)
+
+
+class _Links:
+    """One conversation per agent, opened when needed."""
+
+    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._open: dict[str, AgentLink] = {}
+
+    def __enter__(self) -> "_Links":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for address in list(self._open):
+            self.drop(address)
+
+    def to(self, address: str) -> AgentLink:
+        """Unreadable when the agent cannot be reached."""
+        if address not in self._open:
+            self._open[address] = open_link(address, self._cluster, self._settings)
+        return self._open[address]
+
+    def drop(self, address: str) -> None:
+        """After an Unreadable."""
+        link = self._open.pop(address, None)
+        if link is not None:
+            link.close()
+
+
+class _Sweeps:
+    """`problems[address]`: why the agent did not answer in the last sweep."""
+
+    def __init__(self, owned: Mapping[int, tuple[CopySeen, ...]], zone: str, links: _Links) -> None:
+        self._owned = owned
+        self._zone = zone
+        self._links = links
+        self._watches = {
+            partition: DigestWatch(partition, tuple(copy.node for copy in copies))
+            for partition, copies in owned.items()
+        }
+        self._told: dict[int, DigestsTold | str] = {}
+        self._problems: dict[str, str] = {}
+
+    def run(self, settings: Settings) -> dict[int, DigestsTold | str]:
+        open_ones = list(self._watches)
+        deadline = time.monotonic() + settings.settle_timeout_s
+        while True:
+            self._sweep(open_ones)
+            left = [partition for partition in open_ones if partition not in self._told]
+            if len(left) < len(open_ones):
+                deadline = time.monotonic() + settings.settle_timeout_s
+            open_ones = left
+            if not open_ones:
+                return self._told
+            if time.monotonic() >= deadline:
+                return self._told | {partition: self._why(partition) for partition in open_ones}
+            time.sleep(settings.settle_poll_s)
+
+    def _sweep(self, partitions: Sequence[int]) -> None:
+        """Ask every owner of these once; the owners of one copy shortly one after another."""
+        self._problems.clear()
+        for start in range(0, len(partitions), DIGESTS_ASKED_MAX):
+            batch = partitions[start : start + DIGESTS_ASKED_MAX]
+            seen_at: dict[str, list[CopySeen]] = {}
+            for partition in batch:
+                for copy in self._owned[partition]:
+                    seen_at.setdefault(copy.address, []).append(copy)
+            for address, copies in seen_at.items():
+                self._ask(address, copies)
+            for partition in batch:
+                told = self._watches[partition].judge()
+                if told is not None:
+                    self._told.setdefault(partition, told)
+
+    def _ask(self, address: str, copies: Sequence[CopySeen]) -> None:
+        """One question to one agent.  One that does not answer may be restarting: it is asked again
+        in the next sweep, unless it is another process by then."""
+        answers = {}
+        if address not in self._problems:
+            try:
+                link = self._links.to(address)
+                answers = self._answers(link, copies)
+            except Unreadable as error:
+                self._problems[address] = str(error)
+                self._links.drop(address)
+        for copy in copies:
+            watch = self._watches[copy.state.partition]
+            answer = answers.get(copy.state.partition)
+            if answer is None:
+                watch.forget(copy.node)
+            else:
+                watch.take_in(copy.node, answer)
+
+    def _answers(self, link: AgentLink, copies: Sequence[CopySeen]) -> dict[int, CopyDigest]:
+        for copy in copies:
+            try:
+                check_process(link, copy)
+            except Unreadable as error:
+                self._told[copy.state.partition] = str(error)
+        partitions = [copy.state.partition for copy in copies]
+        marks = [self._watches[partition].mark for partition in partitions]
+        return read_digests(link, self._zone, partitions, marks)
+
+    def _why(self, partition: int) -> str:
+        problems = [
+            self._problems[copy.address]
+            for copy in self._owned[partition]
+            if copy.address in self._problems
+        ]
+        if problems:
+            return f"partition {partition}: {'; '.join(problems)}"
+        return self._watches[partition].why_open()
