@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+from quorate.facts.partition_row import committed_row
 from quorate.facts.zone import ZoneRecord
 from quorate.protocol.master.master import Master
 from quorate.protocol.messages.events import MEANINGS, Event, Reason
-from quorate.protocol.messages.master import AgentReport
+from quorate.protocol.messages.master import AgentReport, CopyReport, Inventory
 from quorate.protocol.settings import DEFAULTS
 from quorate_lone_master.world import LoneMaster
 
@@ -132,6 +133,45 @@ def test_another_master_goes_on_with_what_it_finds_under_way() -> None:
         begun = steps.count(Reason.MIGRATION_STARTED)
         assert begun == steps.count(Reason.MIGRATION_FINISHED)
     assert world.said(Reason.ZONE_CREATED) == []
+    # Neither end is to blame for the change of masters.
+    assert world.said(Reason.MIGRATION_FAILED) == []
+    retries = world.master.queue.retries
+    assert not any(retries.is_held_back(ZONE.uid, p, "d", world.ms) for p in under_way)
+
+
+def test_another_master_tells_of_a_commit_that_it_finds_as_of_any_other() -> None:
+    world = LoneMaster(ZONE)
+    world.pass_time(2_000)
+    world.mute = lambda node: node == "d"  # it stores the row and says nothing
+    world.connect("d")
+    world.wait(lambda: bool(world.said(Reason.MIGRATION_CAUGHT_UP)))
+    rows = [row for row in world.rows(ZONE).values() if row.active is not None]
+
+    world.events.clear()
+    world.same_processes = True
+    world.follow()
+    world.connect("a", "b", "c")
+    world.master.agent_connected(world.hello("d", 1), world.now)
+    told = tuple(
+        CopyReport(
+            row.partition,
+            row.version,
+            committed_row(row),
+            row.active.migration_id,
+            row.term,
+            0,
+            0,
+            True,
+        )
+        for row in rows
+        if row.active is not None
+    )
+    world.master.receive("d", Inventory(ZONE.uid, told, last=False), world.now)
+    world.master.receive("d", Inventory("", ()), world.now)
+    world.pass_time(200)
+    switched = [e.partition for e in world.events if e.reason is Reason.MIGRATION_SWITCHED]
+    assert sorted(switched) == [row.partition for row in rows]
+    assert world.said(Reason.ROW_CHANGED) == []
 
 
 def test_partitions_whose_stores_are_all_gone_are_told_as_lost_once_each() -> None:

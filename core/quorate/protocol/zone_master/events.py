@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from quorate.facts.partition_row import Migration, PartitionRow, is_committed
 from quorate.protocol.messages.events import Reason
+from quorate.protocol.zone_master.causes import Why
 from quorate.protocol.zone_master.migration_commit import Part
 from quorate.protocol.zone_master.rebalance import Rebalance
 from quorate.protocol.zone_master.status import Moved, way_out_of_loss
@@ -30,8 +31,8 @@ class ZoneEvents:
         self._lost: set[int] = set()
         self._was_moving = False
 
-    def row_changed(self, before: PartitionRow | None, row: PartitionRow, reason: str) -> None:
-        """The metastore holds `row` in place of `before`; `reason` why, empty when unknown."""
+    def row_changed(self, before: PartitionRow | None, row: PartitionRow, why: Why | None) -> None:
+        """The metastore holds `row` in place of `before`; `why`: None when unknown."""
         old = before.active if before is not None else None
         new = row.active
         if new is not None:
@@ -45,8 +46,8 @@ class ZoneEvents:
             self._tell(row.partition, Reason.MIGRATION_SWITCHED, _named(old))
             self._unfinished[row.partition] = _named(old)
         else:
-            why = f": {reason}" if reason else ""
-            self._tell(row.partition, Reason.MIGRATION_REVERTED, f"{_named(old)}{why}")
+            told = f": {why.sentence}" if why is not None else ""
+            self._tell(row.partition, Reason.MIGRATION_REVERTED, f"{_named(old)}{told}")
 
     def caught_up(self, part: Part) -> None:
         """The destination holds everything that was answered; said again and again, told once."""

@@ -11,6 +11,7 @@ from quorate.facts.partition_row import PartitionRow
 from quorate.facts.time import Now
 from quorate.facts.topology import Voter
 from quorate.planning.distribute_partitions import distribute_partitions, placed_voters
+from quorate.protocol.zone_master.causes import Cause, Why
 
 if TYPE_CHECKING:
     from quorate.protocol.master.master import Master
@@ -31,7 +32,7 @@ class FirstPlacement:
         self._noted_ms = 0
 
     def place(
-        self, missing: Sequence[int], decided: dict[int, tuple[PartitionRow, str]], now: Now
+        self, missing: Sequence[int], decided: dict[int, tuple[PartitionRow, Why]], now: Now
     ) -> str:
         """Decide rows for the partitions `missing`; what is done, or waited for, as a sentence.
 
@@ -58,7 +59,7 @@ class FirstPlacement:
             holders = [zone.nodes.holder(node) for node in owners]
             voters = tuple(Voter(holder.node, holder.store) for holder in holders if holder)
             row = PartitionRow(partition, 1, 1, holders[0], tuple(owners), voters)
-            decided[partition] = (row, "first placement")
+            decided[partition] = (row, Why(Cause.PLACED))
         self._rebalance.target = target
         return "placing partitions"
 

@@ -18,6 +18,7 @@ from quorate.protocol.messages.master import CopyReport, Freeze, PreparedRow, Tr
 from quorate.protocol.messages.message import Message
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.zone_master import ownership
+from quorate.protocol.zone_master.causes import Cause, Why
 
 
 class Nodes(Protocol):
@@ -105,16 +106,15 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Decision(NamedTuple):
-    """At most one of: a row to write with the reason; messages with the part that notes them."""
+    """At most one of: a row to write, and why; messages with the part that notes them."""
 
     row: PartitionRow | None = None
-    reason: str = ""
+    why: Why | None = None
     part: Part | None = None
     sends: tuple[tuple[str, Message], ...] = ()
 
 
 NOTHING = Decision()
-NO_LONGER_WANTED = "the target has changed"
 
 
 def adopt_row(part: Part, row: PartitionRow, now_ms: int) -> Part:
@@ -169,18 +169,18 @@ def decide(
     primary = row.primary
     unseated = primary is not None and row.replicas[0] is None and primary.node not in left
     if primary is not None and unseated and nodes.holder(primary.node) == primary:
-        return Decision(ownership.with_owner(row, primary.node), "the primary is back")
+        return Decision(ownership.with_owner(row, primary.node), Why(Cause.PRIMARY_BACK))
     if not part.activated:
         return _decide_activation(part, nodes, settings, now_ms, left)
     if part.stuck:
         return _decide_stuck(part, nodes, settings, now_ms, left)
     if row.sets and part.has_served:
-        return Decision(ownership.with_one_set(row), "both sets of voters are one")
+        return Decision(ownership.with_one_set(row), Why(Cause.ONE_SET))
     if left:
-        return Decision(ownership.without_owners(row, left), f"{', '.join(sorted(left))} left")
+        return Decision(ownership.without_owners(row, left), _left(left))
     for node in part.ready:
         if node not in row.replicas and node in row.voter_nodes and _is_same(nodes, row, node):
-            return Decision(ownership.with_owner(row, node), f"{node} owns again")
+            return Decision(ownership.with_owner(row, node), Why(Cause.OWNS_AGAIN, (node,)))
     return NOTHING
 
 
@@ -254,13 +254,14 @@ def _decide_primary(
         if left and row.owners:
             # Whoever froze for a migration that ends here serves again in a new term only.
             after = ownership.without_owners(row, left, new_term=part.freeze_ms >= 0)
-            return Decision(after, f"{', '.join(sorted(left))} left, no quorum")
+            return Decision(after, _left(left, Cause.LEFT_NO_QUORUM))
         return NOTHING
     chosen = candidates[0]
     for candidate in candidates:
         if part.better and candidate.node == part.better:
             chosen = candidate
-    return Decision(ownership.activated(row, chosen, left), f"{why}: {chosen.node} takes over")
+    taken_over = Why(Cause.TAKEN_OVER, (why, chosen.node))
+    return Decision(ownership.activated(row, chosen, left), taken_over)
 
 
 def _is_awaited(
@@ -329,7 +330,7 @@ def _decide_migration(
     if part.prepared and (
         destination is None or destination.node not in nodes.dead_voters(committed_row(row))
     ):
-        return Decision(committed_row(row), f"{migration.migration_id} committed")
+        return Decision(committed_row(row), Why(Cause.COMMITTED, (migration.migration_id,)))
     if primary is None or _primary_lost(row, nodes):
         return _decide_primary(part, nodes, settings, now_ms, left, "the primary has left")
     changes_primary = migration.replicas[0] != primary.node
@@ -349,12 +350,13 @@ def _decide_migration(
         return _decide_stuck(part, nodes, settings, now_ms, left)
     if part.unwanted and not part.caught_up and part.prepare_ms < 0:
         # Later than that, going on is cheaper than going back: it is even, or the clients wait.
-        return _give_up(row, part, NO_LONGER_WANTED)
+        unwanted = Why(Cause.UNWANTED, (migration.migration_id,))
+        return Decision(ownership.failed(row, new_term=part.freeze_ms >= 0), unwanted)
     leaver = migration.source
     others = left - {leaver} if leaver is not None else left
     if others:
         after = ownership.without_owners(row, left, new_term=part.freeze_ms >= 0)
-        return Decision(after, f"{', '.join(sorted(left))} left")
+        return Decision(after, _left(left))
     if not part.caught_up:
         still_ms = now_ms - max(part.progress_ms, part.since_ms)
         if part.activated and still_ms > settings.migration_stall_ms:
@@ -376,7 +378,7 @@ def _decide_migration(
         freeze = Freeze(master_term, zone, row.partition, migration.migration_id, row.term)
         return Decision(part=noted, sends=((primary.node, freeze),))
     if destination is None:
-        return Decision(committed_row(row), f"{migration.migration_id} committed")
+        return Decision(committed_row(row), Why(Cause.COMMITTED, (migration.migration_id,)))
     if part.prepare_sent_ms >= 0 and now_ms - part.prepare_sent_ms < settings.retry_ms:
         return NOTHING
     noted = msgspec.structs.replace(
@@ -403,10 +405,14 @@ def is_known(part: Part, nodes: Nodes) -> bool:
     return count >= quorum(len(row.voters), len(dead))
 
 
+def _left(nodes: frozenset[str], cause: Cause = Cause.LEFT) -> Why:
+    return Why(cause, (", ".join(sorted(nodes)),))
+
+
 def _give_up(row: PartitionRow, part: Part, why: str) -> Decision:
     assert row.active is not None
-    new_term = part.freeze_ms >= 0
-    return Decision(ownership.failed(row, new_term), f"{row.active.migration_id} failed: {why}")
+    given_up = Why(Cause.GIVEN_UP, (row.active.migration_id, why))
+    return Decision(ownership.failed(row, new_term=part.freeze_ms >= 0), given_up)
 
 
 def _resolve(part: Part, nodes: Nodes) -> Decision:
@@ -433,5 +439,7 @@ def _resolve(part: Part, nodes: Nodes) -> Decision:
             and nodes.holder(destination.node) is not None
         ):
             noted = msgspec.structs.replace(part, resolved=True, prepared=True)
-            return Decision(committed_row(row), "found prepared at its destination", part=noted)
-    return Decision(ownership.failed(row, new_term=True), f"{migration.migration_id} rolled back")
+            found = Why(Cause.FOUND_PREPARED, (migration.migration_id,))
+            return Decision(committed_row(row), found, part=noted)
+    rolled_back = Why(Cause.ROLLED_BACK, (migration.migration_id,))
+    return Decision(ownership.failed(row, new_term=True), rolled_back)

@@ -25,6 +25,7 @@ from quorate.planning.retries import Retries
 from quorate.protocol.members.membership import Agent, ZoneNodes
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.zone_master import ownership
+from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.migration_commit import Part, is_cut_off
 
 
@@ -344,14 +345,14 @@ class Rebalance:
                     return True
         return False
 
-    def begin(self, record: ZoneRecord, partition: int) -> tuple[PartitionRow, str]:
-        """The row with its next step active, and the reason."""
+    def begin(self, record: ZoneRecord, partition: int) -> tuple[PartitionRow, Why]:
+        """The row with its next step active, and why."""
         row = self._parts[partition].row
         step = self._planned_step(row, record)
         assert step is not None
         destination = self._nodes.holder(step.destination) if step.destination else None
         migration = _migration(record.name, row, step, destination)
-        return ownership.started(row, migration), f"{step.kind} started"
+        return ownership.started(row, migration), Why(Cause.STARTED, (str(step.kind),))
 
     def owners_changed(self, before: PartitionRow, row: PartitionRow) -> str:
         """The row may not be where it should be.  Answers the primary before it where another took

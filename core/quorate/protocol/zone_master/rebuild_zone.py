@@ -21,13 +21,13 @@ from quorate.protocol.members.membership import ZoneNodes
 from quorate.protocol.messages.events import Reason
 from quorate.protocol.messages.master import AskInventory, CopyReport
 from quorate.protocol.metastore import SHARD_PARTITIONS, DamagedRow, partitions_of
+from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.recover_rows import Told, Waiting, recovered_row
 
 if TYPE_CHECKING:
     from quorate.protocol.master.master import Master
     from quorate.protocol.zone_master.zone_master import ZoneMaster
 
-WRITTEN_AGAIN = "as it was before another changed it"
 ASK_MS = 2_000
 """An agent that has not told its rows is asked again: it may have to open the zone first."""
 
@@ -36,7 +36,7 @@ class ZoneRecovery:
     """What of one zone's rows is lost or set aside.  `decided`: the zone's rows to be written."""
 
     def __init__(
-        self, master: Master, zone: ZoneMaster, decided: dict[int, tuple[PartitionRow, str]]
+        self, master: Master, zone: ZoneMaster, decided: dict[int, tuple[PartitionRow, Why]]
     ) -> None:
         self.set_aside: dict[int, DamagedRow] = {}
         """Partitions whose stored row is invalid: nothing is decided of them."""
@@ -149,7 +149,7 @@ class ZoneRecovery:
                 # The metastore takes no row whose term goes back.
                 older[partition] = part.row.version
             else:
-                self._decided[partition] = (part.row, WRITTEN_AGAIN)
+                self._decided[partition] = (part.row, Why(Cause.WRITTEN_AGAIN))
                 written.append(partition)
         if older:
             self._zone.withdraw(older, "another put a row of a later term in the place of theirs")
@@ -219,9 +219,7 @@ class ZoneRecovery:
             return
         self.ask(now)
         rows, waiting = rebuild(self._master, zone.nodes, self._uid, lacking, self._below)
-        self._decided.update(
-            {row.partition: (row, "rebuilt from what agents have") for row in rows}
-        )
+        self._decided.update({row.partition: (row, Why(Cause.REBUILT)) for row in rows})
         if waiting and waiting != self.waiting:
             self._tell(Reason.REBUILD_WAITS, waiting, "Warning")
         self.waiting = waiting

@@ -34,9 +34,10 @@ from quorate.protocol.metastore import (
     partitions_of,
 )
 from quorate.protocol.status import ZoneStatus
+from quorate.protocol.zone_master.causes import Cause, Why
 from quorate.protocol.zone_master.events import ZoneEvents
 from quorate.protocol.zone_master.first_placement import FirstPlacement
-from quorate.protocol.zone_master.migration_commit import NO_LONGER_WANTED, Part, adopt_row, decide
+from quorate.protocol.zone_master.migration_commit import Part, adopt_row, decide
 from quorate.protocol.zone_master.partition_reports import PartitionReports
 from quorate.protocol.zone_master.preview import zone_preview
 from quorate.protocol.zone_master.publish_rows import RowPublisher
@@ -64,8 +65,8 @@ class ZoneMaster:
         self.nodes = ZoneNodes(master.agents, record.uid, record.persistent)
         self._stored = False
         self._port_written = 0
-        self._decided: dict[int, tuple[PartitionRow, str]] = {}
-        self._writing: dict[int, dict[int, tuple[PartitionRow, str]]] = {}
+        self._decided: dict[int, tuple[PartitionRow, Why]] = {}
+        self._writing: dict[int, dict[int, tuple[PartitionRow, Why]]] = {}
         self._dirty: set[int] = set()
         self._pass_ms = -(1 << 40)
         self._is_quiet = False
@@ -353,8 +354,8 @@ class ZoneMaster:
             self.parts[partition] = decision.part
         for node, message in decision.sends:
             master.publish([node], message)
-        if decision.row is not None:
-            self._decided[partition] = (decision.row, decision.reason)
+        if decision.row is not None and decision.why is not None:
+            self._decided[partition] = (decision.row, decision.why)
 
     def _look_for_missing(self, now: Now) -> None:
         """Rows for partitions that have none and for which none is on its way: a second first row
@@ -452,11 +453,11 @@ class ZoneMaster:
     def _take_changed(
         self,
         rows: tuple[PartitionRow, ...],
-        changed: dict[int, tuple[PartitionRow, str]],
+        changed: dict[int, tuple[PartitionRow, Why]],
         now: Now,
     ) -> None:
         news: list[PartitionRow] = []
-        reasons: dict[str, list[int]] = {}
+        causes: dict[Why, list[int]] = {}
         for row in rows:
             part = self.parts.get(row.partition)
             before = part.row if part is not None else None
@@ -481,9 +482,11 @@ class ZoneMaster:
             else:
                 self.parts[row.partition] = Part(row, now.boot_ms, resolved=row.active is None)
                 self._decided.pop(row.partition, None)  # it was decided from a row that is gone
-            self._events.row_changed(before, row, decided[1] if decided and ours else "")
-            if before and decided and ours and not self._is_told(before, row, decided[1], now):
-                reasons.setdefault(decided[1], []).append(row.partition)
+            why = decided[1] if decided is not None and ours else None
+            self._events.row_changed(before, row, why)
+            if before is not None and why is not None:
+                self._count_migration(before, row, why, now)
+                causes.setdefault(why, []).append(row.partition)
             if row.active is not None:
                 self._judge_active(row.partition)
             elif before is not None and before.replicas != row.replicas:
@@ -495,10 +498,10 @@ class ZoneMaster:
                 self._dirty.add(row.partition)  # it waited: whom it relied on may be gone by now
         if news:
             self._publisher.publish(self.told, news)
-        for reason, partitions in reasons.items():
-            if not reason.endswith(("started", "committed", "owns again")):
-                which = f"{len(partitions)} partitions from {partitions[0]} on"
-                self._master.event(self.record.uid, None, Reason.ROW_CHANGED, f"{reason}: {which}")
+        for why, partitions in causes.items():
+            if not why.cause.is_told_elsewhere:
+                said = f"{why.sentence}: {len(partitions)} partitions from {partitions[0]} on"
+                self._master.event(self.record.uid, None, Reason.ROW_CHANGED, said)
 
     def _owners_changed(self, before: PartitionRow, row: PartitionRow, now: Now) -> None:
         stuck = self._rebalance.owners_changed(before, row)
@@ -506,26 +509,24 @@ class ZoneMaster:
             retries = self._master.queue.retries
             retries.taken_over(self.record.uid, row.partition, stuck, now.boot_ms)
 
-    def _is_told(self, before: PartitionRow, row: PartitionRow, reason: str, now: Now) -> bool:
-        """Count a migration that has ended; whether an Event of its own says why."""
+    def _count_migration(self, before: PartitionRow, row: PartitionRow, why: Why, now: Now) -> None:
+        """Count a migration that has ended; one of its ends may be to blame."""
         migration = before.active
         if migration is None or row.active is not None:
-            return False
+            return
         failed = not is_committed(before, row)
         destination = migration.destination.node if migration.destination is not None else None
-        is_cancelled = failed and reason.endswith(NO_LONGER_WANTED)
+        is_cancelled = why.cause is Cause.UNWANTED
         self._moved.ended(row.partition, destination or "", failed, is_cancelled)
         if not failed:
             self._master.queue.ended(self.record.uid, row.partition, destination)
-            return False
+            return
         self._rebalance.look_again(row.partition)
-        if not reason.startswith(migration.migration_id):
-            return False  # given up because of somebody else
-        where = f" (to {destination})" if destination else ""
-        if not is_cancelled:
+        if why.cause.blames_destination:
             self._master.queue.failed(self.record.uid, row.partition, destination, now)
-        self._events.given_up(row.partition, f"{reason}{where}", is_cancelled)
-        return True
+        if is_cancelled or why.cause.blames_destination:
+            where = f" (to {destination})" if destination else ""
+            self._events.given_up(row.partition, f"{why.sentence}{where}", is_cancelled)
 
     def record_written(self, record: ZoneRecord | None, now: Now) -> None:
         """The zone's record is stored (None: deleted)."""
