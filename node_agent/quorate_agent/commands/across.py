@@ -1,7 +1,7 @@
 """How EXEC over several partitions is executed: for clients here, and what others ask of ours.
 
-The protocol is the core's (protocol/transactions.py); here commands become parts of it and what
-they answered becomes one reply.  The connection waits meanwhile, as for a forwarded command.
+The protocol is the core's (quorate.protocol.transactions); here commands become parts of it, and
+what they answered becomes one reply.  The connection waits meanwhile, as for a forwarded command.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The API server: how to reach it, one client for it, and the process that leads by it."""
+"""The API server: how to reach it, one client for it, watches, and the pace of requests."""

@@ -164,7 +164,7 @@ class Primary:
         self.waiters: deque[Waiter] = deque()
         self.pending: dict[bytes, int] = {}
         self.flushed = 0
-        # Of transactions across partitions (protocol/parts.py): the keys that wait for a decision,
+        # Of transactions over partitions (transactions/parts.py): keys that wait for a decision,
         # each with its transaction, and all that has a row.
         self.locks: dict[bytes, bytes] = {}
         self.parts: dict[bytes, OpenPart] = {}

@@ -1,6 +1,6 @@
 """What agents say to each other of their clients: commands that one forwards to another.
 
-They are part of `messages.Message` and travel on the same links.
+They are part of `message.Message` and travel on the same links.
 """
 
 import msgspec

@@ -1,6 +1,6 @@
 """What tools may ask an agent about its copies: messages of validators and people with a debugger.
 
-They are part of `messages.Message` and travel on the same links.
+They are part of `message.Message` and travel on the same links.
 """
 
 import msgspec

@@ -1,6 +1,6 @@
 """What agents say to each other of transactions across partitions, and the rows they keep of them.
 
-The messages are part of `messages.Message`.  `transaction` names one attempt of one transaction;
+The messages are part of `message.Message`.  `transaction` names one attempt of one transaction;
 its *home* is the lowest of its partitions, where it is decided.  (term, counter) are those of the
 update that prepared a part: they tell it from any other part of the same name.
 Source: docs/protocol.md, section 9.

@@ -1,6 +1,6 @@
 """What a copy asks another one for, and how that answers: deltas, rows of keys, full copies.
 
-They are part of `messages.Message` and travel on the same links.
+They are part of `message.Message` and travel on the same links.
 """
 
 import msgspec
