@@ -22,7 +22,7 @@ $(STAMP): constraints-build.txt constraints.txt pyproject.toml
 	@touch $@
 
 demo: setup ## the whole story on this machine: load, kill, scale, restart, validate (under 3 minutes)
-	$(PY) -m quorate_cli.demo.__main__
+	$(PY) -m quorate_cli.demo
 
 test: setup ## every test: also real kube-apiserver, real processes, Spark; deep ones while MINUTES=n last
 	@bash tools/run-tests "$(PYTEST)" --minutes $(MINUTES)

@@ -31,7 +31,7 @@ LIBRARY_MEGABYTES = 200
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the demo; the process ends here."""
-    parser = argparse.ArgumentParser(prog="quorate_cli.demo.__main__", description=__doc__)
+    parser = argparse.ArgumentParser(prog="quorate_cli.demo", description=__doc__)
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER / "demo")
     parser.add_argument("--keep", action="store_true", help="leave the folder with data and logs")
     parser.add_argument(

@@ -20,7 +20,7 @@ from quorate_agent.commands.endpoint import ZoneEndpoint
 from quorate_agent.storage import StorageBroken
 from quorate_agent.storage.memory import MemoryStorage
 from quorate_agent.storage.rocks import RocksStorage
-from quorate_agent.zones.room import RoomWatch
+from quorate_agent.zones.storage_room import RoomWatch
 
 _log = logging.getLogger("quorate.agent.zone")
 

@@ -101,7 +101,7 @@ class SparkRowScan:
         leaves key and rows null."""
         from pyspark.sql import functions as f
 
-        from quorate_spark.passes.data_source import FORMAT, QuorateDataSource
+        from quorate_spark.data_source import FORMAT, QuorateDataSource
 
         self._session.dataSource.register(QuorateDataSource)
         rows = (

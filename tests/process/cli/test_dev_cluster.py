@@ -350,7 +350,7 @@ def test_the_last_agent_is_not_removed(quorate: Quorate) -> None:
 
 
 def _demo(folder: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "quorate_cli.demo.__main__", "--folder", str(folder), *arguments]
+    return [sys.executable, "-m", "quorate_cli.demo", "--folder", str(folder), *arguments]
 
 
 @pytest.mark.spark

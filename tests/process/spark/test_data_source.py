@@ -39,7 +39,7 @@ def zone() -> Iterator[ScriptedZone]:
 def reader(
     spark: "SparkSession", zone: ScriptedZone, options: Mapping[str, str] | None = None
 ) -> "DataFrameReader":
-    from quorate_spark.passes.data_source import QuorateDataSource
+    from quorate_spark.data_source import QuorateDataSource
 
     spark.dataSource.register(QuorateDataSource)
     whole = {"zone": "z", "agents": ",".join(zone.copies.agents), **(options or {})}

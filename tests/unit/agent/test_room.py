@@ -7,7 +7,7 @@ import pytest
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder
 from quorate.protocol.agent.replicas import Replicas
-from quorate_agent.zones.room import OVER_S, RoomWatch
+from quorate_agent.zones.storage_room import OVER_S, RoomWatch
 from quorate_lone_agent.agent import ZONE, replicas_in_memory
 
 NOW = Now(1_000_000, 1_000)
