@@ -527,6 +527,11 @@ class ZoneMaster:
         self._events.given_up(row.partition, f"{reason}{where}", is_cancelled)
         return True
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether the metastore knows that there is this zone."""
+        return self._stored
+
     def record_written(self, record: ZoneRecord | None, now: Now) -> None:
         """The zone's record is stored (None: deleted)."""
         if record is None:
