@@ -27,6 +27,9 @@ NOT_RUN = {
     "kubectl --namespace storage rollout status": "waits for pods that only a kubelet starts",
     "helm test": "starts a pod; test_zone_check.py runs its program with the account of that pod",
     "quorate-agent --name": "has an address that the reader chooses; `process` tests start agents",
+    "kubectl create namespace storage": "follows a deletion that only `e2e` tests let happen",
+    "kubectl -n storage create secret": "the same",
+    "kubectl get persistentvolumes": "needs volumes; `e2e` tests have some, and run it",
     "kubectl drain": "needs nodes with a kubelet",
     "kubectl quorate replace": "needs a node that is gone; `e2e` tests take one away and run it",
 }

@@ -47,6 +47,8 @@ class ScriptedAgent(BaseHandler):
         self.copies: tuple[CopyReport, ...] = ()
         self.members: tuple[str, ...] = ()
         self.rows: dict[int, PartitionRow] = {}
+        self.zone: ZoneRecord | None = None
+        """The zone that it has stored: it tells it with its rows, where it is asked for them."""
         self.refused: Refused | None = None
         self.address = ""
         self._check = check
@@ -78,6 +80,10 @@ class ScriptedAgent(BaseHandler):
         match message:
             case Members(nodes=nodes):
                 self.members = tuple(node.name for node in nodes)
+            case AskInventory(rows=True) if self.zone is not None:
+                rows = tuple(_report(row) for row in self.rows.values())
+                link.send(Inventory(self.zone.uid, rows, False, self.zone, True))
+                link.send(Inventory("", (), kept=(self.zone.uid,)))
             case AskInventory():
                 if self.copies:
                     link.send(Inventory(ZONE.uid, self.copies, last=False))
@@ -163,6 +169,12 @@ class World:
             await runner.stop()
         for agent in self.agents.values():
             await agent.close()
+
+
+def _report(row: PartitionRow) -> CopyReport:
+    return CopyReport(
+        row.partition, row.version, None, "", row.term, 0, 0, True, promised=row.term, row=row
+    )
 
 
 async def known_secret() -> ClusterSecret:

@@ -281,7 +281,8 @@ class Controller:
                 about = self._abouts.get(uid)
                 if about is not None:
                     self._queue.add_in_turn(Key(Kind.ZONE, about.name))
-        if led.sees_zones(asyncio.get_running_loop().time()) or change.cluster:
+        sees_zones = led.sees_zones(asyncio.get_running_loop().time())
+        if sees_zones or change.cluster or led.is_recovery_over:
             self._queue.add_in_turn(Key(Kind.CLUSTER, name))
         if led.decisions or led.untold:
             self._queue.add_in_turn(Key(Kind.EVENTS, name))
@@ -380,6 +381,9 @@ class Controller:
         if led.named != before:
             self._add_zones_of(name)
         led.declare(cluster, pause)
+        if led.is_recovery_over:
+            await led.end_recovery()
+            self._add_zones_of(name)  # kept data is found by name now, and other zones are new
         if led.is_seen:  # until then what is told of it holds
             await self._tell_cluster(led, body)
 
@@ -395,16 +399,21 @@ class Controller:
             settings=self._settings,
             metrics=self._metrics,
             namespace=self._namespace,
-            secret=partial(cluster_secret, self._ownership_api, self._namespace, name),
+            secret=partial(
+                cluster_secret, self._ownership_api, self._namespace, name, metastore.note_new
+            ),
             on_event=decisions.add,
             on_failed=self._on_failed,
             on_defect=lambda why: self._failed_in(name, why),
             on_overtaken=lambda why: self._overtaken_in(name),
+            recovering=lambda: metastore.recovering,
             rebuilds=True,
             changes=partial(metastore.changes, self._watches),
         )
         now_s = asyncio.get_running_loop().time()
-        led = self._led[name] = WatchedCluster(cluster, runner, decisions, now_s)
+        led = self._led[name] = WatchedCluster(
+            cluster, runner, decisions, now_s, metastore.end_recovery
+        )
         runner.start()
         self._add_zones_of(name)
         return led

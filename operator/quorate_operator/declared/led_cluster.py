@@ -159,6 +159,7 @@ class LedCluster:
             runner.refusal(),
             self._drain_view,
             dict(runner.dialing.kept),
+            runner.recovery,
         )
 
     # --- what is told ----------------------------------------------------------------------------
@@ -228,4 +229,4 @@ class LedClusters(dict[str, L]):
 def _shared(seen: Seen) -> object:
     """The parts of an observation that the status of every zone depends on."""
     places = [(node.name, node.address, node.external_host) for node in seen.status.nodes]
-    return seen.problem, seen.refusal, places
+    return seen.problem, seen.recovery, seen.refusal, places

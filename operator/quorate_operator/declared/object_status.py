@@ -44,6 +44,8 @@ class Seen(NamedTuple):
     drains: DrainView = DrainView()
     kept: Mapping[str, str] = MappingProxyType({})
     """Agents that are to leave and cannot be drained, and why."""
+    recovery: str = ""
+    """Why new zones wait, a sentence: agents are asked which they have; empty while they do not."""
 
 
 def zone_status(
@@ -75,7 +77,7 @@ def zone_status(
         told = [accepted, *facts, *_paused(pause), _blocked(blocked)]
         return _conditions(told, zone.status.conditions, generation, time)
 
-    unknown = _unknown_facts(acceptance, seen.problem)
+    unknown = _unknown_facts(acceptance, seen.problem or seen.recovery)
     if observed is None:
         deleting = zone.metadata.deletion_timestamp is not None
         return ZoneStatus(
@@ -149,7 +151,7 @@ def cluster_status(
     """The status of `cluster`.  `identity`: of the process that leads it; `pause`: why its spec is
     not looked at; `dialed`: the addresses that are then in force; `retained`: zones without an
     object; `managed`: what is known of managed agents."""
-    observed, problem, unreached, blocked, drains, kept = seen
+    observed, problem, unreached, blocked, drains, kept, _ = seen
     generation = cluster.status.observed_generation if pause else cluster.metadata.generation
     online = sum(node.online for node in observed.nodes)
     is_managed = cluster.spec.managed is not None
@@ -315,7 +317,7 @@ def _paused(pause: str) -> list[_Fact]:
 
 
 def _unknown_facts(acceptance: Acceptance, problem: str) -> list[_Fact]:
-    """Facts about a zone that is not led, or, with a `problem`, not any more."""
+    """Facts about a zone that is not led; `problem` says why, where it is known."""
     is_wanted = acceptance.record is not None
     why = (problem or "not yet led") if is_wanted else acceptance.message
     reason = names.REASON_NOT_LED if is_wanted else acceptance.reason

@@ -1,7 +1,7 @@
 """A led StorageCluster whose object, Zones and Events the API server holds: what it was told."""
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 import pydantic
@@ -22,16 +22,33 @@ class WatchedCluster(LedCluster):
     """Times are those of any clock that only goes forward, in seconds."""
 
     def __init__(
-        self, cluster: StorageCluster, runner: Runner, decisions: Decisions, now_s: float
+        self,
+        cluster: StorageCluster,
+        runner: Runner,
+        decisions: Decisions,
+        now_s: float,
+        store_end_of_recovery: Callable[[], Awaitable[None]],
     ) -> None:
         super().__init__(cluster, runner)
         self.decisions = decisions
+        self._store_end_of_recovery = store_end_of_recovery
         self.told: dict[str, Any] | None = None
         """The status that the object has, as far as is known."""
         self.untold: deque[dict[str, Any]] = deque(maxlen=UNTOLD_MAX)
         """Events that are still to be created; the oldest go first when the API server is away."""
         self._since_s = now_s
         self._has_seen_zones = False
+
+    @property
+    def is_recovery_over(self) -> bool:
+        """Whether agents were asked which zones they have, and nothing more is to be told."""
+        runner = self.runner
+        return runner.is_recovering and (runner.has_heard_all or runner.finds_nothing)
+
+    async def end_recovery(self) -> None:
+        """From now on zones that no agent has told are new.  Raises what the API refuses."""
+        await self._store_end_of_recovery()
+        self.runner.end_recovery()
 
     def sees_zones(self, now_s: float) -> bool:
         """Whether by now the watch has shown all Zones that there are, for the first time."""

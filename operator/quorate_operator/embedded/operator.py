@@ -233,7 +233,7 @@ class Embedded:
             on_failed=self._runner_failed,
             on_overtaken=lambda why: self._runner_overtaken(cluster),
             way_out=lambda: way_out(self._store.folder),
-            recovering=cluster in self._recovering,
+            recovering=lambda: cluster in self._recovering,
         )
 
     async def _declare_recovered(self, cluster: str, runner: Runner) -> None:

@@ -7,6 +7,7 @@ cluster to its agents.
 
 import base64
 import binascii
+from collections.abc import Callable
 
 from quorate_link.secret import (
     CLUSTER_ID,
@@ -25,8 +26,12 @@ def secret_name(cluster: str) -> str:
     return f"{cluster}-quorate"
 
 
-async def cluster_secret(api: KubeApi, namespace: str, cluster: str) -> ClusterSecret:
-    """The secret of the cluster, made if there is none.  SecretRefused."""
+async def cluster_secret(
+    api: KubeApi, namespace: str, cluster: str, on_made: Callable[[], None] = lambda: None
+) -> ClusterSecret:
+    """The secret of the cluster, made if there is none.  SecretRefused.
+
+    `on_made` is called when it was made: no agent has anything of this cluster yet."""
     collection = f"/api/v1/namespaces/{namespace}/secrets"
     name = secret_name(cluster)
     where = f"Secret {name} in namespace {namespace}"
@@ -37,7 +42,9 @@ async def cluster_secret(api: KubeApi, namespace: str, cluster: str) -> ClusterS
             if refused.status != 404:
                 raise
         try:
-            return _parse(where, await api.create(collection, _manifest(name, cluster)))
+            made = await api.create(collection, _manifest(name, cluster))
+            on_made()
+            return _parse(where, made)
         except ApiRefused as refused:
             if refused.status != 409:  # made by another meanwhile
                 raise

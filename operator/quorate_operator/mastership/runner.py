@@ -88,14 +88,15 @@ class Runner(BaseHandler):
         on_defect: Callable[[str], None] | None = None,
         on_overtaken: Callable[[str], None] = lambda why: None,
         way_out: Callable[[], str] = lambda: WAY_OUT,
-        recovering: bool = False,
+        recovering: Callable[[], bool] = lambda: False,
         rebuilds: bool = False,
         changes: Callable[[], AsyncIterator[Seen]] | None = None,
     ) -> None:
         """`namespace`: of the cluster's object, on Kubernetes.  `secret`: or SecretRefused.
         `way_out`: what a user can do when the metastore is older than the agents.  `recovering`: it
-        was lost, agents are to tell zones and rows.  `rebuilds`: rows that are older than agents'
-        are rebuilt.  `changes`: what is stored, as it changes, whoever does it."""
+        was lost, agents are to tell zones and rows; asked once it was read.  `rebuilds`: rows that
+        are older than agents' are rebuilt.  `changes`: what is stored, as it changes, whoever does
+        it."""
         self.cluster = f"{namespace}/{cluster}" if namespace else cluster
         """The name of the cluster in texts for people; agents know it by its name alone."""
         self._name = cluster
@@ -105,7 +106,8 @@ class Runner(BaseHandler):
         self.events = EventLog()
         self._word = secrets.token_hex(8)
         self._way_out = way_out
-        self._recovering = recovering
+        self._ask_recovering = recovering
+        self._recovering = False
         self._rebuilds = rebuilds
         self._changes = changes
         self._mandate = mandate
@@ -289,6 +291,30 @@ class Runner(BaseHandler):
         """Whether all are here and have told all they have, and every partition has its row."""
         return self._master is not None and not self.unreached() and self._master.has_recovered
 
+    @property
+    def has_heard_all(self) -> bool:
+        """Whether all are here and have told all they have; rows may still be missing."""
+        return self._master is not None and not self.unreached() and self._master.has_heard_all
+
+    @property
+    def recovery(self) -> str:
+        """Whom a recovery waits for, as a sentence; empty while there is none."""
+        if not self._recovering:
+            return ""
+        sentence = "agents are asked which zones they have: nothing is stored of this cluster"
+        unreached = ", ".join(sorted(self.unreached()))
+        return f"{sentence}; not reached yet: {unreached}" if unreached else sentence
+
+    @property
+    def finds_nothing(self) -> bool:
+        """Whether most of the agents have never obeyed another master, and have no zone.  They obey
+        the first mastership there is only then; a later one waits for all of them."""
+        if self._master is None or self._master.zones or self._master.master_term > 1:
+            return False
+        here = [agent for agent in self._master.agents.values() if agent.connected]
+        told = all(agent.told_all and not agent.kept for agent in here)
+        return told and 2 * len(here) > len(self._addresses)
+
     def end_recovery(self) -> None:
         """From now on zones are those that are declared."""
         self._recovering = False
@@ -329,6 +355,7 @@ class Runner(BaseHandler):
         if self._stopped:
             return
         now = self._clock.now()
+        self._recovering = self._ask_recovering()
         master = Master(term, self._settings, now, self._recovering, self._rebuilds)
         master.load({key: each.value for key, each in stored.items()}, now)
         for key, each in stored.items():

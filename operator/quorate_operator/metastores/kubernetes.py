@@ -74,33 +74,59 @@ class KubernetesMetastore:
         self._cluster = cluster
         self._selector = f"{names.LABEL_CLUSTER}={cluster}"
         self._told_term = told_term
+        self._is_new = False
+        self.recovering = False
+        """Whether everything was lost, as far as the newest mastership knows: agents are to tell
+        which zones there are.  Stored with the counter of masterships."""
         self._zone_names: dict[str, str] = {}
         self._damaged: dict[ShardKey, dict[int, Json]] = {}
         self._unreadable: dict[str, Revision] = {}
         self._later = LaterFields()
 
+    def note_new(self) -> None:
+        """The cluster's secret was made just now: no agent has anything of it."""
+        self._is_new = True
+
     async def acquire_master_term(self, above: int = 0) -> int:
-        """See Metastore.  One MasterTerm per cluster; it outlives clusters of the same name."""
+        """See Metastore.  One MasterTerm per cluster; it outlives clusters of the same name.
+
+        A cluster whose secret was there, and of whose masterships nothing is known, may have been
+        led in a namespace that is gone: `recovering`."""
         collection = path_of(self._namespace, MasterTerm.plural)
         path = path_of(self._namespace, MasterTerm.plural, self._cluster)
         for _ in range(_TERM_ATTEMPTS):
             try:
                 found = await find(self._api, path)
                 if found is None:
-                    term = max(above, await self._known_term()) + 1
-                    await self._api.create(collection, self._counter(term, None))
+                    known = await self._known_term()
+                    recovering = known == 0 and not self._is_new
+                    term = max(above, known) + 1
+                    await self._api.create(collection, self._counter(term, recovering, None))
                 else:
+                    recovering = _is_recovering(found)
                     term = max(int(found["spec"]["term"]), above) + 1
                     revision = found["metadata"]["resourceVersion"]
-                    await self._api.replace(path, self._counter(term, revision))
+                    await self._api.replace(path, self._counter(term, recovering, revision))
             except ApiRefused as refused:
                 if refused.status != 409:
                     raise Unavailable(str(refused)) from refused
             except (ApiUnclear, MandateLost, KeyError, ValueError) as error:
                 raise Unavailable(f"{path}: {error}") from error
             else:
+                self.recovering = recovering
                 return term
         raise Unavailable(f"{path}: {_TERM_ATTEMPTS} others counted at the same time")
+
+    async def end_recovery(self) -> None:
+        """Every agent has told which zones it has, and these are stored.  ApiRefused, ApiUnclear,
+        MandateLost."""
+        path = path_of(self._namespace, MasterTerm.plural, self._cluster)
+        found = await find(self._api, path)
+        if found is not None and _is_recovering(found):
+            about = found["metadata"]
+            counter = self._counter(int(found["spec"]["term"]), False, about["resourceVersion"])
+            await self._api.replace(path, counter)
+        self.recovering = False
 
     async def _known_term(self) -> int:
         """A term that no mastership of a cluster without a counter is above.
@@ -239,10 +265,13 @@ class KubernetesMetastore:
             body["rows"].sort(key=lambda row: row["partition"])
         return self._object(kind, name, body, expected, **labels)
 
-    def _counter(self, term: int, expected: Revision | None) -> Json:
+    def _counter(self, term: int, recovering: bool, expected: Revision | None) -> Json:
         spec = MasterTermSpec(cluster_ref=ObjectName(name=self._cluster), term=term)
         body = spec.model_dump(mode="json", by_alias=True)
-        return self._object(MasterTerm, self._cluster, body, expected)
+        counter = self._object(MasterTerm, self._cluster, body, expected)
+        if recovering:
+            counter["metadata"]["annotations"] = {names.ANNOTATION_RECOVERING: "true"}
+        return counter
 
     def _object(
         self,
@@ -323,6 +352,11 @@ class KubernetesMetastore:
     def _shard_named(self, name: str) -> ShardKey | None:
         uid, _, last = name.rpartition("-")
         return ShardKey(uid, int(last)) if uid and last.isdecimal() else None
+
+
+def _is_recovering(counter: Json) -> bool:
+    annotations = counter["metadata"].get("annotations") or {}
+    return annotations.get(names.ANNOTATION_RECOVERING) == "true"
 
 
 def _not_written(refused: ApiRefused) -> Conflict | InvariantError | WriteRefused:

@@ -9,7 +9,7 @@ import pytest
 from quorate_cluster.road import QUIET, Json, Road
 from quorate_cluster.waiting import wait_until
 from quorate_control_plane.control_plane import ControlPlane
-from quorate_operator.names import LEASE
+from quorate_operator.names import ANNOTATION_RECOVERING, LEASE
 
 pytestmark = [pytest.mark.integration, pytest.mark.process, pytest.mark.timeout(300)]
 
@@ -114,6 +114,58 @@ def test_when_all_objects_are_gone_rows_wait_for_a_quorum_that_is_named(road: Ro
     road.write_keys("second")
     road.check_keys("second")
     assert min(_versions(road).values()) > GAP
+
+
+def _lose_namespace(road: Road) -> str:
+    """What its deletion does, with agents on hosts of their own; the id of the zone's data."""
+    data_id = str(road.status("zone", "sessions")["zoneId"])
+    _stop(road)
+    road.kubectl(
+        "patch", "zone", "sessions", "--type=merge", '--patch={"metadata":{"finalizers":null}}'
+    )
+    own = "zones,storageclusters,partitiontables,storagenodes,masterterms,leases,events"
+    road.kubectl("delete", own, "--all")
+    return data_id
+
+
+def test_of_a_lost_namespace_the_secret_suffices_to_find_all_keys(road: Road) -> None:
+    """The zone has another uid, and no status that says which data it has."""
+    data_id = _lose_namespace(road)
+    road.agents["agent-3"].kill()
+    road.declare(partitions=128)
+    road.apply("Zone", "second", clusterRef={"name": "main"}, partitions=16)
+    road.start_operator("operator-b")
+
+    road.wait_zone(Available="True", OwnershipDamaged="False")
+    road.check_keys("first")
+    assert road.status("zone", "sessions")["zoneId"] == data_id
+    assert min(_versions(road).values()) > GAP
+
+    def waits_for() -> str:
+        conditions = road.status("zone", "second").get("conditions", [])
+        return str([each["message"] for each in conditions if each["type"] == "Available"])
+
+    # Nobody knows whether the agent that is away has data of a zone of this name.
+    away = f"not reached yet: {road.agents['agent-3'].peer_address}"
+    wait_until(lambda: away in waits_for(), away, 30, lambda: (waits_for(), road.logs()))
+    assert _is_recovering(road)
+    road.agents["agent-3"].start()
+
+    _wait_whole(road, "first")
+    wait_until(
+        lambda: road.conditions(name="second").get("FullyReplicated") == "True",
+        "a new zone",
+        60,
+        lambda: (road.status("zone", "second"), road.logs()),
+    )
+    assert not _is_recovering(road)
+    assert road.status("zone", "second")["zoneId"] != data_id
+
+
+def _is_recovering(road: Road) -> bool:
+    counter = road.get("masterterm", "main")
+    assert counter is not None
+    return ANNOTATION_RECOVERING in counter["metadata"].get("annotations", {})
 
 
 def test_older_objects_put_back_while_no_operator_runs_are_rebuilt(road: Road) -> None:

@@ -277,13 +277,19 @@ class Master:
     # --- the metastore was lost ------------------------------------------------------------------
 
     @property
-    def has_recovered(self) -> bool:
-        """Whether every agent that is here has told all it has, and every partition its row."""
+    def has_heard_all(self) -> bool:
+        """Whether every agent that is here has told all it has, and the zones told are stored.
+
+        Rows that are still missing are asked for zone by zone, by the next master, too."""
         here = [agent for agent in self.agents.values() if agent.connected]
         told = all(agent.told_all for agent in here)
-        return (
-            bool(here) and told and not any(zone.record.recovering for zone in self.zones.values())
-        )
+        return bool(here) and told and all(zone.is_stored for zone in self.zones.values())
+
+    @property
+    def has_recovered(self) -> bool:
+        """Whether every agent that is here has told all it has, and every partition its row."""
+        zones = self.zones.values()
+        return self.has_heard_all and not any(zone.record.recovering for zone in zones)
 
     def end_recovery(self) -> None:
         """Zones that agents tell from now on are none to be led."""

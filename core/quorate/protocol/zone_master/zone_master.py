@@ -528,6 +528,11 @@ class ZoneMaster:
             where = f" (to {destination})" if destination else ""
             self._events.given_up(row.partition, f"{why.sentence}{where}", is_cancelled)
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether the metastore knows that there is this zone."""
+        return self._stored
+
     def record_written(self, record: ZoneRecord | None, now: Now) -> None:
         """The zone's record is stored (None: deleted)."""
         if record is None:
