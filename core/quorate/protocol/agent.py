@@ -42,6 +42,7 @@ from quorate.protocol.roles import FromMaster
 from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.storage import Storage, ZoneRefused
 from quorate.protocol.zone_openings import Opening, ZoneOpenings
+from quorate.protocol.zones_awake import ZonesAwake
 
 
 class MastershipNotKept(QuorateError):
@@ -105,7 +106,8 @@ class Flushed(NamedTuple):
 
 
 class AgentCore:
-    """One process incarnation of one agent.  `zones[uid]` are the copies of each open zone."""
+    """One process incarnation of one agent.  `zones[uid]` are the copies of each open zone.  The
+    shell has to settle something only for those in `awake`."""
 
     def __init__(
         self,
@@ -128,6 +130,8 @@ class AgentCore:
         self.settings = settings
         self.leases = Leases(settings, hello.incarnation, now.boot_ms)
         self.zones: dict[str, Replicas] = {}
+        self._awake = ZonesAwake(self.zones, self.leases, now)
+        self.awake = self._awake.awake
         self.members: dict[str, NodeRecord] = {}
         self.registered = False
         self.informed = False
@@ -265,9 +269,10 @@ class AgentCore:
             for uid, partition, term in message.exceptions:
                 zone = self.zones.get(uid)
                 if zone is not None:
+                    zone.now = now
                     zone.lease_moved(node, partition, term)
             self.leases.granted(node, message)
-            for zone in self.zones.values():
+            for zone in self.awake.values():
                 zone.renew_leases()
             return
         zone = self.zones.get(getattr(message, "zone", ""))
@@ -340,6 +345,7 @@ class AgentCore:
         zone = Replicas(record, me, storage, self.leases, self.settings, now)
         zone.set_members(self.members.values())
         self.zones[uid] = zone
+        self._awake.opened(zone)
         self._events.append(ZoneOpened(record))
         zone.set_rows(opening.rows.values(), now)
         self._keep_zone(record)
@@ -373,6 +379,7 @@ class AgentCore:
         self._openings.forget(uid)
         zone = self.zones.pop(uid, None)
         if zone is not None:
+            self._awake.closed(zone)
             zone.close()
             self._ports.pop(uid, None)
             self._events.append(ZoneClosed(uid, zone.take_finished()))
@@ -444,7 +451,8 @@ class AgentCore:
         self._sends.append((MASTER, report))
 
     def _troubles(self, now: Now) -> tuple[Trouble, ...]:
-        return tuple([trouble for zone in self.zones.values() for trouble in zone.troubles(now)])
+        # Every role of a zone at rest serves, and no row lacks its role.
+        return tuple([trouble for zone in self.awake.values() for trouble in zone.troubles(now)])
 
     def _unreached(self, now: Now) -> tuple[str, ...]:
         """Members whose lease has ended.  None of a process that has not lived for one lease yet:
@@ -470,9 +478,7 @@ class AgentCore:
             for node in self.members:
                 if node != self.node:
                     self._sends.append((node, self.leases.heartbeat(node, now)))
-        for zone in self.zones.values():
-            if now.boot_ms >= zone.look_ms:
-                zone.tick(now)
+        self._awake.tick(now)
 
     def flush(self, now: Now) -> Flushed:
         """End the turn: every zone's batch is written (not yet durable), but for partitions where
@@ -484,7 +490,7 @@ class AgentCore:
         sends, self._sends = self._sends, []
         turns: list[tuple[str, Turn]] = []
         going_on: list[str] = []
-        for uid, zone in self.zones.items():
+        for uid, zone in self.awake.items():
             if not zone.has_turn:
                 zone.now = now
                 continue
@@ -497,6 +503,7 @@ class AgentCore:
             sends += turn.sends
             if turn.wrote or turn.after_sync or turn.acks or turn.adopted or turn.durable:
                 turns.append((uid, turn))
+        self._awake.let_rest(now)
         events, self._events = self._events, []
         return Flushed(sends, turns, events, going_on)
 
@@ -522,6 +529,7 @@ class AgentCore:
             raise InvariantError(f"{self.node}: zones {list(self.zones)} without members")
         for zone in self.zones.values():
             zone.check()
+        self._awake.check()
 
 
 def _knows(record: ZoneRecord, node: str, ready: ZoneReady) -> bool:
