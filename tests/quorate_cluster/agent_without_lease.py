@@ -7,6 +7,7 @@ looks for stale reads must find what this agent says while it is cut off.
 import sys
 from typing import Any
 
+from quorate.protocol.copies import shared_leases
 from quorate.protocol.copies.primary import Primary, Stage
 
 _NEVER_MS = 1 << 62
@@ -22,6 +23,8 @@ def _renew_for_ever(self: Primary, held_until: dict[str, int]) -> None:
 if __name__ == "__main__":
     primary: Any = Primary  # whose methods nobody else replaces
     primary.renew = _renew_for_ever
+    leases: Any = shared_leases
+    leases.lease_end = lambda *_: _NEVER_MS
     from quorate_agent.__main__ import main
 
     main(sys.argv[sys.argv.index("quorate_agent") + 1 :])

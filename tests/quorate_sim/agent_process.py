@@ -20,6 +20,7 @@ from quorate.protocol.transactions.coordinator import Ended, Outcome
 from quorate.protocol.transactions.parts import Telling
 from quorate_sim.disk import Disk, SimAgentStore
 from quorate_sim.network import Link
+from quorate_sim.rest_checks import check_rest
 from quorate_sim.transactors import DEADLINE_MS, ZONE, Transaction, evaluate
 from quorate_sim.world import MS
 
@@ -230,7 +231,11 @@ class AgentProcess:
             return
         self._schedule_tick()
         if not self.frozen:
-            self.run(lambda: self.core.tick(self.now()))
+            self.run(self._tick)
+
+    def _tick(self) -> None:
+        self.core.tick(self.now())
+        check_rest(self.core, self.now())
 
     # --- links -----------------------------------------------------------------------------------
 
@@ -376,7 +381,7 @@ class AgentProcess:
         role.wait(Waiter(tuple(key for key, _, _ in operations), (op, result), now.boot_ms))
 
     def _finished(self) -> None:
-        for zone in self.core.zones.values():
+        for zone in list(self.core.awake.values()):
             finished, transactions = zone.take_finished(), zone.transactions
             for waiter in finished.answered:
                 if isinstance(waiter, Telling):

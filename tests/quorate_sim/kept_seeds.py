@@ -34,5 +34,7 @@ KEPT = {
     1124001976: "a master that had been followed wrote the rows of a deleted zone again",
     1124716981: "the metastore was lost where all voters of a told migration's new side were gone",
     1124722231: "an agent's word of a row that does not name it was judged as word of the next one",
+    7319139: "a position that a refused batch had set back was taken for told, at rest",
+    7319163: "a zone that wrote a long value ahead claimed to have nothing to do",
     58428691735: "a primary stayed on a node that leaves: nobody else was reached for a moment",
 }

@@ -14,6 +14,7 @@ from quorate_sim import (
     planted_placements,
     planted_primaries,
     planted_rare,
+    planted_rest,
     rebuilt_story,
     refused_story,
     unrepaired_story,
@@ -30,7 +31,9 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "caught-up-before-joint": planted_primaries.caught_up_before_joint,
     "domains-ignored": planted_placements.domains_ignored,
     "greets-nobody-anew": planted_rare.greets_nobody_anew,
+    "keys-that-expire-forgotten": planted_rest.keys_that_expire_forgotten,
     "known-by-promise-alone": planted_rare.known_by_promise_alone,
+    "lease-end-forgotten-at-rest": planted_rest.lease_end_forgotten,
     "lease-forgotten": planted_primaries.lease_forgotten,
     "lease-not-joint": planted_primaries.lease_not_joint,
     "lineage-before-data": planted_copies.lineage_before_data,
@@ -66,6 +69,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "transfer-from-unrepaired": planted_copies.transfer_from_unrepaired,
     "two-removals": planted_primaries.no_joint_mode,
     "vote-twice-for-a-term": planted_copies.vote_twice_for_a_term,
+    "wake-up-forgotten": planted_rest.wake_up_forgotten,
     "weights-ignored": planted_placements.weights_ignored,
 }
 

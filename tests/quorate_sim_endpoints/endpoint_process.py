@@ -116,7 +116,7 @@ class EndpointProcess(AgentProcess):
             return
         self._settles = True
         with self.here():
-            for zone in list(self.core.zones.values()):
+            for zone in list(self.core.awake.values()):
                 self.endpoint(zone).settle()
         self._settles = False
 

@@ -11,6 +11,8 @@ QUICK = (
     "answered-above-a-hole",
     "any-change-is-a-hand-over",
     "domains-ignored",
+    "keys-that-expire-forgotten",
+    "lease-end-forgotten-at-rest",
     "lineage-before-data",
     "list-forgotten",
     "promise-forgotten",
@@ -25,6 +27,7 @@ QUICK = (
     "staged-removes-first",
     "stale-master-obeyed",
     "stale-master-writes",
+    "wake-up-forgotten",
     "weights-ignored",
 )
 """Found by one of the first seeds; test_many_seeds has some that take more, `make canaries` all."""

@@ -110,11 +110,6 @@ class Across:
         """WATCH keys whose primary is another agent."""
         self._begin((part_wanted(partition, tuple(slot.args[1:]), (), ()),), slot)
 
-    @property
-    def has_news(self) -> bool:
-        """Whether there is anything to settle."""
-        return bool(self._transactions.ended) or self._transactions.parts.waiting.has_unlocked
-
     def settle(self) -> None:
         """Answer what has ended; parts that wait for locks go on."""
         self._transactions.go_on()

@@ -22,7 +22,7 @@ def partitions_of(keys: Sequence[bytes], shift: int) -> list[int]:
 
 def is_served(role: Primary | None, now: int) -> TypeGuard[Primary]:
     """Whether a partition is served here, and no transaction has locks there."""
-    return not (role is None or role.serving_until <= now or role.frozen or role.locks)
+    return not (role is None or role.lease.ms <= now or role.frozen or role.locks)
 
 
 def shows_expiry(role: Primary, now_ms: int) -> bool:

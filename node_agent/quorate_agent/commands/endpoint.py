@@ -94,6 +94,7 @@ class ZoneEndpoint:
         self._touched: dict[ClientConnection, None] = {}
         self._outcomes = Outcomes(replicas, metrics, self.full)
         self._listener = Listener(self)
+        replicas.clients_have_work = self.has_work
 
     # --- listening -------------------------------------------------------------------------------
 
@@ -117,8 +118,9 @@ class ZoneEndpoint:
 
     def connected(self, client: ClientConnection) -> None:
         """A client connected."""
+        self.replicas.wake()
         if not self._clients:
-            self._share.begin(self._touched)  # turns of an idle zone have not
+            self._share.begin(self._touched)  # turns of a zone at rest have not
         client.open(self._next_id, self.overview)
         self._clients[self._next_id] = client
         self.overview.clients[self._next_id] = client.state
@@ -282,29 +284,19 @@ class ZoneEndpoint:
 
     # --- the turn --------------------------------------------------------------------------------
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether `settle` has nothing to do: a zone without clients for which nobody forwards.
+    def has_work(self) -> bool:
+        """Whether `settle` may have something to do beside what the copies have finished.
 
-        An agent has hundreds of zones and ends dozens of turns a second while nothing happens."""
-        if self._clients or self._touched:
-            return False
-        replicas, finished = self.replicas, self.replicas.finished
-        return not (
-            replicas.wrote
-            or replicas.out.at_once
-            or finished.answered
-            or finished.unknown
-            or finished.again
-            or finished.refused
-            or self.across.has_news
+        A zone without clients, for which nobody forwards, has nothing.  Whose large command is
+        executed is a client of its own zone."""
+        return bool(
+            self._clients
+            or self._touched
             or self.parking
             or self.forwards.has_waiting
             or self.hand_overs.has_news
             or self._waits
             or self._key_lists
-            or self._large.running
-            or self._large.waiting
         )
 
     def settle(self) -> None:
@@ -323,7 +315,7 @@ class ZoneEndpoint:
             self._view.now_ms = time.time_ns() // 1_000_000
             give_up = self.forwards.give_up
             self.parking.retry(now, lambda slot: self._execute_again(slot, now), give_up)
-        if self.across.has_news:
+        if self.replicas.transactions.has_news:
             self.across.settle()
         if self._waits:
             self._waits.check(now)

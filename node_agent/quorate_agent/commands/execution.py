@@ -184,7 +184,7 @@ class CommandExecution:
             if partition != at:  # else nothing has changed since the command before
                 at = -1
                 found = primaries[partition]
-                if found is None or found.serving_until <= now or found.frozen:
+                if found is None or found.lease.ms <= now or found.frozen:
                     copy = self._redirects.readable(client, command, partition)
                     if copy is None:
                         self._redirects.send_on(client, command, args, number, now, slot)

@@ -253,6 +253,7 @@ class Forwards:
 
     def perform(self, node: str, message: Forward) -> None:
         """Execute what an agent asks for its client."""
+        self._replicas.wake()
 
         def respond(reply: bytes) -> None:
             if len(reply) > REPLY_BYTES_MAX:

@@ -44,6 +44,7 @@ class HandOvers:
 
     def rows_came(self, rows: Iterable[PartitionRow], now_ms: int) -> None:
         """Committed rows, as they came from the master."""
+        self._replicas.wake()
         mine = self._replicas.me.node
         for row in rows:
             primary = row.primary.node if row.primary is not None else ""

@@ -459,9 +459,9 @@ class Agent(BaseHandler):
             runtime = self._runtimes.get(uid)
             if runtime is not None and runtime.take(turn):
                 settled.add(uid)
-        for uid, runtime in self._runtimes.items():
-            if uid not in settled and not runtime.endpoint.is_idle:
-                runtime.endpoint.settle()
+        for uid, zone in list(self.core.awake.items()):
+            if uid not in settled and uid in self._runtimes and zone.has_work:
+                self._runtimes[uid].endpoint.settle()
         if flushed.going_on or self._held:
             for node, message in self._held.turn_ended(flushed.going_on):
                 self.core.receive(node, message, now())
@@ -521,14 +521,18 @@ class Agent(BaseHandler):
                 self.metrics.measure_clients(self._memory)
                 if self._memory.has_to_give_back():
                     self._loop.run_in_executor(None, give_back)
-            waiting = any(r.endpoint.has_waiting for r in self._runtimes.values())
-            pause_s = PARKED_TICK_S if waiting else TICK_S
+            pause_s = PARKED_TICK_S if self._has_waiting() else TICK_S
             due = time.monotonic() + pause_s
             await asyncio.sleep(pause_s)
             late_s += max(0.0, time.monotonic() - due)
             self._memory.keep()
             self.core.tick(now())
             self._turn()
+
+    def _has_waiting(self) -> bool:
+        """Whether time alone may finish something for a client."""
+        runtimes = map(self._runtimes.get, self.core.awake)
+        return any(runtime is not None and runtime.endpoint.has_waiting for runtime in runtimes)
 
     # --- zones and members -----------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Until when a role serves: what is counted with every heartbeat, against the definition."""
 
 import random
+from copy import copy
 from types import SimpleNamespace
 from typing import cast
 
@@ -12,13 +13,15 @@ from quorate.facts.partition_row import PartitionRow, quorum
 from quorate.facts.time import Now
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.zone import StorageKind, ZoneRecord
+from quorate.protocol.agent.leases import Leases
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.primary import Primary, Stage
-from quorate_lone_agent.agent import replicas_in_memory
+from quorate.protocol.copies.shared_leases import Grants
+from quorate.protocol.messages.replication import HeartbeatAck
+from quorate.protocol.settings import DEFAULTS
 
 NODES = ("a", "b", "c", "d", "e")
 FOREVER = 1 << 62
-NOW = Now(1_000_000, 1_000)
 WIDE = ZoneRecord("u", "z", 64, 3, StorageKind.IN_MEMORY)
 
 
@@ -107,37 +110,37 @@ def roles(zone: ZoneRecord, draw: random.Random) -> list[Primary]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_counted_once_for_roles_that_are_alike_it_is_the_same(seed: int) -> None:
+def test_shared_by_roles_that_are_alike_it_is_the_same(seed: int) -> None:
     draw = random.Random(seed)
-    replicas = replicas_in_memory(WIDE, Holder("a", "s-a", 1), NOW)
-    replicas.roles = {role.copy.partition: role for role in roles(WIDE, draw)}
-    alone = roles(WIDE, random.Random(seed))
-    replicas.look_ms = NOW.boot_ms + 500  # at rest
-    for _ in range(5):
-        for node in NODES[1:]:
-            replicas.leases._held_until[node] = draw.randint(0, 9)
-        replicas.renew_leases()
-        for role in alone:
-            role.renew(replicas.leases.held)
-        found = [role.serving_until for role in replicas.roles.values()]
-        assert found == [role.serving_until for role in alone]
-    assert replicas._alike is not None
-    assert len(replicas._alike) < len(alone)
+    leases = Leases(DEFAULTS, 1, 0)
+    serving = [role for role in roles(WIDE, draw) if role.stage is Stage.SERVING]
+    shared = [(role, grants) for role in serving if (grants := role.grants()) is not None]
+    for role, grants in shared:
+        role.lease = leases.shared.share(grants)
+    for sent_ms in range(1000, 6000, 1000):
+        for node in draw.sample(NODES[1:], 2):
+            leases.heartbeat(node, Now(0, sent_ms))
+            leases.granted(node, HeartbeatAck(sent_ms, draw.randint(500, 2000), 0, ()))
+        if sent_ms == 4000:
+            leases.restarted(draw.choice(NODES[1:]))
+        found = [role.serving_until for role, _ in shared]
+        for role, _ in shared:
+            alone = copy(role)
+            alone.renew(leases.held)
+            assert alone.serving_until == role.serving_until
+        assert leases.shared.first_end_ms == min(found)
+    assert len({id(role.lease) for role, _ in shared}) < len(shared) < len(serving)
 
 
-def test_what_happens_in_the_zone_is_counted_at_once() -> None:
-    replicas = replicas_in_memory(WIDE, Holder("a", "s-a", 1), NOW)
-    replicas.roles = {role.copy.partition: role for role in roles(WIDE, random.Random(1))}
-    for node in NODES[1:]:
-        replicas.leases._held_until[node] = 7
-    replicas.look_ms = NOW.boot_ms + 500
-    replicas.renew_leases()
-    waiting = next(role for role in replicas.roles.values() if role.stage is not Stage.SERVING)
-    for peer in waiting.peers.values():
-        peer.promised = True
+def test_what_is_counted_for_one_role_leaves_those_that_shared_its_lease_alone() -> None:
+    leases = Leases(DEFAULTS, 1, 0)
+    alike = Grants(("b", "c"), (True, True), True, 1)
+    first, second = roles(WIDE, random.Random(1))[:2]
+    first.lease = second.lease = leases.shared.share(alike)
+    leases.heartbeat("b", Now(0, 1000))
+    leases.granted("b", HeartbeatAck(1000, 2000, 0, ()))
+    until = second.serving_until
 
-    waiting.stage = Stage.SERVING
-    replicas.look_ms = 0  # as whatever happens does
-    replicas.renew_leases()
+    first.serving_until = 0
 
-    assert waiting.serving_until >= 7
+    assert second.serving_until == until > 1000

@@ -19,6 +19,7 @@ from quorate.protocol.agent.masterships import why_not_believed, why_not_obeyed
 from quorate.protocol.agent.outbox import MASTER
 from quorate.protocol.agent.replicas import Finished, Replicas, Turn
 from quorate.protocol.agent.zone_openings import Opening, ZoneOpenings
+from quorate.protocol.agent.zones_awake import ZonesAwake
 from quorate.protocol.messages.handshake import Hello
 from quorate.protocol.messages.master import (
     AgentReport,
@@ -104,7 +105,8 @@ class Flushed(NamedTuple):
 
 
 class AgentCore:
-    """One process incarnation of one agent.  `zones[uid]` are the copies of each open zone."""
+    """One process incarnation of one agent.  `zones[uid]` are the copies of each open zone.  The
+    shell has to settle something only for those in `awake`."""
 
     def __init__(
         self,
@@ -127,6 +129,8 @@ class AgentCore:
         self.settings = settings
         self.leases = Leases(settings, hello.incarnation, now.boot_ms)
         self.zones: dict[str, Replicas] = {}
+        self._awake = ZonesAwake(self.zones, self.leases, now)
+        self.awake = self._awake.awake
         self.members: dict[str, NodeRecord] = {}
         self.registered = False
         self.informed = False
@@ -264,9 +268,10 @@ class AgentCore:
             for uid, partition, term in message.exceptions:
                 zone = self.zones.get(uid)
                 if zone is not None:
+                    zone.now = now
                     zone.lease_moved(node, partition, term)
             self.leases.granted(node, message)
-            for zone in self.zones.values():
+            for zone in self.awake.values():
                 zone.renew_leases()
             return
         zone = self.zones.get(getattr(message, "zone", ""))
@@ -339,6 +344,7 @@ class AgentCore:
         zone = Replicas(record, me, storage, self.leases, self.settings, now)
         zone.set_members(self.members.values())
         self.zones[uid] = zone
+        self._awake.opened(zone)
         self._events.append(ZoneOpened(record))
         zone.set_rows(opening.rows.values(), now)
         self._keep_zone(record)
@@ -372,6 +378,7 @@ class AgentCore:
         self._openings.forget(uid)
         zone = self.zones.pop(uid, None)
         if zone is not None:
+            self._awake.closed(zone)
             zone.close()
             self._ports.pop(uid, None)
             self._events.append(ZoneClosed(uid, zone.take_finished()))
@@ -443,7 +450,8 @@ class AgentCore:
         self._sends.append((MASTER, report))
 
     def _troubles(self, now: Now) -> tuple[Trouble, ...]:
-        return tuple([trouble for zone in self.zones.values() for trouble in zone.troubles(now)])
+        # Every role of a zone at rest serves, and no row lacks its role.
+        return tuple([trouble for zone in self.awake.values() for trouble in zone.troubles(now)])
 
     def _unreached(self, now: Now) -> tuple[str, ...]:
         """Members whose lease has ended.  None of a process that has not lived for one lease yet:
@@ -469,9 +477,7 @@ class AgentCore:
             for node in self.members:
                 if node != self.node:
                     self._sends.append((node, self.leases.heartbeat(node, now)))
-        for zone in self.zones.values():
-            if now.boot_ms >= zone.look_ms:
-                zone.tick(now)
+        self._awake.tick(now)
 
     def flush(self, now: Now) -> Flushed:
         """End the turn: every zone's batch is written (not yet durable), but for partitions where
@@ -483,7 +489,7 @@ class AgentCore:
         sends, self._sends = self._sends, []
         turns: list[tuple[str, Turn]] = []
         going_on: list[str] = []
-        for uid, zone in self.zones.items():
+        for uid, zone in self.awake.items():
             if not zone.has_turn:
                 zone.now = now
                 continue
@@ -496,6 +502,7 @@ class AgentCore:
             sends += turn.sends
             if turn.wrote or turn.after_sync or turn.acks or turn.adopted or turn.durable:
                 turns.append((uid, turn))
+        self._awake.let_rest(now)
         events, self._events = self._events, []
         return Flushed(sends, turns, events, going_on)
 
@@ -521,6 +528,7 @@ class AgentCore:
             raise InvariantError(f"{self.node}: zones {list(self.zones)} without members")
         for zone in self.zones.values():
             zone.check()
+        self._awake.check()
 
 
 def _knows(record: ZoneRecord, node: str, ready: ZoneReady) -> bool:

@@ -10,6 +10,7 @@ Source: docs/protocol.md, section 4.
 from collections.abc import Mapping
 
 from quorate.facts.time import Now
+from quorate.protocol.copies.shared_leases import SharedLeases
 from quorate.protocol.messages.replication import Heartbeat, HeartbeatAck
 from quorate.protocol.settings import ProtocolSettings
 
@@ -26,6 +27,7 @@ class Leases:
         self._started_ms = started_ms
         self._granted_until: dict[str, int] = {}
         self._held_until: dict[str, int] = {}
+        self.shared = SharedLeases(self._held_until)
         self._asked: dict[str, list[int]] = {}
         self._exceptions: dict[str, dict[tuple[str, int], tuple[int, int]]] = {}
         self._sequence = incarnation << 32
@@ -83,6 +85,7 @@ class Leases:
         until = ack.sent_ms + ack.lease_ms - self._settings.lease_margin_ms
         if until > self._held_until.get(node, 0):
             self._held_until[node] = until
+            self.shared.recount()
         self._seen[node] = max(self._seen.get(node, 0), ack.sequence)
 
     def restarted(self, node: str) -> None:
@@ -90,6 +93,7 @@ class Leases:
         self._heard.pop(node, None)
         self._seen.pop(node, None)
         self._held_until.pop(node, None)
+        self.shared.recount()
 
     def held_until(self, node: str) -> int:
         """Until when `node`'s lease runs, 0 when it never granted one."""

@@ -1,9 +1,15 @@
 """When a zone's copies must be looked at again because of the time alone.
 
-An agent has hundreds of zones, most of them idle: a look at each, ten times per heartbeat, costs a
-tenth of a core.  An idle zone is looked at every `IDLE_LOOK_MS`, and exactly when a lease ends or a
-key expires before that; whatever happens in it has it looked at by the next tick
-(`Replicas.look_ms`).  What is forgotten here is therefore late by `IDLE_LOOK_MS` at most.
+A zone with something under way is looked at with every tick.  Another one is looked at when the
+first of these is due, and at the latest after `IDLE_LOOK_MS`:
+
+- a key that expires
+- the end of a lease; where leases are shared the agent sees that (zones_awake.py)
+- the next look at logs and digests (upkeep.py)
+
+Whatever happens in the zone has it looked at by the next tick (`Replicas.wake`).  The simulator
+checks after every tick that zones which are not due have nothing to do
+(tests/quorate_sim/rest_checks.py).
 """
 
 from __future__ import annotations
@@ -16,7 +22,9 @@ from quorate.protocol.copies.primary import Primary
 if TYPE_CHECKING:
     from quorate.protocol.agent.replicas import Replicas
 
-IDLE_LOOK_MS = 500
+IDLE_LOOK_MS = 10_000
+"""What is forgotten here is late by so much at most.  200 zones at rest are looked at 20 times a
+second in all."""
 
 
 def next_look_ms(replicas: Replicas, now: Now) -> int:
@@ -30,11 +38,12 @@ def next_look_ms(replicas: Replicas, now: Now) -> int:
     )
     if is_busy:
         return now.boot_ms
-    due_ms = now.boot_ms + IDLE_LOOK_MS
+    due_ms = min(now.boot_ms + IDLE_LOOK_MS, replicas.upkeep.check_ms)
     for role in replicas.roles.values():
         if not _is_idle(role, now.boot_ms):
             return now.boot_ms
-        due_ms = min(due_ms, role.serving_until)
+        if not replicas.shares_leases:
+            due_ms = min(due_ms, role.serving_until)
         expiring = role.copy.expiring
         if expiring:
             due_ms = min(due_ms, now.boot_ms + max(expiring[0][0] - now.wall_ms, 0))
@@ -50,6 +59,7 @@ def _is_idle(role: Primary, now_ms: int) -> bool:
         and not role.waiters
         and not role.parts
         and role.is_quiet()
-        and role.announced == (copy.majority, max(copy.settled, role.settled()))
+        and role.announced == (copy.majority, copy.settled)
+        and role.settled() <= copy.settled
         and all(peer.lwm >= copy.lwm for peer in role.peers.values())
     )

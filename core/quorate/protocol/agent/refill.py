@@ -77,7 +77,7 @@ class Refills:
             self._forget(partition)
             wanted = self._wanted[partition] = _Wanted(ask.token, ask.suppliers, now_ms)
         wanted.asked_ms = now_ms
-        replicas.look_ms = 0
+        replicas.wake()
         self._begin(partition, wanted)
         if wanted.has_ended:
             return _not_durable(ask)

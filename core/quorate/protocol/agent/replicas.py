@@ -5,7 +5,7 @@ the batch and answers what to send now and what to send once the batch is durabl
 Nothing here knows sockets, clocks or threads; the simulator runs this very object.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from quorate.facts.errors import InvariantError
@@ -21,7 +21,7 @@ from quorate.protocol.agent.refill import Refills
 from quorate.protocol.agent.set_aside import may_be_divided, put_back, set_aside
 from quorate.protocol.copies.copy import Copy
 from quorate.protocol.copies.fill import Fill
-from quorate.protocol.copies.primary import Primary, Stage, Waiter, alike_in_leases
+from quorate.protocol.copies.primary import Primary, Stage, Waiter
 from quorate.protocol.copies.record import recorded_partitions
 from quorate.protocol.copies.reports import report, report_with_row
 from quorate.protocol.messages.master import (
@@ -103,12 +103,17 @@ class Replicas:
         self.settings = settings
         self.now = now
         self.look_ms = 0  # until then a tick finds nothing to do (next_look.py); 0: at once
+        self.busy_ms = now.boot_ms  # when something was last under way here, as a tick saw it
+        self.shares_leases = False  # with others in which nothing is under way (zones_awake.py)
+        self.at_rest = False  # no turn's end visits the zone either
+        self.awake: dict[str, Replicas] = {}  # the agent's zones that are not at rest
+        # Whether the shell has something to settle for the zone's clients.
+        self.clients_have_work: Callable[[], bool] = lambda: False
         self.out = Outbox()
         self.table: list[PartitionRow | None] = [None] * zone.partitions
         self.copies: dict[int, Copy] = {}
         self.primaries: list[Primary | None] = [None] * zone.partitions
         self.roles: dict[int, Primary] = {}
-        self._alike: list[list[Primary]] | None = None  # roles, grouped while the zone is at rest
         self.lost_primary: dict[int, int] = {}
         self.fills: dict[int, Fill] = {}
         self.stores: dict[str, str] = {}
@@ -139,6 +144,14 @@ class Replicas:
             copy.recover()
             copy.lease_until = leases.granted_until("")
 
+    def wake(self) -> None:
+        """Something happens here: the next tick and the end of each turn look at the zone."""
+        self.look_ms = 0
+        self.shares_leases = False  # each role keeps what it has until the next count
+        if self.at_rest:
+            self.at_rest = False
+            self.awake[self.uid] = self
+
     # --- copies ----------------------------------------------------------------------------------
 
     def copy_of(self, partition: int) -> Copy:
@@ -150,6 +163,7 @@ class Replicas:
 
     def touch(self, copy: Copy) -> None:
         """The copy wrote into this turn's batch."""
+        self.wake()
         self.touched[copy.partition] = copy
         self.wrote = True
 
@@ -157,7 +171,7 @@ class Replicas:
 
     def set_members(self, nodes: Iterable[NodeRecord]) -> None:
         """Who is registered with which store; a new incarnation has forgotten us."""
-        self.look_ms = 0
+        self.wake()
         nodes = tuple(nodes)
         self.registered = {node.name: node.incarnation for node in nodes}
         self.online = frozenset([node.name for node in nodes if node.left_since_ms is None])
@@ -177,7 +191,8 @@ class Replicas:
 
     def peer_started(self, node: str, now: Now) -> None:
         """`node` is a new process: it has forgotten what it was sent and what it took back."""
-        self.now, self.look_ms = now, 0
+        self.now = now
+        self.wake()
         for role in self.roles.values():
             activation.peer_restarted(role, node)
         self.renew_leases()
@@ -189,7 +204,8 @@ class Replicas:
 
     def set_rows(self, rows: Iterable[PartitionRow], now: Now) -> None:
         """Take committed rows; answered by RowsStored once they are durable here."""
-        self.now, self.look_ms = now, 0
+        self.now = now
+        self.wake()
         stored: list[tuple[int, int]] = []
         for row in rows:
             committed_rows.take(self, row, now)
@@ -209,7 +225,7 @@ class Replicas:
 
     def end_role(self, role: Primary) -> None:
         """The role will never serve again: what waits for acknowledgements is unknown."""
-        self.look_ms = 0
+        self.wake()
         partition = role.copy.partition
         if self.roles.get(partition) is role:
             del self.roles[partition]
@@ -247,7 +263,8 @@ class Replicas:
 
     def receive(self, node: str, message: Message, now: Now) -> None:
         """One message about this zone from another agent, or from the master (node MASTER)."""
-        self.now, self.look_ms = now, 0
+        self.now = now
+        self.wake()
         match message:
             case Append():
                 for batch in message.batches:
@@ -315,21 +332,12 @@ class Replicas:
     # --- time ------------------------------------------------------------------------------------
 
     def renew_leases(self) -> None:
-        """Leases changed: recount until when each role serves.
-
-        While nothing happens in the zone (`look_ms`) it is counted once for all roles to which the
-        same agents have promised: there may be thousands, and heartbeats never end."""
-        held = self.leases.held
-        if not self.look_ms:
-            for role in self.roles.values():
-                role.renew(held)
+        """Leases changed: recount until when each role serves, unless that is counted for them."""
+        if self.shares_leases:
             return
-        if self._alike is None:
-            self._alike = alike_in_leases(self.roles.values())
-        for first, *others in self._alike:
-            first.renew(held)
-            for role in others:
-                role.serving_until = first.serving_until
+        held = self.leases.held
+        for role in self.roles.values():
+            role.renew(held)
 
     def lease_moved(self, node: str, partition: int, term: int) -> None:
         """`node` has promised this partition to another holder, in a higher term."""
@@ -341,7 +349,8 @@ class Replicas:
 
     def tick(self, now: Now) -> None:
         """Everything that is due by time: retries, repairs, expiry, log bounds."""
-        self.now, was_at_rest = now, bool(self.look_ms)
+        self.now = now
+        was_touched = not self.look_ms
         if self.refused_rows and now.boot_ms - self._refused_ms >= self.settings.retry_ms:
             self._refused_ms = now.boot_ms
             rows, self.refused_rows = list(self.refused_rows.values()), {}
@@ -357,13 +366,15 @@ class Replicas:
                 self.out.send(MASTER, fill.progress(self.uid, done=False))
             transfer.step(self, fill)
         self.look_ms = next_look_ms(self, now)
-        if not was_at_rest or self.look_ms <= now.boot_ms:
-            self._alike = None
+        if was_touched or self.look_ms <= now.boot_ms:
+            self.busy_ms = now.boot_ms
 
     # --- the turn --------------------------------------------------------------------------------
 
     def commands_wrote(self, role: Primary) -> None:
         """Commands reserved counters in this role: its updates leave with the turn."""
+        if self.look_ms:  # else it is awake: these calls are on the way of each command
+            self.wake()
         self.dirty[role.copy.partition] = role
         self.touched[role.copy.partition] = role.copy
         self.wrote = True
@@ -381,6 +392,29 @@ class Replicas:
             or self.ack_due
             or self.announcements
             or self.refills.has_ended
+        )
+
+    @property
+    def has_work(self) -> bool:
+        """Whether the end of a turn has anything to write, send or settle."""
+        finished = self.finished
+        return bool(
+            self.clients_have_work()
+            or self.has_turn
+            or finished.answered
+            or finished.unknown
+            or finished.again
+            or finished.refused
+            or self.transactions.has_news
+        )
+
+    @property
+    def lacks_a_role(self) -> bool:
+        """Whether a row names us primary and no role can serve it, which the master is told."""
+        me, roles = self.me, self.roles
+        return any(
+            row is not None and row.primary == me and row.partition not in roles
+            for row in self.table
         )
 
     @property
@@ -412,7 +446,9 @@ class Replicas:
         self.waits_for_values = False
         if self.touched:
             self.wrote = True
-            self.look_ms = 0
+            if self.look_ms:
+                self.wake()
+            self.upkeep.wrote()
             try:
                 self.storage.commit(waiting, waiting_records)
             except StorageFull:
@@ -476,14 +512,14 @@ class Replicas:
     def synced(self, turn: Turn, now: Now) -> list[tuple[str, Message]]:
         """The turn's batch is durable: what may be claimed now."""
         self.now = now
+        if self.look_ms:
+            self.wake()
         for copy, last_term, lwm in turn.durable:
             if copy.last_term == last_term and lwm > copy.durable_lwm:
                 copy.durable_lwm = lwm
                 role = self.roles.get(copy.partition)
                 if role is not None:
                     self.finished.answered.extend(role.advance())
-        if turn.adopted or turn.refilled:
-            self.look_ms = 0
         for role in turn.adopted:
             if self.roles.get(role.copy.partition) is role:
                 role.persisted = True
@@ -520,6 +556,7 @@ class Replicas:
         """Every copy, for the master, and every one that a row had removed, for that row may be
         newer than the master's; what it was told before is told again.  `rows`: and every row, for
         one that has lost them."""
+        self.wake()
         for role in self.roles.values():
             role.asked.clear()
         if not rows:

@@ -21,6 +21,7 @@ EXPIRE_PER_TICK = 200
 SURVEY_ROWS = 2000
 LOG_CHECK_MS = 1000
 AGE_MARK_MS = 60_000
+NEVER_MS = 1 << 62
 DIGEST_KEPT_MS = 60_000
 """So long a digest is followed after it was asked for: many times as long as validators pause."""
 
@@ -34,7 +35,8 @@ class Upkeep:
         self._snapshots: deque[tuple[str, Copy, FetchSnapshot]] = deque()
         self._budget = 0
         self._budget_ms = 0
-        self._log_check_ms = 0
+        self._checked_ms = 0
+        self._check_ms = 0
         self._marks: deque[tuple[int, dict[int, int]]] = deque()
         self._stalled: dict[int, tuple[int, int]] = {}
         self._digests_asked: dict[int, int] = {}
@@ -45,10 +47,31 @@ class Upkeep:
         self._expire(now)
         self._survey()
         self.supply(now)
-        if now.boot_ms - self._log_check_ms >= LOG_CHECK_MS:
-            self._log_check_ms = now.boot_ms
+        if now.boot_ms >= self._check_ms:
+            self._checked_ms = now.boot_ms
             self._bound_log(now)
             self._forget_digests(now)
+            self._check_ms = self._next_check_ms()
+
+    def wrote(self) -> None:
+        """A turn writes: the log may have become too long."""
+        due_ms = self._checked_ms + LOG_CHECK_MS
+        if due_ms < self._check_ms:
+            self._check_ms = due_ms
+
+    @property
+    def check_ms(self) -> int:
+        """When logs and digests are looked at next (boot ms)."""
+        return self._check_ms
+
+    def _next_check_ms(self) -> int:
+        """When that is, as long as nothing is written: marks are made and become old, digests are
+        asked for no more."""
+        due_ms = [asked_ms + DIGEST_KEPT_MS for asked_ms in self._digests_asked.values()]
+        if self._marks:
+            due_ms.append(self._marks[-1][0] + AGE_MARK_MS)
+            due_ms.append(self._marks[0][0] + self._replicas.settings.log_age_max_ms)
+        return min(due_ms, default=NEVER_MS)
 
     @property
     def is_idle(self) -> bool:
@@ -134,7 +157,10 @@ class Upkeep:
 
     def count_digest(self, copy: Copy, rows_max: int) -> int:
         """Before a copy is asked for its digest: count rows that it lacks, as Space does."""
-        self._digests_asked[copy.partition] = self._replicas.now.boot_ms
+        now_ms = self._replicas.now.boot_ms
+        self._digests_asked[copy.partition] = now_ms
+        self._check_ms = min(self._check_ms, now_ms + DIGEST_KEPT_MS)
+        self._replicas.wake()
         return copy.space.count_digest(rows_max)
 
     def _forget_digests(self, now: Now) -> None:
@@ -149,6 +175,7 @@ class Upkeep:
         replicas = self._replicas
         present = [copy for copy in replicas.copies.values() if copy.present]
         if not present:
+            self._marks.clear()
             return
         share = max(replicas.settings.log_bytes_max // len(present), 16 * 1024)
         old: dict[int, int] = {}

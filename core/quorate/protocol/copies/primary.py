@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from quorate.facts.errors import InvariantError
@@ -21,14 +21,12 @@ from quorate.facts.partition_row import Migration, PartitionRow, quorum
 from quorate.facts.topology import Holder, Voter
 from quorate.facts.update_counter import check_primary_counter, kept_under
 from quorate.protocol.copies.copy import Copy
+from quorate.protocol.copies.shared_leases import FOREVER, Grants, ServingUntil, lease_end
 from quorate.protocol.messages.replication import Batch, FenceAck
 from quorate.protocol.storage import Operation, Row
 
 if TYPE_CHECKING:
     from quorate.protocol.transactions.parts import OpenPart
-
-_FOREVER = 1 << 62
-"""A primary's own lease."""
 
 
 class Stage(enum.IntEnum):
@@ -122,6 +120,7 @@ class Primary:
         "joint",
         "joint_hwm",
         "lapsed_ms",
+        "lease",
         "lease_until",
         "lineage",
         "locks",
@@ -132,7 +131,6 @@ class Primary:
         "plan",
         "quorum_index",
         "row",
-        "serving_until",
         "since_ms",
         "stage",
         "stores",
@@ -175,7 +173,7 @@ class Primary:
         self.joint_hwm = 0
         self.frozen = ""
         self.hand_over = False
-        self.serving_until = 0
+        self.lease = ServingUntil(0)
         self.lapsed_ms = 0  # when it was first seen not to serve any more; 0: it serves
         self.gave_up_ms = 0  # for which of these times nobody waits any more
         self.since_ms = now_ms
@@ -278,25 +276,36 @@ class Primary:
         lows = [peer.lwm if peer.adopted else 0 for peer in self.peers.values()]
         return min([self.copy.durable_lwm, *lows])
 
+    @property
+    def serving_until(self) -> int:
+        """The boot time, in ms, until which a quorum grants the lease."""
+        return self.lease.ms
+
+    @serving_until.setter
+    def serving_until(self, until_ms: int) -> None:
+        self.lease = ServingUntil(until_ms)  # it may have been shared
+
+    def grants(self) -> Grants | None:
+        """What the lease of a role that serves depends on; None: on more than one set of voters."""
+        if self.joint is not None or self.row.sets:
+            return None
+        promised = tuple([peer.promised for peer in self.voting])
+        return Grants(tuple(self.voting_nodes), promised, self.votes, self.quorum_index)
+
     def renew(self, held_until: Mapping[str, int]) -> None:
         """Count leases: voters that promised this term to this incarnation grant it.
 
-        Called for every role with every answer to a heartbeat, also while nobody does anything."""
+        Called with every answer to a heartbeat, unless it is counted for many roles at once."""
         if self.stage is not Stage.SERVING:
             self.serving_until = 0
         elif self.joint is None and not self.row.sets:
-            get = held_until.get
-            ranked = [
-                get(node, 0) if peer.promised else -1
-                for node, peer in zip(self.voting_nodes, self.voting, strict=True)
-            ]
-            if self.votes:
-                ranked.append(_FOREVER)
-            ranked.sort()
-            self.serving_until = ranked[self.quorum_index]
+            promised = [peer.promised for peer in self.voting]
+            self.serving_until = lease_end(
+                self.voting_nodes, promised, self.votes, self.quorum_index, held_until
+            )
         else:
             value = {n: held_until.get(n, 0) for n, peer in self.peers.items() if peer.promised}
-            value[self.holder.node] = _FOREVER
+            value[self.holder.node] = FOREVER
             self.serving_until = self._quorum(value)
 
     def is_quiet(self) -> bool:
@@ -309,7 +318,7 @@ class Primary:
 
     def serves(self, now_ms: int) -> bool:
         """Whether commands may be answered now."""
-        return self.serving_until > now_ms and not self.frozen
+        return self.lease.ms > now_ms and not self.frozen
 
     # --- updates ---------------------------------------------------------------------------------
 
@@ -531,15 +540,3 @@ class GatherPlan:
         self.undo = undo
         self.supplier = supplier
         self.wanted = wanted
-
-
-def alike_in_leases(roles: Iterable[Primary]) -> list[list[Primary]]:
-    """Group roles that serve until the same moment, whatever leases there are, as they are now."""
-    groups: dict[object, list[Primary]] = {}
-    for role in roles:
-        key: object = id(role)
-        if role.joint is None and not role.row.sets:
-            promised = tuple([peer.promised for peer in role.voting])
-            key = (role.stage, *role.voting_nodes, promised, role.votes, role.quorum_index)
-        groups.setdefault(key, []).append(role)
-    return list(groups.values())

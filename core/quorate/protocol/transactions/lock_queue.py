@@ -78,7 +78,7 @@ class LockQueue:
         Asked again and again, it comes true: partition after partition is held back, the lowest
         first, as those who have locks ask for more; so nobody waits in a circle.  Nobody is held
         back for the sake of locks that are kept for long, by a part in doubt."""
-        self._replicas.look_ms = 0
+        self._replicas.wake()
         before, self._held_back = self._held_back, {}
         roles = sorted(self._replicas.roles.items())
         is_free = not any(role.locks for _, role in roles)

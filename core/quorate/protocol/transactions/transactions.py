@@ -47,6 +47,11 @@ class Transactions:
         """Whether time alone changes nothing, beside the parts that roles have open."""
         return not (self._coordinators or self._own) and self.parts.waiting.is_idle
 
+    @property
+    def has_news(self) -> bool:
+        """Whether the shell has something to take, or parts that wait for locks may go on."""
+        return bool(self.ended) or self.parts.waiting.has_unlocked
+
     def begin(
         self,
         wanted: tuple[PartWanted, ...],
@@ -58,7 +63,8 @@ class Transactions:
         """Execute all of `wanted`, in rising order of partition, or nothing of it.
 
         `now`: who stood still since the last tick must not take its leases for those of then."""
-        self._replicas.now, self._replicas.look_ms = now, 0
+        self._replicas.now = now
+        self._replicas.wake()
         self._begin(wanted, resp3, cargo, deadline_ms)
         self._perform()
 

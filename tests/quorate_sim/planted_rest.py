@@ -1,0 +1,46 @@
+"""Planted defects: zones at rest that are not looked at when they have something to do."""
+
+from contextlib import AbstractContextManager
+
+from quorate.facts.time import Now
+from quorate.protocol.agent import replicas as replicas_module
+from quorate.protocol.agent.next_look import next_look_ms
+from quorate.protocol.agent.replicas import Replicas
+from quorate.protocol.agent.zones_awake import ZonesAwake
+from quorate_sim.changed import changed
+
+
+def wake_up_forgotten() -> AbstractContextManager[None]:
+    """What happens in a zone does not have it looked at by the next tick."""
+
+    def wake(self: Replicas) -> None:
+        look_ms = self.look_ms
+        before(self)
+        self.look_ms = look_ms
+
+    before = Replicas.wake
+    return changed(Replicas, "wake", wake)
+
+
+def keys_that_expire_forgotten() -> AbstractContextManager[None]:
+    """A zone claims to be at rest although a key expires meanwhile."""
+
+    def without_expiry(replicas: Replicas, now: Now) -> int:
+        kept = {role: role.copy.expiring for role in replicas.roles.values()}
+        for role in kept:
+            role.copy.expiring = []
+        found = next_look_ms(replicas, now)
+        for role, expiring in kept.items():
+            role.copy.expiring = expiring
+        return found
+
+    return changed(replicas_module, "next_look_ms", without_expiry)
+
+
+def lease_end_forgotten() -> AbstractContextManager[None]:
+    """The end of a lease that roles share wakes no zone."""
+
+    def is_shared_lease_over(self: ZonesAwake, now: Now) -> bool:
+        return False
+
+    return changed(ZonesAwake, "_is_shared_lease_over", is_shared_lease_over)
