@@ -2,46 +2,15 @@
 
 from quorate.facts.partition_row import Migration, MigrationKind, PartitionRow
 from quorate.facts.topology import Holder, Voter
-from quorate.protocol.messages.master import CopyReport
 from quorate.protocol.settings import DEFAULTS
 from quorate.protocol.zone_master.migration_commit import Part, adopt_row, decide
+from quorate_lone_master.agents import Agents
 
 VOTERS = tuple(Voter(node, f"store-{node}") for node in "abc")
 SWAP = Migration(
     "books/0/6", MigrationKind.SWAP, "a", Holder("b", "store-b", 1), ("b", "a", "c"), VOTERS
 )
 ROW = PartitionRow(0, 6, 1, Holder("a", "store-a", 1), ("a", "b", "c"), VOTERS, SWAP)
-
-
-class Agents:
-    """Only these are there; all have told what they have."""
-
-    def __init__(self, *online: str) -> None:
-        self._online = online
-
-    def holder(self, node: str) -> Holder | None:
-        return Holder(node, f"store-{node}", 1) if node in self._online else None
-
-    def gone(self, node: str, store: str) -> bool:
-        return node not in self._online
-
-    def dead_voters(self, row: PartitionRow) -> tuple[str, ...]:
-        return ()
-
-    def reported(self, node: str) -> bool:
-        return True
-
-    def asked_ms(self, node: str) -> int:
-        return 0
-
-    def report(self, node: str, partition: int) -> CopyReport | None:
-        return None
-
-    def leaving(self, node: str) -> bool:
-        return False
-
-    def reach_each_other(self, one: str, other: str) -> bool:
-        return True
 
 
 def _next_row(part: Part, agents: Agents) -> PartitionRow | None:

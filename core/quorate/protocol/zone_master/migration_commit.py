@@ -115,6 +115,8 @@ class Decision(NamedTuple):
 
 
 NOTHING = Decision()
+NO_OWNER = 99
+"""Index of a voter that is no owner, behind every owner's."""
 
 
 def adopt_row(part: Part, row: PartitionRow, now_ms: int) -> Part:
@@ -201,21 +203,22 @@ def _is_same(nodes: Nodes, row: PartitionRow, node: str) -> bool:
 
 
 def _candidates(part: Part, nodes: Nodes) -> list[Holder]:
-    """Online voters, best first: those that reach a quorum and have told what they hold, then the
-    freshest reported copy, then the hotter replica index, then by name."""
+    """Online voters, best first: those that reach a quorum and have told what they hold, then
+    owners by replica index, then others by how fresh their reported copy is, then by name."""
     row = part.row
     online = _online_voters(nodes, row)
 
-    def rank(holder: Holder) -> tuple[bool, bool, bool, bool, int, int, int, str]:
+    def rank(holder: Holder) -> tuple[bool, bool, bool, bool, bool, int, int, int, str]:
         report = nodes.report(holder.node, row.partition)
-        index = row.replicas.index(holder.node) if holder.node in row.replicas else 99
+        index = row.replicas.index(holder.node) if holder.node in row.replicas else NO_OWNER
         return (
             is_cut_off(nodes, row, holder.node),
             holder.node in part.tried,
             not nodes.reported(holder.node),
             nodes.leaving(holder.node),
-            -(report.last_term if report and index == 99 else 1 << 60),
-            -(report.lwm if report and index == 99 else 1 << 60),
+            index == NO_OWNER,
+            -report.last_term if report is not None and index == NO_OWNER else 0,
+            -report.lwm if report is not None and index == NO_OWNER else 0,
             index,
             holder.node,
         )
