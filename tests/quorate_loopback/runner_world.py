@@ -49,6 +49,8 @@ class ScriptedAgent(BaseHandler):
         self.rows: dict[int, PartitionRow] = {}
         self.zone: ZoneRecord | None = None
         """The zone that it has stored: it tells it with its rows, where it is asked for them."""
+        self.older: tuple[ZoneRecord, ...] = ()
+        """Zones that were deleted while it was away: it tells them with the same rows."""
         self.refused: Refused | None = None
         self.address = ""
         self._check = check
@@ -80,10 +82,12 @@ class ScriptedAgent(BaseHandler):
         match message:
             case Members(nodes=nodes):
                 self.members = tuple(node.name for node in nodes)
-            case AskInventory(rows=True) if self.zone is not None:
+            case AskInventory(rows=True, zone=uid) if self.zone is not None:
                 rows = tuple(_report(row) for row in self.rows.values())
-                link.send(Inventory(self.zone.uid, rows, False, self.zone, True))
-                link.send(Inventory("", (), kept=(self.zone.uid,)))
+                zones = [zone for zone in (self.zone, *self.older) if uid in ("", zone.uid)]
+                for zone in zones:
+                    link.send(Inventory(zone.uid, rows, False, zone, True))
+                link.send(Inventory("", (), kept=tuple([zone.uid for zone in zones])))
             case AskInventory():
                 if self.copies:
                     link.send(Inventory(ZONE.uid, self.copies, last=False))

@@ -23,9 +23,10 @@ from quorate.protocol.settings import ProtocolSettings
 from quorate.protocol.status import ClusterStatus
 from quorate.wire.storage_cluster import StorageCluster
 from quorate.wire.zone import Zone, ZoneStatus
-from quorate_operator.declared.acceptance import accept
+from quorate_operator import names
+from quorate_operator.declared.acceptance import Acceptance, accept
 from quorate_operator.declared.declared_zone import DeclaredZone, declared
-from quorate_operator.declared.deletion import zone_id
+from quorate_operator.declared.deletion import ambiguous, chosen_id, kept_ids, zone_id
 from quorate_operator.declared.led_cluster import LedClusters
 from quorate_operator.declared.object_status import Seen, refused_zone_status, zone_status
 from quorate_operator.declared.pause import pause_of
@@ -502,7 +503,18 @@ class Controller:
         if led is None:
             return zone_status(zone, accept(zone, False, None), None, Seen(), rfc3339())
         # Where the metastore has lost it, the object still says which data it has.
-        uid = zone_id(known.zone_id or uid, zone.metadata.name, led.runner.known_zones())
+        name, zones = zone.metadata.name, led.runner.known_zones()
+        own = known.zone_id or uid
+        if own not in zones and chosen_id(declared_zone.body) in zones:
+            own = chosen_id(declared_zone.body)
+        if own not in zones and led.runner.is_recovering:  # until all agents have told
+            return led.zone_status(zone, own, accept(zone, True, None), pause)
+        kept = kept_ids(own, name, zones)
+        if len(kept) > 1:
+            why = ambiguous(name, {each: led.runner.keepers(each) for each in kept})
+            acceptance = Acceptance(None, names.REASON_DATA_AMBIGUOUS, why)
+            return led.zone_status(zone, own, acceptance, pause)
+        uid = zone_id(own, name, zones)
         acceptance = led.declare_zone(zone, uid, pause)
         if led.has_data(zone, acceptance):
             self._note_about(uid, declared_zone)

@@ -5,7 +5,7 @@ A Zone that is declared under the name of one whose data was kept has that data,
 storage are the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from quorate.facts.zone import ZoneRecord
@@ -30,10 +30,32 @@ def is_freed(body: Body) -> bool:
 def zone_id(uid: str, name: str, known: Mapping[str, ZoneRecord]) -> str:
     """The id of the zone that an object of this uid and name declares, among those `known` to the
     metastore: its own uid, unless data of that name was kept."""
+    return next(iter(kept_ids(uid, name, known)), uid)
+
+
+def kept_ids(uid: str, name: str, known: Mapping[str, ZoneRecord]) -> list[str]:
+    """Return the ids of the `known` zones whose data an object of this uid and name can have.
+
+    There are several only when everything else was lost, and an agent that had been away still has
+    a zone that was deleted and made again meanwhile."""
     if uid in known:
-        return uid
-    kept = (each for each, record in known.items() if record.name == name and not record.deleting)
-    return next(kept, uid)
+        return [uid]
+    return [each for each, record in known.items() if record.name == name and not record.deleting]
+
+
+def chosen_id(body: Body) -> str:
+    """Return which data a user wants a Zone to have; empty: whatever bears its name."""
+    annotations = body["metadata"].get("annotations") or {}
+    return str(annotations.get(names.ANNOTATION_ZONE_ID, ""))
+
+
+def ambiguous(name: str, keepers: Mapping[str, Sequence[str]]) -> str:
+    """Return why a Zone has no data yet; `keepers`: ids of zones of its name, and who has them."""
+    found = "; ".join(f"{each} ({', '.join(agents)})" for each, agents in keepers.items())
+    return (
+        f"Zone {name}: agents keep data of {len(keepers)} zones of this name: {found}: say which "
+        f"of them this one has: kubectl annotate zone {name} {names.ANNOTATION_ZONE_ID}=ID"
+    )
 
 
 def erasable(
@@ -42,6 +64,8 @@ def erasable(
     """The zone whose data goes when this object is deleted; None: it has none.
 
     `zone` is None when the object cannot be read: then only what bears its own uid is its own."""
+    if len(kept_ids(uid, name, known)) > 1:
+        return None
     record = known.get(zone_id(uid, name, known))
     if record is None or record.uid == uid:
         return record

@@ -43,7 +43,7 @@ class WatchedCluster(LedCluster):
     def is_recovery_over(self) -> bool:
         """Whether agents were asked which zones they have, and nothing more is to be told."""
         runner = self.runner
-        return runner.is_recovering and (runner.has_heard_all or runner.finds_nothing)
+        return runner.is_leading and runner.is_recovering and runner.has_heard_all
 
     async def end_recovery(self) -> None:
         """From now on zones that no agent has told are new.  Raises what the API refuses."""

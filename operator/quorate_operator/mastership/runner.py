@@ -303,17 +303,17 @@ class Runner(BaseHandler):
             return ""
         sentence = "agents are asked which zones they have: nothing is stored of this cluster"
         unreached = ", ".join(sorted(self.unreached()))
-        return f"{sentence}; not reached yet: {unreached}" if unreached else sentence
+        if not unreached:
+            return sentence
+        return (
+            f"{sentence}; not reached yet: {unreached}: start these with their data folders, or "
+            "take those that will never come back out of the StorageCluster"
+        )
 
-    @property
-    def finds_nothing(self) -> bool:
-        """Whether most of the agents have never obeyed another master, and have no zone.  They obey
-        the first mastership there is only then; a later one waits for all of them."""
-        if self._master is None or self._master.zones or self._master.master_term > 1:
-            return False
-        here = [agent for agent in self._master.agents.values() if agent.connected]
-        told = all(agent.told_all and not agent.kept for agent in here)
-        return told and 2 * len(here) > len(self._addresses)
+    def keepers(self, uid: str) -> list[str]:
+        """Return the agents that have told that they have something of the zone."""
+        agents = self._master.agents if self._master is not None else {}
+        return sorted(node for node, agent in agents.items() if uid in agent.kept)
 
     def end_recovery(self) -> None:
         """From now on zones are those that are declared."""

@@ -1,5 +1,7 @@
 """A namespace was lost with all but the Secret; API server and agents are in memory."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -19,10 +21,14 @@ def is_recovering(declared: Namespace) -> bool:
     return names.ANNOTATION_RECOVERING in annotations
 
 
+def status_of(declared: Namespace, zone: str) -> Any:
+    return declared.api.objects[declared.path("Zone", zone)].get("status", {})
+
+
 def told_of(declared: Namespace, zone: str) -> str:
     """What the Zone says of its availability."""
-    status = declared.api.objects[declared.path("Zone", zone)].get("status", {})
-    conditions = {each["type"]: each["message"] for each in status.get("conditions", [])}
+    told = status_of(declared, zone).get("conditions", [])
+    conditions = {each["type"]: each["message"] for each in told}
     return str(conditions.get("Available", ""))
 
 
@@ -50,8 +56,7 @@ async def test_a_zone_that_is_declared_again_has_the_data_that_agents_have(
     await declared.restart()
 
     await declared.until_available("first")
-    status = declared.api.objects[declared.path("Zone", "first")]["status"]
-    assert status["zoneId"] == "uid-of-first"
+    assert status_of(declared, "first")["zoneId"] == "uid-of-first"
     assert all("/uid-of-first-" in path for path in declared.tables())
     found = declared.led("first")
     assert found is not None
@@ -84,12 +89,16 @@ async def test_a_new_zone_waits_for_an_agent_that_may_have_data_of_its_name(
     await lose_all_but_the_secret(declared, "first")
     away = declared.world.agents[NAMES[2]]
     await away.die()
+    declared.zone("first", uid="another")  # it may have data of this name, too
     declared.zone("second")
 
     await declared.restart()
 
-    await until(lambda: f"not reached yet: {away.address}" in told_of(declared, "second"), "told")
+    for zone in ("first", "second"):
+        await until(lambda zone=zone: away.address in told_of(declared, zone), "told")
+    await until(lambda: declared.led("first"), "data of a zone that the others have")
     assert is_recovering(declared)
+    assert not status_of(declared, "first").get("zoneId")
     assert all("/uid-of-first-" in path for path in declared.tables())
     await declared.restart()  # the next master goes on with it
     await until(lambda: f"not reached yet: {away.address}" in told_of(declared, "second"), "told")
@@ -100,6 +109,7 @@ async def test_a_new_zone_waits_for_an_agent_that_may_have_data_of_its_name(
     again.zone, again.rows = away.zone, away.rows
     again._check = lambda table: None
     await declared.until_available("second")
+    await until(lambda: status_of(declared, "first").get("zoneId") == "uid-of-first", "its data")
     assert not is_recovering(declared)
 
 
@@ -125,16 +135,79 @@ async def test_a_zone_whose_rows_nobody_can_rebuild_holds_up_no_new_one(
     assert "first" not in declared.retained()
 
 
-async def test_a_cluster_whose_agents_have_nothing_is_new_also_while_one_is_away(
+async def test_where_the_secret_was_made_beforehand_agents_are_waited_for_that_are_declared(
     declared: Namespace,
 ) -> None:
-    """Its Secret may have been made beforehand, by who starts the agents."""
-    await declared.world.agents[NAMES[2]].die()
+    """Nobody can tell such a cluster from one of which everything was lost."""
+    away = declared.world.agents[NAMES[2]]
+    await away.die()
     declared.start()
     declared.zone("first", replicas=2)
+    await until(lambda: f"not reached yet: {away.address}" in told_of(declared, "first"), "told")
+    await until(lambda: len(declared.tables("storagenodes")) == 2, "the others")
+    assert declared.tables() == []
+
+    here = [each for each in declared.addresses() if each != away.address]
+    declared.declare("StorageCluster", "main", external={"addresses": here})
 
     await until(lambda: declared.conditions("first").get("Available") == "True", "served")
     assert not is_recovering(declared)
+
+
+async def test_a_few_agents_with_data_are_not_passed_over_because_they_come_late(
+    declared: Namespace,
+) -> None:
+    """They open their databases first; the others have new volumes."""
+    declared.start()
+    declared.zone("first", replicas=1)
+    await declared.until_available("first")
+    await lose_all_but_the_secret(declared, "first")
+    late = declared.world.agents[NAMES[2]]
+    await late.die()
+    for name in NAMES[:2]:
+        agent = declared.world.agents[name]
+        agent.zone, agent.rows = None, {}
+        agent.hello = msgspec.structs.replace(agent.hello, store=f"new-store-of-{name}")
+    declared.zone("first", uid="another", replicas=1)
+
+    await declared.restart()
+    await until(lambda: f"not reached yet: {late.address}" in told_of(declared, "first"), "told")
+
+    port = int(late.address.rpartition(":")[2])
+    again = await declared.world.add_agent(NAMES[2], port=port)
+    again.zone, again.rows = late.zone, late.rows
+    again._check = lambda table: None
+    await until(lambda: not is_recovering(declared), "an end of it")
+    assert declared.led("first") is not None
+    assert not [path for path in declared.tables() if "/another-" in path]
+
+
+async def test_of_two_zones_of_one_name_a_person_says_which_is_meant(declared: Namespace) -> None:
+    """An agent was away when the first was deleted and made again."""
+    declared.start()
+    declared.zone("first")
+    await declared.until_available("first")
+    record = declared.led("first")
+    assert record is not None
+    await lose_all_but_the_secret(declared, "first")
+    stale = msgspec.structs.replace(record, uid="a-stale")
+    declared.world.agents[NAMES[0]].older = (stale,)
+    declared.zone("first", uid="another")
+
+    await declared.restart()
+
+    await until(lambda: "agents keep data of 2 zones" in str(declared.api.objects), "refused")
+    status = status_of(declared, "first")
+    [accepted] = [each for each in status["conditions"] if each["type"] == "Accepted"]
+    assert accepted["reason"] == "KeptDataAmbiguous"
+    assert f"a-stale ({NAMES[0]}); uid-of-first ({', '.join(NAMES)})" in accepted["message"]
+    assert not status.get("zoneId")
+
+    chosen = {names.ANNOTATION_ZONE_ID: "uid-of-first"}
+    declared.zone("first", chosen, uid="another")
+
+    await declared.until_available("first")
+    assert status_of(declared, "first")["zoneId"] == "uid-of-first"
 
 
 async def test_agents_that_may_have_had_a_master_before_are_all_waited_for(

@@ -9,7 +9,14 @@ from quorate.facts.zone import StorageKind, ZoneRecord
 from quorate.wire.resource import API_VERSION
 from quorate.wire.zone import Zone
 from quorate_operator.declared.acceptance import accept
-from quorate_operator.declared.deletion import differs, erasable, erases, is_freed, zone_id
+from quorate_operator.declared.deletion import (
+    differs,
+    erasable,
+    erases,
+    is_freed,
+    kept_ids,
+    zone_id,
+)
 
 KEPT = ZoneRecord("uid-1", "sessions", 16, 3)
 GOING = msgspec.structs.replace(KEPT, deleting=True)
@@ -96,3 +103,11 @@ def test_anything_but_a_clear_delete_keeps_data(spec: object, wanted: bool) -> N
 )
 def test_an_annotation_frees_an_object(annotations: object, wanted: bool) -> None:
     assert is_freed({"metadata": {"annotations": annotations}}) is wanted
+
+
+def test_of_two_that_were_kept_under_one_name_none_is_erased() -> None:
+    other = msgspec.structs.replace(KEPT, uid="uid-0")
+    known = {record.uid: record for record in (other, KEPT)}
+    assert kept_ids("uid-2", "sessions", known) == ["uid-0", "uid-1"]
+    assert erasable("uid-2", "sessions", zone(), known) is None
+    assert erasable("uid-1", "sessions", zone("uid-1"), known) == KEPT
