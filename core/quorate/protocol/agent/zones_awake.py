@@ -99,6 +99,8 @@ class ZonesAwake:
                 raise InvariantError(f"zone {uid}: at rest {zone.at_rest}, and among those awake")
             if zone.at_rest and (zone.has_work or not zone.shares_leases):
                 raise InvariantError(f"zone {uid}: at rest with something to do")
+            if zone.shares_leases and not zone.look_ms:
+                raise InvariantError(f"zone {uid}: shares leases while something is under way")
 
 
 def _has_nothing_to_do(zone: Replicas, now: Now) -> bool:

@@ -354,7 +354,8 @@ class ZoneMaster:
             self.parts[partition] = decision.part
         for node, message in decision.sends:
             master.publish([node], message)
-        if decision.row is not None and decision.why is not None:
+        if decision.row is not None:
+            assert decision.why is not None
             self._decided[partition] = (decision.row, decision.why)
 
     def _look_for_missing(self, now: Now) -> None:
