@@ -168,9 +168,10 @@ def test_the_first_process_of_a_container_ends_when_it_is_told_to_before_its_loo
         writer = wait_until(lambda: _opened_to_write(secret), "an agent that reads its secret")
         children = Path(f"/proc/{outside.pid}/task/{outside.pid}/children").read_text()
         os.kill(int(children), signal.SIGTERM)
+        # It may be told just before it waits for the writer, and handles that once the wait ends.
+        os.close(writer)
 
         assert outside.wait(30) == 0
-        os.close(writer)
     finally:
         outside.kill()
         outside.wait()
