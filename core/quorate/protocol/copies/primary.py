@@ -194,7 +194,7 @@ class Primary:
         self.quorum_index = 0
         self.follow(row)
 
-    # --- who takes part --------------------------------------------------------------------------
+    # --- voters and quorums ----------------------------------------------------------------------
 
     def follow(self, row: PartitionRow) -> None:
         """Apply a newer row of the same term: changed voters, a migration that began or ended."""
