@@ -123,7 +123,7 @@ class Replicas:
         self.stores: dict[str, str] = {}
         self.domains: dict[str, str] = {}
         self.incarnations: dict[str, int] = {}
-        self.registered: dict[str, int] = {}  # present incarnation of each node
+        self.registered: dict[str, int] = {}  # incarnation of each registered node
         self.online: frozenset[str] = frozenset()
         self.dirty: dict[int, Primary] = {}
         self.announcements: dict[str, list[Batch]] = {}
@@ -380,7 +380,7 @@ class Replicas:
 
     def commands_wrote(self, role: Primary) -> None:
         """Note that commands wrote in this role: its updates are sent at the end of the turn."""
-        if self.look_ms:  # else it is awake; saves calls for each command
+        if self.look_ms:  # else it is awake already; this is the hot path of each command
             self.wake()
         self.dirty[role.copy.partition] = role
         self.touched[role.copy.partition] = role.copy
