@@ -1,8 +1,8 @@
-"""What the master needs of the durable store of ownership: compare-and-set, one object at a time.
+"""The durable store of ownership as the master uses it: compare-and-set, one object at a time.
 
-One interface, three implementations (Kubernetes objects, SQLite, a dict for simulation) and one
-contract test suite.  Keys are small tuples; values are the structs of `quorate.facts`; a revision
-is opaque and compared for equality only.
+There are three implementations (Kubernetes objects, SQLite, a dict for simulation) and one contract
+test suite.  Keys are small tuples; values are structs of `quorate.facts`.  Revisions are opaque and
+are compared for equality only.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,8 @@ from quorate.facts.topology import NodeRecord
 from quorate.facts.zone import ZoneRecord
 
 SHARD_PARTITIONS = 64
-"""Rows per stored object: an object stays far below etcd's 1.5 MB, a loss costs few writes."""
+"""Rows per stored object: an object stays far below etcd's 1.5 MB, and the loss of a node costs few
+writes."""
 
 
 class ZoneKey(NamedTuple):
@@ -45,14 +46,17 @@ Revision = str
 
 
 def partitions_of(shard: int, partitions: int) -> range:
-    """The partitions whose rows are in one shard of a zone with so many."""
+    """Return the partitions of one shard, in a zone that has `partitions` in all."""
     first = shard * SHARD_PARTITIONS
     return range(first, min(first + SHARD_PARTITIONS, partitions))
 
 
 class DamagedRow(NamedTuple):
-    """A stored row that is invalid: of which partition, what it says of version and term, and why
-    it is invalid, as a sentence that names the object."""
+    """A stored row that is invalid.
+
+    `version` and `term` are what the row says; `why` is a sentence that names the object and says
+    why the row is invalid.
+    """
 
     partition: int
     version: int
@@ -61,10 +65,11 @@ class DamagedRow(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A value with the revision it was read or written at.
+    """A value with the revision at which it was read or written.
 
-    `damaged`: the object's invalid rows; the metastore keeps them as they are until a row of their
-    partition is written, or somebody repairs or removes them."""
+    `damaged`: the object's invalid rows.  The metastore keeps them unchanged until a row of their
+    partition is written, or until a person repairs or removes them.
+    """
 
     value: Value
     revision: Revision
@@ -72,8 +77,10 @@ class Stored(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Objects and their revisions, as they were seen; None: one that is gone.  `all_of`: kinds of
-    keys of which there are no others."""
+    """The revisions of objects that were read; None means that the object is gone.
+
+    `all_of`: the kinds of keys for which the list is complete.
+    """
 
     revisions: Mapping[Key, Revision | None]
     all_of: frozenset[str] = frozenset()
@@ -84,13 +91,15 @@ class Conflict(QuorateError):
 
 
 class OutcomeUnknown(QuorateError):
-    """The write may or may not have happened: read again before anything else."""
+    """The write may or may not have happened: read the object again before anything else."""
 
 
 class WriteRefused(QuorateError):
-    """Nothing was written, and the same write is refused until something besides it changes: a
-    right, a quota, a policy.  `reason` is one word for it.  `retry_after_s`: the metastore has only
-    too much to do, and said when to ask again."""
+    """Nothing was written, and the write stays refused until a right, quota or policy changes.
+
+    `reason` is one word.  `retry_after_s` is set if the metastore is merely overloaded and said
+    when to try again.
+    """
 
     def __init__(self, reason: str, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -99,28 +108,33 @@ class WriteRefused(QuorateError):
 
 
 class Unavailable(QuorateError):
-    """The metastore cannot be read now: ask again later.  Nothing was changed."""
+    """The metastore cannot be read now; nothing was changed.  Try again later."""
 
 
 class ReadRefused(Unavailable):
-    """It may not be read, until a right is given back."""
+    """The right to read the metastore is missing."""
 
 
 class Metastore(Protocol):
-    """Durable records under compare-and-set.  Reading and counting may raise Unavailable."""
+    """Durable records under compare-and-set.  `load`, `read` and `acquire_master_term` may raise
+    Unavailable."""
 
     async def acquire_master_term(self, above: int = 0) -> int:
-        """Count one more holder of the mastership, with a number higher than `above`; durable
-        before it returns; never repeats."""
+        """Count up the mastership and return its number, which is higher than `above`.
+
+        It is durable before this returns, and is never returned twice.
+        """
 
     async def load(self) -> dict[Key, Stored]:
-        """Everything, as of now."""
+        """Return all objects as they are now."""
 
     async def read(self, key: Key) -> Stored | None:
-        """One object, as of now; None when there is none."""
+        """Return one object as it is now; None if there is none."""
 
     async def write(self, key: Key, value: Value | None, expected: Revision | None) -> Revision:
-        """Write (None: delete) if the object is at `expected` (None: does not exist yet).
+        """Write the object (None: delete it) if its revision is `expected` (None: it must not
+        exist).
 
-        Raises Conflict, WriteRefused or OutcomeUnknown.  Deleting answers the empty revision.
+        Returns the new revision, which is empty after a deletion.  Raises Conflict, WriteRefused or
+        OutcomeUnknown.
         """

@@ -1,10 +1,10 @@
-"""What can be said of a cluster: the words of `quorate status`, conditions and metrics."""
+"""The status of a cluster, as `quorate status`, conditions and metrics show it."""
 
 import msgspec
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """One agent.  `address`: where others dial it, HOST:PORT."""
+    """One agent.  `address` is where other processes dial it, HOST:PORT."""
 
     name: str
     store: str
@@ -19,11 +19,11 @@ class NodeStatus(msgspec.Struct, frozen=True):
     client_host: str = ""
     """The address or DNS name that clients are given."""
     external_host: str = ""
-    """The same for clients of an external listener; empty: they cannot reach it."""
+    """The same for clients of an external listener; empty: they cannot reach the agent."""
 
 
 class MigrationStatus(msgspec.Struct, frozen=True):
-    """One migration under way; bytes as its destination reports them."""
+    """One migration in progress.  Bytes are as its destination reports them."""
 
     partition: int
     kind: str
@@ -35,7 +35,7 @@ class MigrationStatus(msgspec.Struct, frozen=True):
 
 
 class ZoneStatus(msgspec.Struct, frozen=True):
-    """One zone.  `sentence` says what the master waits for; partitions are counted by state."""
+    """One zone.  `sentence` says what the master waits for.  Partitions are counted by state."""
 
     uid: str
     name: str
@@ -57,32 +57,34 @@ class ZoneStatus(msgspec.Struct, frozen=True):
     migrations: tuple[MigrationStatus, ...] = ()
     unavailable_partitions: tuple[int, ...] = ()
     missing_copies: dict[int, int] = {}
-    """How many copies are missing -> of how many partitions; those that miss none are left out."""
+    """Number of missing copies -> number of partitions that miss so many; 0 is left out."""
     migrations_cancelled: int = 0
-    """Given up because they no longer led to where the partition should be."""
+    """Migrations that were given up because they no longer led to the target."""
     bytes_wasted: int = 0
-    """Moved by migrations that did not commit, since this master began."""
+    """Bytes moved by migrations that did not commit, since this master began."""
     lost: int = 0
     """Partitions that are LOST; the first of them in `lost_partitions`."""
     lost_partitions: tuple[int, ...] = ()
     full: dict[str, str] = {}
-    """Why an agent has no room for more of the zone, by agent; those with room are left out."""
+    """Agent -> why it has no room for more of the zone.  Agents with room are left out."""
     refusals: tuple[tuple[str, str], ...] = ()
-    """(agent, reason) of agents that are online and cannot open the zone."""
+    """(agent, reason) for agents that are online and cannot open the zone."""
     placed: bool = False
-    """Every partition has had a row: it is never placed afresh."""
+    """Every partition has had a row, so the zone is never placed afresh."""
     rebuilding: bool = False
-    """Rows were lost and are rebuilt from what agents have."""
+    """Rows were lost and are being rebuilt from the agents' copies."""
     ownership: str = ""
-    """What rows that are not rebuilt wait for, and which are set aside; empty: none."""
+    """What the rows that are not yet rebuilt wait for, and which rows are set aside; empty:
+    none."""
     port: int = 0
-    """The client port that the master gave the zone, for agents that take it from it; 0: none."""
+    """The client port that the master assigned to the zone, for agents that take it from the
+    master; 0: none."""
     external_ports: dict[str, int] = {}
-    """The port at which clients of an external listener reach each agent."""
+    """Agent -> the port at which clients of an external listener reach it."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
-    """Everything, as of now."""
+    """The status of the whole cluster at one moment."""
 
     master_term: int
     nodes: tuple[NodeStatus, ...]

@@ -1,1 +1,1 @@
-"""What one agent does: its zones, the copies of each, their roles, leases and transfers."""
+"""One agent: its zones, the copies of each, their roles, leases and transfers."""

@@ -1,8 +1,8 @@
-"""Which step a primary's role takes next: from its first Fence to serving, and through a migration.
+"""The next step of a primary's role: from its first Fence to serving, and through a migration.
 
-Level-triggered: `step` looks at the whole role and does what is possible; it is called after every
-event that may matter and, through `tick`, again when an answer is late.
-Source: docs/protocol.md, sections 5 and 6.
+It is level-triggered.  `step` looks at the whole role and does what is possible.  It is called
+after every event that may matter, and through `tick` again when an answer is late.  Source:
+docs/protocol.md, sections 5 and 6.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 TROUBLE_AFTER_MS = 2000
 JOINT_LAG_MAX = 1000
-"""A destination this many updates behind may be waited for in joint mode."""
+"""A destination at most this many updates behind may be waited for in joint mode."""
 
 
 def step(replicas: Replicas, role: Primary, now: Now) -> None:
@@ -41,7 +41,7 @@ def step(replicas: Replicas, role: Primary, now: Now) -> None:
         _take_over(replicas, role)
     _fence(replicas, role, now)
     if role.stage <= Stage.GATHERING:
-        # Again and again: a voter whose new process has still to answer takes its report with it.
+        # Checked each time: a voter's new process must answer again, so its report may be missing.
         role.stage = Stage.GATHERING if role.has_quorum_promised() else Stage.FENCING
     if role.stage is Stage.GATHERING:
         _gather(replicas, role, now)
@@ -58,13 +58,13 @@ def step(replicas: Replicas, role: Primary, now: Now) -> None:
     if role.stage is Stage.SERVING:
         _report_activated(replicas, role, now)
         _migrate(replicas, role, now)
-        # A row, or a store that is gone, may have made the quorum another: nothing else may come.
+        # A row, or the loss of a store, may have changed the quorum, and no other event may follow.
         replicas.finished.answered.extend(role.advance())
         _report_ready(replicas, role, now)
 
 
 def _due(replicas: Replicas, role: Primary, what: str, now: Now) -> bool:
-    """Whether `what` was not asked or said within the retry interval; notes that it is now."""
+    """Return whether `what` was not sent within the retry interval; if so, note that it is now."""
     if now.boot_ms - role.asked.get(what, -(1 << 40)) < replicas.settings.retry_ms:
         return False
     role.asked[what] = now.boot_ms
@@ -86,14 +86,14 @@ def _fence(replicas: Replicas, role: Primary, now: Now) -> None:
             replicas.out.send(node, fence)
             lineage = None if role.persisted else role.lineage
             peer.told = lineage is not None
-            if lineage is not None:  # after a hand-over: one write of theirs for both
+            if lineage is not None:  # after a hand-over: receivers need one write for both
                 _send_sync(replicas, role, lineage, node)
 
 
 def _gather(replicas: Replicas, role: Primary, now: Now) -> None:
     before, plan = role.plan, role.gather()
     if before is not None and before.lineage.last_term != plan.lineage.last_term:
-        role.fetched_rows.clear()  # rows of a history that is not the chosen one any more
+        role.fetched_rows.clear()  # rows of a history that is no longer the chosen one
     role.plan = plan
     copy = role.copy
     if plan.undo is None or role.blocked:
@@ -113,11 +113,11 @@ def _gather(replicas: Replicas, role: Primary, now: Now) -> None:
 
 
 def _take_over(replicas: Replicas, role: Primary) -> None:
-    """After a hand-over nothing is to be gathered.
+    """After a hand-over, adopt at once: nothing is to be gathered.
 
-    The old primary froze when all it had given out was held here, and no term lies between its and
-    ours: nobody holds an update that we lack, or one that is to be undone.  That the others promise
-    and adopt is still waited for.
+    The old primary froze when we held everything that it had given out, and no term lies between
+    its term and ours.  So no copy holds an update that we lack, or one to be undone.  A quorum must
+    still promise and adopt.
     """
     copy = role.copy
     if not copy.held():
@@ -133,7 +133,7 @@ def _adopt_own(replicas: Replicas, role: Primary, plan: GatherPlan) -> None:
 
 
 def updates_came(replicas: Replicas, role: Primary, node: str, reaches_from: int) -> None:
-    """An answer to our FetchUpdates: what it brought is held already."""
+    """Continue after an answer to our FetchUpdates, whose updates are held already."""
     if role.stage is not Stage.GATHERING or role.plan is None:
         return
     before = role.plan.wanted.get(node, [])
@@ -144,7 +144,7 @@ def updates_came(replicas: Replicas, role: Primary, node: str, reaches_from: int
 
 
 def keys_came(replicas: Replicas, role: Primary, node: str, answer: KeyRows) -> None:
-    """Rows that replace what our own divergent updates touched."""
+    """Take in the rows that replace what our own divergent updates touched."""
     if role.stage is not Stage.GATHERING or role.plan is None or node != role.plan.supplier:
         return
     for key, counter, term, expires_at, value in answer.rows:
@@ -178,7 +178,7 @@ def _report_activated(replicas: Replicas, role: Primary, now: Now) -> None:
 
 
 def _report_ready(replicas: Replicas, role: Primary, now: Now) -> None:
-    """Voters that adopted and hold what was answered, but are not among the online owners."""
+    """Report voters that adopted and hold what was answered, but are no online owners."""
     voters = role.row.voter_nodes
     for node, peer in role.peers.items():
         if node in role.row.replicas:
@@ -205,7 +205,7 @@ def _migrate(replicas: Replicas, role: Primary, now: Now) -> None:
                 return
             held = replicas.leases.held_until(destination.node)
             if role.serves(now.boot_ms) and held <= now.boot_ms:
-                return  # joint mode needs its lease: the next heartbeat brings the first one
+                return  # joint mode needs its lease, which comes with the next heartbeat
         role.joint = migration
         role.joint_hwm = copy.lwm
         role.renew(replicas.leases.held)
@@ -217,16 +217,16 @@ def _migrate(replicas: Replicas, role: Primary, now: Now) -> None:
     if role.frozen == migration.migration_id and role.acknowledged() == copy.lwm:
         frozen = Frozen(replicas.uid, copy.partition, migration.migration_id, role.term, copy.lwm)
         if _due(replicas, role, "Frozen", now):
-            replicas.out.send(MASTER, frozen)  # what it says is durable already, and clients wait
+            replicas.out.send(MASTER, frozen)  # its content is already durable, and clients wait
 
 
 def freeze(replicas: Replicas, role: Primary, migration_id: str, now: Now) -> None:
-    """Serve nothing more in this term; say so when everything answered is where it must be."""
+    """Stop serving in this term; report it when everything answered is where it must be."""
     migration = role.row.active
     if migration is None or migration.migration_id != migration_id:
         return
     if role.joint is None or role.acknowledged() < role.joint_hwm:
-        return  # not caught up in this term: the master asked on an old report
+        return  # not caught up in this term: the master relied on an old report
     if not role.frozen:
         role.frozen = migration_id
         role.since_ms = now.boot_ms
@@ -235,20 +235,22 @@ def freeze(replicas: Replicas, role: Primary, migration_id: str, now: Now) -> No
 
 
 def refused(replicas: Replicas, role: Primary, node: str, promised: int) -> None:
-    """A copy refused our Fence, Append or Sync."""
+    """Handle that a copy refused our Fence, Append or Sync."""
     if promised > role.term:
         replicas.end_role(role)
         return
     peer = role.peers.get(node)
     if peer is not None:
-        # It lost its promise with its store, or the copy with a row that came between: fence again.
+        # Its promise was lost with its store, or its copy by a row in between: fence again.
         peer.promised = peer.adopted = False
         peer.lwm = -1
 
 
 def peer_restarted(role: Primary, node: str) -> None:
-    """A new process of `node`: it has forgotten leases and what it was sent; with the power of its
-    machine it may have lost updates that were not synced."""
+    """Note that `node` has a new process, which has forgotten leases and what it was sent.
+
+    After a power failure it may also have lost updates that were not synced.
+    """
     peer = role.peers.get(node)
     if peer is not None:
         peer.promised = peer.adopted = peer.ready = False
@@ -259,13 +261,17 @@ def peer_restarted(role: Primary, node: str) -> None:
 
 
 def tick(replicas: Replicas, role: Primary, now: Now) -> None:
-    """Repeat what was not answered; tell copies that are behind where we stand; give up those who
-    wait where the lease has ended for too long."""
+    """Do what is due by time for one role.
+
+    - Repeat what was not answered.
+    - Tell our position to copies that are behind.
+    - Give up clients that wait, where the lease has been over for too long.
+    """
     settings = replicas.settings
     if role.serving_until > now.boot_ms:
         role.lapsed_ms = 0
     elif not role.lapsed_ms:
-        role.lapsed_ms = now.boot_ms  # as seen: a process that stood still had no chance to ask
+        role.lapsed_ms = now.boot_ms  # time of noticing: a process that was suspended could not ask
     elif (
         role.gave_up_ms != role.lapsed_ms and now.boot_ms - role.lapsed_ms >= settings.park_bound_ms
     ):
@@ -295,7 +301,7 @@ def tick(replicas: Replicas, role: Primary, now: Now) -> None:
 
 
 def trouble(replicas: Replicas, role: Primary, now: Now) -> Trouble | None:
-    """What the role is stuck in, for the master's heartbeat."""
+    """Return in what state the role is stuck, for the report to the master; None if it is not."""
     if role.stage is not Stage.SERVING:
         kind, since = TroubleKind.ACTIVATING, role.since_ms
     elif role.frozen:

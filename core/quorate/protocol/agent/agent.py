@@ -1,8 +1,8 @@
-"""What one agent does with everything it hears: registration, its zones' copies, leases, reports.
+"""One agent's reaction to everything it receives: registration, zones, leases, reports.
 
-The part of an agent that needs no sockets, clocks or threads; real agents and the simulator run
-this very object.  The shell hands in masters, peers, messages and time, calls `flush` at the end of
-each turn of its event loop, makes each zone's batch durable where it must be, and then calls
+This is the part of an agent that needs no sockets, clocks or threads; real agents and the simulator
+run this very object.  The shell passes in masters, peers, messages and the time.  It calls `flush`
+at the end of each event-loop turn, makes each zone's batch durable where required, and then calls
 `synced`.  Source: docs/protocol.md, sections 4 and 7.
 """
 
@@ -45,58 +45,68 @@ from quorate.protocol.storage import Storage, ZoneRefused
 
 
 class MastershipNotKept(QuorateError):
-    """A higher mastership cannot be made durable now, so its master is not obeyed: why."""
+    """A higher mastership cannot be made durable now, so its master is not obeyed; says why."""
 
 
 class AgentStore(Protocol):
     """The agent's durable state besides what each zone's storage holds."""
 
     def open_zone(self, record: ZoneRecord) -> Storage:
-        """The storage of one zone; what was stored there before is in it.
+        """Return the storage of one zone, with what was stored there before.
 
-        ZoneRefused: it cannot be opened now, and nothing else is the worse for it."""
+        Raises ZoneRefused if it cannot be opened now; nothing else is affected.
+        """
 
     def keep_zone(self, record: ZoneRecord) -> bool:
-        """Remember the zone as it was told; durable when it returns.  False: there is no room."""
+        """Remember the zone's record, durably.  Return False if there is no room."""
 
     def kept_zones(self) -> list[ZoneRecord]:
-        """The zones that are remembered and whose data is here."""
+        """Return the remembered zones whose data is here."""
 
     def remove_zone(self, uid: str) -> bool:
-        """Delete the zone's data (its storage is closed), if any.  Return whether it is gone: else
-        `AgentCore.zone_removed` follows, or it is asked for again."""
+        """Delete the data of a zone whose storage is closed.  Return whether it is gone.
+
+        If it is not, the shell calls `AgentCore.zone_removed` later, or the master asks again.
+        """
 
     def raise_master_term(self, term: int, word: str) -> None:
-        """Remember the highest mastership obeyed, its number and its word; durable when it
-        returns.  MastershipNotKept: it could not be made durable."""
+        """Remember the highest mastership obeyed, its number and word; durable when it returns.
+
+        Raises MastershipNotKept if it could not be made durable.
+        """
 
 
 class ZoneOpened(NamedTuple):
-    """The zone is here: listen for its clients, then say `zone_ready`."""
+    """The zone is open: listen for its clients, then call `zone_ready`."""
 
     record: ZoneRecord
 
 
 class ZoneClosed(NamedTuple):
-    """The zone was deleted and its data is gone; `finished` are the waiters that were left."""
+    """The zone was deleted and closed; `finished` are its remaining waiters."""
 
     uid: str
     finished: Finished
 
 
 class MembersChanged(NamedTuple):
-    """`members` changed: whom to dial, or where."""
+    """`members` changed: which agents to dial, or where."""
 
 
 AgentEvent = ZoneOpened | ZoneClosed | MembersChanged | EventsTold | Greet
-"""An EventsTold is for the zones' clients, a Greet for who dials agents."""
+"""An EventsTold is for the zones' clients, a Greet for the part of the shell that dials agents."""
 
 
 class Flushed(NamedTuple):
-    """What a turn leaves: send `sends` now; make each zone's batch durable where its turn wrote,
-    then call `synced` with the pair, in order per zone; do as `events` say.  `going_on`: zones
-    that write long values ahead of their batch; the turn of the partitions that have some, or of
-    all, ends with one of the next calls."""
+    """The result of a turn, which the shell carries out.
+
+    - `sends`: send these now
+    - `turns`: make each zone's batch durable if its turn wrote, then call `synced` with the pair,
+      in order per zone
+    - `events`: act on these
+    - `going_on`: zones that write long values ahead of their batch.  Some or all of their
+      partitions end their turn with a later call
+    """
 
     sends: list[tuple[str, Message]]
     turns: list[tuple[str, Turn]]
@@ -105,8 +115,10 @@ class Flushed(NamedTuple):
 
 
 class AgentCore:
-    """One process incarnation of one agent.  `zones[uid]` are the copies of each open zone.  The
-    shell has to settle something only for those in `awake`."""
+    """One process incarnation of one agent.  `zones[uid]` are the copies of each open zone.
+
+    The shell has work to settle only for zones in `awake`.
+    """
 
     def __init__(
         self,
@@ -116,7 +128,7 @@ class AgentCore:
         now: Now,
         heard_term: int = 0,
     ) -> None:
-        """`heard_term`: a mastership's number that a person vouches for."""
+        """`heard_term`: the number of a mastership that a person vouches for."""
         self.node = hello.node
         self.store = hello.store
         self.incarnation = hello.incarnation
@@ -124,7 +136,7 @@ class AgentCore:
         self.master_term = hello.master_term
         self.master_word = hello.master_word
         self.heard_term = max(hello.master_term, heard_term)
-        """The highest mastership that this agent, or another that greeted it, has obeyed."""
+        """The highest mastership obeyed by this agent, or by another one that greeted it."""
         self._obeyed = (hello.master_term, hello.master_word)
         self.settings = settings
         self.leases = Leases(settings, hello.incarnation, now.boot_ms)
@@ -144,21 +156,21 @@ class AgentCore:
         self._events: list[AgentEvent] = []
         self._heartbeat_ms = -(1 << 40)
         self._inventory_due: list[str] | None = None
-        self._inventory_rows = False  # as it was asked for last
-        self._rows_due: set[str] = set()  # zones whose rows are told once they are open
+        self._inventory_rows = False  # `rows` of the last AskInventory
+        self._rows_due: set[str] = set()  # zones whose rows are reported once open
         self._started_ms = now.boot_ms
         self._kept = {record.uid: record for record in store.kept_zones()}
         self._openings = ZoneOpenings()
         self._announces_external = bool(hello.external_host)
-        self._has_opened = False  # a zone in this turn, or has tried to
+        self._has_opened = False  # opened a zone in this turn, or tried to
 
-    # --- who is there ----------------------------------------------------------------------------
+    # --- masters and peers -----------------------------------------------------------------------
 
     def master_up(self, hello: Hello) -> bool:
-        """A master greets us; False: it is not to be obeyed, its link is to be closed.
+        """Take in a master's greeting; return False if its link is to be closed.
 
-        What is remembered durably changes with its first message only: a master learns from our
-        greeting whom we have obeyed before it, and may find that it must not lead.
+        The durable mastership changes only with the master's first message: from our greeting the
+        master learns which mastership we obeyed before, and may find that it must not lead.
         """
         if why_not_obeyed(self.master_term, self.master_word, hello):
             return False
@@ -184,9 +196,10 @@ class AgentCore:
         return True
 
     def peer_up(self, hello: Hello, now: Now) -> bool:
-        """Another agent greets us; False: that store has a newer process, close the link.
+        """Take in another agent's greeting; return False if its store has a newer process.
 
-        A new process has forgotten which promises it took back: it is asked again.
+        Then the link is to be closed.  A new process has forgotten which promises it took back, so
+        it is asked again.
         """
         self.heard_term = max(self.heard_term, hello.master_term)
         known = self._peers.get(hello.node)
@@ -201,7 +214,7 @@ class AgentCore:
         return True
 
     def leave(self, now: Now) -> None:
-        """Ask the master to take our primaries over; `has_primaries` says how far it is."""
+        """Ask the master to move our primaries away; `has_primaries` shows the progress."""
         self.leaving = True
         self._report(0, now)
 
@@ -212,17 +225,16 @@ class AgentCore:
 
     @property
     def opening(self) -> list[str]:
-        """Zones that wait for their turn to be opened, or for a socket that listens for clients.
-        Those that were refused are not among them."""
+        """Zones that wait to be opened, or for a client socket, without refused ones."""
         return [*self._openings.untried(), *(uid for uid in self.zones if uid not in self._ports)]
 
     # --- messages --------------------------------------------------------------------------------
 
     def receive_from_master(self, message: FromMaster, now: Now) -> bool:
-        """One message of a master; False: it was followed by another, its link is to be closed.
+        """Take in one message of a master; return False if that master is no longer obeyed.
 
-        MastershipNotKept: the message was not obeyed; the link is to be closed, so that the master
-        tells everything again.
+        Then its link is to be closed.  On MastershipNotKept the message was not obeyed: the link is
+        to be closed as well, so that the master sends everything again.
         """
         if not self._obey(message.master_term):
             return False
@@ -241,7 +253,7 @@ class AgentCore:
             case AskInventory(rows=rows, zone=uid):
                 if uid:
                     self._report_rows(uid)
-                else:  # asked behind the tables of all zones
+                else:  # it follows the tables of all zones
                     self.informed = True
                     self._report_inventory(rows, now)
             case EventsTold() | Greet():
@@ -255,12 +267,12 @@ class AgentCore:
         return True
 
     def receive(self, node: str, message: Message, now: Now) -> None:
-        """One message of another agent, over a link for which `peer_up` was true.
+        """Take in one message of another agent, over a link for which `peer_up` returned True.
 
-        Of one that no master has registered nothing is believed.
+        Messages of an agent that is not registered are ignored.
         """
         if not self.registered or node not in self.members:
-            return  # it is asked again when it did not get an answer
+            return  # the sender repeats what is not answered
         if isinstance(message, Heartbeat):
             self._sends.append((node, self.leases.answer(node, message, now)))
             return
@@ -279,16 +291,16 @@ class AgentCore:
             zone.receive(node, message, now)
 
     def zone_ready(self, uid: str, port: int, external_port: int = 0) -> None:
-        """Clients of the zone are listened for on `port`, those outside on `external_port`."""
+        """Note that clients are accepted on `port`, and external ones on `external_port`."""
         ready = ZoneReady(uid, port, external_port=external_port if self._announces_external else 0)
         self._ports[uid] = ready
         self._sends.append((MASTER, ready))
 
-    # --- the master's words ----------------------------------------------------------------------
+    # --- what the master decides -----------------------------------------------------------------
 
     def _take_members(self, message: Members) -> None:
         if message.sequence < self._members_told:
-            return  # overtaken: by it, a store of today would seem to be gone for good
+            return  # overtaken: a present store that it lacks would seem gone for good
         self._members_told = message.sequence
         members = {record.name: record for record in message.nodes}
         mine = members.get(self.node)
@@ -305,11 +317,11 @@ class AgentCore:
     def _take_table(self, message: ZoneTable, now: Now) -> None:
         record = message.zone
         if record.deleting or message.members > self._members_told:
-            return  # rows may name stores that are not known here yet: they are told again
+            return  # rows may name stores that are unknown here; they are sent again
         zone = self.zones.get(record.uid)
         if zone is None:
             opening = self._openings.told(record, message.rows)
-            if opening.reason:  # what we said before may be lost, or the master is another
+            if opening.reason:  # the earlier reply may be lost, or the master is new
                 self._sends.append((MASTER, ZoneReady(record.uid, 0, opening.reason)))
             else:
                 self._open_next(now)
@@ -319,7 +331,7 @@ class AgentCore:
         self._keep_zone(record)
         ready = self._ports.get(record.uid)
         if ready is not None and not _knows(record, self.node, ready):
-            self._sends.append((MASTER, ready))  # what we said before was lost
+            self._sends.append((MASTER, ready))  # the earlier message was lost
 
     def _open_next(self, now: Now) -> None:
         """Open the first zone that is due, if this turn has opened none."""
@@ -328,7 +340,7 @@ class AgentCore:
             self._open_zone(opening, now)
 
     def _open_zone(self, opening: Opening, now: Now) -> None:
-        """Open the zone, or say why not."""
+        """Open the zone, or tell the master why not."""
         self._has_opened = True
         record, uid = opening.record, opening.record.uid
         try:
@@ -336,7 +348,7 @@ class AgentCore:
         except ZoneRefused as error:
             self._openings.refused(opening, str(error), now.boot_ms)
             self._sends.append((MASTER, ZoneReady(uid, 0, opening.reason)))
-            if not self._inventory_rows:  # else what is stored of it may be the newest that is left
+            if not self._inventory_rows:  # else its data may be the newest that is left
                 self._inventory_sent(uid)
             return
         self._openings.forget(uid)
@@ -354,17 +366,19 @@ class AgentCore:
             self._report_rows(uid)
 
     def try_refused_zones(self) -> None:
-        """Something was freed: zones that were refused may find room now."""
+        """Try refused zones again, because something was freed."""
         self._openings.try_again()
 
     def has_to_open(self, now: Now) -> bool:
-        """Whether the next turn opens a zone."""
+        """Return whether the next turn opens a zone."""
         return self.registered and self._openings.due(now.boot_ms) is not None
 
     def _keep_zone(self, record: ZoneRecord) -> None:
-        """For the day on which the metastore is lost; what finds no room is tried with the next
-        table.  Of the ports our own one: each agent keeps its own, and is not to write on account
-        of another's."""
+        """Store the zone's record, in case the metastore is lost.
+
+        If there is no room, the next table tries again.  Of the ports only our own is kept, so that
+        another agent's port causes no write here.
+        """
         ports = {name: port for name, port in record.ports.items() if name == self.node}
         kept = msgspec.structs.replace(
             record, ports=ports, recovering=False, placed=False, external_ports={}
@@ -387,14 +401,15 @@ class AgentCore:
             self.zone_removed(uid)
 
     def zone_removed(self, uid: str) -> None:
-        """The data of a zone that was deleted is gone: tell the master, which keeps asking else."""
+        """Tell the master that the data of a deleted zone is gone; until then it keeps asking."""
         self._sends.append((MASTER, RowsStored(uid, ())))
 
     def _report_inventory(self, rows: bool, now: Now) -> None:
-        """Zone by zone, each once it is open and what it says is durable; then the end.
+        """Report zone by zone, each once it is open and its report is durable; then the end.
 
-        `rows`: the metastore is lost.  Zones that no master told of are opened, and the end waits
-        also for those that were refused."""
+        `rows`: the metastore is lost.  Remembered zones that no master announced are opened, and
+        the end also waits for refused zones.
+        """
         self._inventory_rows = rows
         if rows:
             for record in self._store.kept_zones():
@@ -407,8 +422,10 @@ class AgentCore:
         self._inventory_sent("")
 
     def _report_rows(self, uid: str) -> None:
-        """Rows of one zone were lost: tell what is here of it, opening it when no master told of it
-        yet.  One that cannot be opened is told of when it can."""
+        """Report what is here of one zone whose rows were lost, opening the zone if necessary.
+
+        A zone that cannot be opened is reported when it can.
+        """
         zone = self.zones.get(uid)
         if zone is not None:
             self._rows_due.discard(uid)
@@ -450,12 +467,15 @@ class AgentCore:
         self._sends.append((MASTER, report))
 
     def _troubles(self, now: Now) -> tuple[Trouble, ...]:
-        # Every role of a zone at rest serves, and no row lacks its role.
+        # Zones at rest have none: every role serves, and no row lacks its role.
         return tuple([trouble for zone in self.awake.values() for trouble in zone.troubles(now)])
 
     def _unreached(self, now: Now) -> tuple[str, ...]:
-        """Members whose lease has ended.  None of a process that has not lived for one lease yet:
-        it has not had the time to be granted any."""
+        """Return the members whose lease to us has ended.
+
+        It is empty until this process has run for one lease, the time that it takes to be granted
+        any.
+        """
         if not self.registered or now.boot_ms - self._started_ms < self.settings.lease_ms:
             return ()
         others = [
@@ -469,7 +489,7 @@ class AgentCore:
     # --- time and the turn -----------------------------------------------------------------------
 
     def tick(self, now: Now) -> None:
-        """Everything that is due by time; called several times per heartbeat interval."""
+        """Do what is due by time; called several times per heartbeat interval."""
         if not self.registered:
             return
         if now.boot_ms - self._heartbeat_ms >= self.settings.heartbeat_ms:
@@ -480,9 +500,11 @@ class AgentCore:
         self._awake.tick(now)
 
     def flush(self, now: Now) -> Flushed:
-        """End the turn: every zone's batch is written (not yet durable), but for partitions where
-        that would take long: there the turn goes on, so that leases are renewed and others are
-        served meanwhile."""
+        """End the turn: write every zone's batch, which is not durable yet.
+
+        Partitions whose long values are still being written are left out: their turn goes on, so
+        that leases are renewed and other partitions are served meanwhile.
+        """
         if self.registered:
             self._open_next(now)
         self._has_opened = False
@@ -507,7 +529,7 @@ class AgentCore:
         return Flushed(sends, turns, events, going_on)
 
     def synced(self, uid: str, turn: Turn, now: Now) -> list[tuple[str, Message]]:
-        """The zone's batch of this turn is durable: what may be sent now."""
+        """Return what may be sent because the zone's batch of this turn is durable."""
         zone = self.zones.get(uid)
         if zone is None:
             return []
@@ -520,10 +542,10 @@ class AgentCore:
             self._sends = []
         return sends
 
-    # --- what must hold --------------------------------------------------------------------------
+    # --- invariants ------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise InvariantError unless every zone's copies and roles fit together."""
+        """Raise InvariantError unless every zone's copies and roles are consistent."""
         if self.zones and not self.members:
             raise InvariantError(f"{self.node}: zones {list(self.zones)} without members")
         for zone in self.zones.values():
@@ -532,7 +554,7 @@ class AgentCore:
 
 
 def _knows(record: ZoneRecord, node: str, ready: ZoneReady) -> bool:
-    """Whether the master that told this record knows where `node` listens for clients."""
+    """Return whether this record shows that the master knows the client ports of `node`."""
     if ready.external_port and record.external_ports.get(node, 0) != ready.external_port:
         return False
     return record.ports.get(node, 0) == ready.port

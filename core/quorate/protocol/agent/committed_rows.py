@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def take(replicas: Replicas, row: PartitionRow, now: Now) -> None:
-    """Take one row of the master; one that is not newer changes nothing."""
+    """Take in one row of the master; ignore one that is not newer."""
     known = replicas.table[row.partition]
     if known is not None and row.version <= known.version:
         return
@@ -64,13 +64,13 @@ def _begin_role(
     handed_over: bool,
     now: Now,
 ) -> None:
-    """`carried`: our role in the term before, whose writes the new term keeps."""
+    """Begin our role as primary.  `carried`: our role in the term before, whose writes are kept."""
     earlier = copy.promise_holder
     activated = row.term == copy.promise_term and copy.last_term >= row.term
     if activated or not copy.promise(row.term, replicas.me):
         if carried is not None:
             replicas.end_role(carried)
-        return  # a term is activated once: it takes a new one to serve again
+        return  # a term is activated once; serving again takes a new term
     replicas.touch(copy)
     replicas.promise_moved(copy, earlier, replicas.me)
     replicas.drop_fill(row.partition)
@@ -78,8 +78,8 @@ def _begin_role(
     role.lease_until = copy.lease_until
     role.hand_over = handed_over
     if carried is not None:
-        # The same process again, in a new term: it holds everything it has reserved, so the new
-        # term keeps it, and what waits for acknowledgement waits on.
+        # The same process in a new term: it holds everything that it has reserved, so the new term
+        # keeps that, and what waits for acknowledgement goes on waiting.
         role.waiters, role.pending = carried.waiters, carried.pending
         role.turn = []
         carried.waiters, carried.pending, carried.serving_until = deque(), {}, 0

@@ -1,10 +1,9 @@
-"""Until when this agent may answer reads, what it has promised others about theirs, and how old at
-most a message is.
+"""The read leases that an agent holds and grants, and the maximum age of a message.
 
 One heartbeat per pair of agents grants the lease for every partition whose promise is held by the
-asker.  Promises that have moved on travel as exceptions, repeated until the asker has seen them.
-The holder counts from when it sent, less a margin; the grantor from when it received.
-Source: docs/protocol.md, section 4.
+sender.  Promises that have moved on are sent as exceptions, which are repeated until the sender has
+seen them.  The holder counts from when it sent the heartbeat, less a margin; the grantor counts
+from when it received it.  Source: docs/protocol.md, section 4.
 """
 
 from collections.abc import Mapping
@@ -15,12 +14,16 @@ from quorate.protocol.messages.replication import Heartbeat, HeartbeatAck
 from quorate.protocol.settings import ProtocolSettings
 
 ASKED_MAX = 32
-"""Heartbeats to one agent whose answers still count, and by which a message's age is known: later
-than that a lease is over anyway, and nobody waits for the answer to a message."""
+"""Number of heartbeats to one agent that are remembered.
+
+Only their answers count, and only by them is the age of a message known.  Older ones do not matter:
+by then a lease is over, and nobody waits for the answer to such a message.
+"""
 
 
 class Leases:
-    """Both sides of the leases of one agent, all zones together.  Boot milliseconds throughout."""
+    """Both sides of the leases of one agent, for all zones together.  Times are boot
+    milliseconds."""
 
     def __init__(self, settings: ProtocolSettings, incarnation: int, started_ms: int) -> None:
         self._settings = settings
@@ -37,7 +40,7 @@ class Leases:
     # --- as grantor ------------------------------------------------------------------------------
 
     def answer(self, node: str, heartbeat: Heartbeat, now: Now) -> HeartbeatAck:
-        """Grant `node` the lease of everything promised to it, but for what has moved on."""
+        """Grant `node` the lease of everything promised to it, except what has moved on."""
         until = now.boot_ms + self._settings.lease_ms
         self._granted_until[node] = max(self._granted_until.get(node, 0), until)
         self._heard[node] = heartbeat.sent_ms
@@ -53,15 +56,15 @@ class Leases:
         )
 
     def promise_moved(self, node: str, zone: str, partition: int, term: int) -> None:
-        """`node` no longer has our promise of this partition: tell it with every answer."""
+        """Note that `node` no longer has our promise; every answer tells it so."""
         self._sequence += 1
         self._exceptions.setdefault(node, {})[(zone, partition)] = (self._sequence, term)
 
     def granted_until(self, node: str) -> int:
-        """When the last lease we granted `node` ends.
+        """Return when the last lease that we granted to `node` ends.
 
-        A process that has just started has forgotten what it granted: it answers as if it had
-        granted at its start.
+        A process that has just started has forgotten what it granted, so it assumes a grant at its
+        start.
         """
         from_start = self._started_ms + self._settings.lease_ms
         return max(from_start, self._granted_until.get(node, 0))
@@ -69,16 +72,16 @@ class Leases:
     # --- as holder -------------------------------------------------------------------------------
 
     def heartbeat(self, node: str, now: Now) -> Heartbeat:
-        """Ask `node` for its lease."""
+        """Return the heartbeat that asks `node` for its lease."""
         asked = self._asked.setdefault(node, [])
         asked.append(now.boot_ms)
         del asked[:-ASKED_MAX]
         return Heartbeat(now.boot_ms, self._seen.get(node, 0))
 
     def granted(self, node: str, ack: HeartbeatAck) -> None:
-        """Take in an answer; its exceptions are applied by the caller before leases are used.
+        """Take in an answer; the caller applies its exceptions before leases are used.
 
-        One to a process before us gives no lease: its clock may have been another.
+        An answer to an earlier process gives no lease: that process may have had another clock.
         """
         if ack.sent_ms not in self._asked.get(node, ()):
             return
@@ -89,28 +92,31 @@ class Leases:
         self._seen[node] = max(self._seen.get(node, 0), ack.sequence)
 
     def restarted(self, node: str) -> None:
-        """`node` is a new process: its exception sequence starts again."""
+        """Forget the lease of `node`, a new process whose exception sequence starts again."""
         self._heard.pop(node, None)
         self._seen.pop(node, None)
         self._held_until.pop(node, None)
         self.shared.recount()
 
     def held_until(self, node: str) -> int:
-        """Until when `node`'s lease runs, 0 when it never granted one."""
+        """Return until when the lease from `node` runs; 0 if it never granted one."""
         return self._held_until.get(node, 0)
 
     @property
     def held(self) -> Mapping[str, int]:
-        """Until when leases run, by node; of those that never granted one there is none."""
+        """Node -> until when its lease runs.  Nodes that never granted one are left out."""
         return self._held_until
 
-    # --- how old a message is --------------------------------------------------------------------
+    # --- age of a message ------------------------------------------------------------------------
 
     def heard(self, node: str) -> int:
-        """What the clock of `node` showed when it sent its newest heartbeat that came here, 0 when
-        none has.  With it in a message `node` can tell that the message is no older than that."""
+        """Return when `node`, by its own clock, sent the newest heartbeat received here; 0 if none.
+
+        If a message to `node` contains this time, `node` knows that the message is no older than
+        that.
+        """
         return self._heard.get(node, 0)
 
     def sent_heartbeat(self, node: str, sent_ms: int) -> bool:
-        """Whether this process has lately sent `node` a heartbeat at that time."""
+        """Return whether this process recently sent `node` a heartbeat at that time."""
         return sent_ms in self._asked.get(node, ())

@@ -1,9 +1,9 @@
-"""Which mastership an agent obeys: how it knows that one is over, or that two have the same number.
+"""Which mastership an agent obeys, and how it detects an old one, or two with the same number.
 
 A mastership is a number, counted up in the metastore, and a random word.  Two masterships have the
-same number only when the metastore was put back to an older state, or made anew: the words tell.
-Words say nothing of how old a metastore is: that its rows say (Master.looked_again).  A master that
-is refused counts again, above what the agent knows.  Source: docs/protocol.md, section 7.
+same number only if the metastore was put back to an older state or made anew; then their words
+differ.  Words do not tell which metastore is older; its rows do (Master.looked_again).  A refused
+master counts again, above what the agent knows.  Source: docs/protocol.md, section 7.
 """
 
 from typing import Final
@@ -11,20 +11,28 @@ from typing import Final
 from quorate.protocol.messages.handshake import Hello
 
 TERMS_BELIEVED: Final = 1_000
-"""How far above all that an agent has heard of a master's term may be.  Terms are counted one by
-one; a higher one comes from a counter that a defect or a wrong copy has raised, and whoever obeys
-it refuses every later master.  What another agent has obeyed is believed: it refuses all below
-that anyway.  A master that is refused for this has the agents that obey it greet the one that does
-not (Greet); their greetings, proven as agents', tell what they have durably obeyed."""
+"""How far a master's term may be above all terms that an agent has heard of.
+
+Terms are counted one by one.  A much higher one comes from a counter that was raised by a defect or
+a wrong copy, and an agent that obeys it refuses every later master.  A term that another agent has
+obeyed is believed, because that agent refuses all lower ones anyway.  A master that is refused for
+this sends Greet to the agents that obey it.  They greet the agent that refused, and these
+greetings, proven as an agent's, tell which mastership they have durably obeyed.
+"""
 RECOVERY_TERMS: Final = 500
-"""How far above the highest term that was told a lost metastore goes on: well below that bound, and
-above the masterships that agents may know which are away; those of an agent that knows more are
-counted above when it refuses."""
+"""How far above the highest reported term the masterships of a lost metastore continue.
+
+It is well below TERMS_BELIEVED, and above the masterships that absent agents may know.  If an agent
+knows more, it refuses, and the next mastership is counted above that.
+"""
 
 
 def why_not_obeyed(term: int, word: str, hello: Hello) -> str:
-    """Why an agent that knows the mastership (term, word) must not obey the master that greets;
-    empty when it may.  A word that is not known (an operator of before) says nothing."""
+    """Return why an agent that knows the mastership (term, word) must not obey this master.
+
+    The result is empty if it may obey.  A missing word (an operator of an older version) does not
+    count.
+    """
     if hello.master_term < term:
         return f"master term {hello.master_term} is over, {term} was seen"
     if hello.master_term == term and word and hello.master_word and hello.master_word != word:
@@ -33,8 +41,11 @@ def why_not_obeyed(term: int, word: str, hello: Hello) -> str:
 
 
 def why_not_believed(heard: int, term: int) -> str:
-    """Why a master's term is too far above `heard`, the highest one that an agent has obeyed or
-    heard of from other agents, to be true; empty when it is not, or nothing was heard yet."""
+    """Return why a master's term is too far above `heard` to be true.
+
+    `heard` is the highest term that the agent has obeyed or heard of from other agents.  The result
+    is empty if the term is credible, or if nothing was heard yet.
+    """
     if not heard or term <= heard + TERMS_BELIEVED:
         return ""
     return (

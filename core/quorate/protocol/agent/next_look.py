@@ -1,15 +1,14 @@
-"""When a zone's copies must be looked at again because of the time alone.
+"""When a tick must visit a zone's copies because of time alone.
 
-A zone with something under way is looked at with every tick.  Another one is looked at when the
-first of these is due, and at the latest after `IDLE_LOOK_MS`:
+A zone with something in progress is visited by every tick.  Another zone is visited when the first
+of these is due, and at the latest after `IDLE_LOOK_MS`:
 
-- a key that expires
-- the end of a lease; where leases are shared the agent sees that (zones_awake.py)
-- the next look at logs and digests (upkeep.py)
+- a key expires
+- a lease ends (the agent checks leases that are shared: zones_awake.py)
+- logs and digests are checked (upkeep.py)
 
-Whatever happens in the zone has it looked at by the next tick (`Replicas.wake`).  The simulator
-checks after every tick that zones which are not due have nothing to do
-(tests/quorate_sim/rest_checks.py).
+Any event in the zone has the next tick visit it (`Replicas.wake`).  The simulator checks after
+every tick that zones which are not due have nothing to do (tests/quorate_sim/rest_checks.py).
 """
 
 from __future__ import annotations
@@ -23,8 +22,10 @@ if TYPE_CHECKING:
     from quorate.protocol.agent.replicas import Replicas
 
 IDLE_LOOK_MS = 10_000
-"""What is forgotten here is late by so much at most.  200 zones at rest are looked at 20 times a
-second in all."""
+"""Work whose due time is overlooked here is at most this late.
+
+With 200 zones at rest, this makes 20 visits per second in all.
+"""
 
 
 def next_look_ms(replicas: Replicas, now: Now) -> int:
@@ -51,7 +52,7 @@ def next_look_ms(replicas: Replicas, now: Now) -> int:
 
 
 def _is_idle(role: Primary, now_ms: int) -> bool:
-    """Whether the role waits for nothing, and its copies know where it stands."""
+    """Return whether the role waits for nothing, and its copies know its position."""
     copy = role.copy
     return (
         role.serves(now_ms)

@@ -1,9 +1,9 @@
-"""What a turn wants to say: at once after the batch is written, or once it is durable."""
+"""The messages of a turn: sent once the batch is written, or once it is durable."""
 
 from quorate.protocol.messages.message import Message
 
 MASTER = ""
-"""The destination that means whoever is master."""
+"""The destination that means the present master."""
 
 
 class Outbox:
@@ -16,9 +16,9 @@ class Outbox:
         self.after_sync: list[tuple[str, Message]] = []
 
     def send(self, node: str, message: Message) -> None:
-        """Send when the turn's batch is written."""
+        """Send the message when the turn's batch is written."""
         self.at_once.append((node, message))
 
     def send_durable(self, node: str, message: Message) -> None:
-        """Send when the turn's batch is durable: the message claims something."""
+        """Send the message when the turn's batch is durable, because the message relies on that."""
         self.after_sync.append((node, message))

@@ -1,12 +1,12 @@
-"""Fetches the rows of one copy anew when the other copies out-vote them; a person asks for it.
+"""Replaces the rows of one copy by those of other owners, at a person's request.
 
-The copy stays what it is to everybody else: it keeps its promise, its log, its positions and its
-vote.  Only its rows are copied, from owners that are named, into a second generation beside the old
-ones, whose place they take in one write; what its log holds above them is applied (fill.Fill).  So
-no quorum is smaller for a moment, and a refill that ends half-way leaves the copy as it was.
+It is used when the other copies out-vote this one.  The copy keeps its promise, log, positions and
+vote.  Only its rows are copied, from the named owners, into a second generation beside the old
+rows.  They replace the old rows in one write, and what the log holds above them is applied
+(fill.Fill).  So no quorum shrinks meanwhile, and an interrupted refill leaves the copy as it was.
 
-An agent that is the partition's primary reports that it refills, and begins when the master has
-handed the primary over.  It goes on while it is asked for.  Source: docs/protocol.md, section 5.
+An agent that is the partition's primary reports the refill, and begins when the master has handed
+the primary over.  It goes on while it is asked for.  Source: docs/protocol.md, section 5.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from quorate.protocol.copies.copy import Copy
 
 ASKED_MS_MAX = 10_000
-"""A refill that nobody has asked for again for so long is given up."""
+"""A refill that was not requested again for this long is given up."""
 
 AGAIN_MS = 1_000
-"""A refill that came to nothing (a new term, no room) begins again after so long."""
+"""Pause before a failed refill (a new term, no room) begins again."""
 
 
 class _Wanted:
-    """One refill.  `token` names it: who asks for it again hears of this one."""
+    """One requested refill.  `token` identifies it in repeated requests."""
 
     __slots__ = ("asked_ms", "begun_ms", "has_ended", "suppliers", "token")
 
@@ -40,25 +40,26 @@ class _Wanted:
         self.suppliers = suppliers
         self.asked_ms = now_ms
         self.begun_ms = now_ms - AGAIN_MS
-        self.has_ended = False  # its rows have the old ones' place, but may not be durable yet
+        self.has_ended = False  # its rows are in place, but may not be durable yet
 
 
 class Refills:
-    """Those of one zone's copies on one agent."""
+    """The refills of one zone's copies on one agent."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
         self._wanted: dict[int, _Wanted] = {}
-        self._ended: dict[int, str] = {}  # with this turn's batch
+        self._ended: dict[int, str] = {}  # those that ended with this turn's batch
         self._done: dict[int, str] = {}
 
     @property
     def partitions(self) -> tuple[int, ...]:
-        """Those whose copies here are to be refilled: they had better not be primaries."""
+        """Partitions whose copies here are to be refilled; they should have other primaries."""
         return tuple(sorted(self._wanted))
 
     def ask(self, ask: Refill) -> Refilling:
-        """Begin, or go on; how far it is.  The same question again changes nothing."""
+        """Begin a refill, or continue it; return its progress.  Repeated requests change
+        nothing."""
         partition, replicas = ask.partition, self._replicas
         if self._done.get(partition) == ask.token:
             return Refilling(ask.zone_name, partition, done=True)
@@ -117,7 +118,7 @@ class Refills:
         return "its term" if not copy.adopted else "another try"
 
     def tick(self, now: Now) -> None:
-        """Begin what can begin by now; cheap when nothing is wanted."""
+        """Begin the refills that can begin; cheap when there are none."""
         for partition, wanted in list(self._wanted.items()):
             if wanted.has_ended:
                 continue
@@ -145,14 +146,14 @@ class Refills:
         transfer.begin(replicas, fill)
 
     def ended(self, partition: int) -> None:
-        """The new rows have taken the place of the old ones, with this turn's batch."""
+        """Note that the new rows have replaced the old ones, with this turn's batch."""
         wanted = self._wanted.get(partition)
         if wanted is not None:
             wanted.has_ended = True
             self._ended[partition] = wanted.token
 
     def undone(self) -> None:
-        """The turn's batch was refused: what ended in it has not ended, and begins again."""
+        """Have refills that ended in this turn begin again, because its batch was refused."""
         for partition in self._ended:
             wanted = self._wanted.get(partition)
             if wanted is not None:
@@ -161,18 +162,18 @@ class Refills:
 
     @property
     def has_ended(self) -> bool:
-        """Whether any ended with this turn's batch."""
+        """Whether a refill ended with this turn's batch."""
         return bool(self._ended)
 
     def take_ended(self) -> dict[int, str]:
-        """The tokens of those that ended with this turn's batch, which is written."""
+        """Return partition -> token of the refills that ended with this turn's written batch."""
         ended = self._ended
         if ended:
             self._ended = {}
         return ended
 
     def durable(self, ended: dict[int, str]) -> None:
-        """The batch with which these ended is durable: they are done."""
+        """Note that these refills are done, because their batch is durable."""
         for partition, token in ended.items():
             self._done[partition] = token
             wanted = self._wanted.get(partition)
@@ -191,6 +192,6 @@ def _not_durable(ask: Refill) -> Refilling:
 
 
 def _able(suppliers: tuple[str, ...], row: PartitionRow | None, me: str) -> tuple[str, ...]:
-    """Those of `suppliers` that own a copy now."""
+    """Return those of `suppliers` that own a copy now."""
     owners = row.owners if row is not None else ()
     return tuple(node for node in suppliers if node in owners and node != me)

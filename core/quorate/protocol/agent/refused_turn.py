@@ -1,4 +1,4 @@
-"""What happens when a turn's batch finds no room: all goes back to what the storage holds."""
+"""When a turn's batch finds no room: everything returns to what the storage holds."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def go_back(replicas: Replicas) -> None:
-    """The batch was not written: copies, roles and rows are again what the storage holds."""
+    """Reset copies, roles and rows to what the storage holds, because the batch was not written."""
     for copy in replicas.touched.values():
         lwm, durable_lwm, majority = copy.lwm, copy.durable_lwm, copy.majority
         copy.recover()
-        copy.majority = majority  # an earlier turn's
+        copy.majority = majority  # that of an earlier turn
         copy.durable_lwm = min(durable_lwm, copy.lwm)  # earlier turns may still be synced
         row = replicas.table[copy.partition]
         if (
@@ -31,13 +31,13 @@ def go_back(replicas: Replicas) -> None:
         if role is None:
             continue
         if copy.promise_term != role.term:
-            replicas.end_role(role)  # it began in this turn: our own promise was not kept
+            replicas.end_role(role)  # it began in this turn: our own promise is not stored
             continue
         role.turn = []
         role.flushed = min(role.flushed, copy.lwm)
         role.joint_hwm = min(role.joint_hwm, copy.lwm)
         for waiter in role.take_undone(copy.lwm):
-            # Reads are done again: what they tell need not be what was refused.
+            # Reads are done again, because what they saw may be a refused write.
             finished = replicas.finished
             (finished.refused if waiter.keys else finished.again).append(waiter)
         if role.stage is Stage.SERVING:
@@ -54,10 +54,10 @@ def go_back(replicas: Replicas) -> None:
     replicas.touched = {}
     replicas.ack_due = {}
     replicas.adopting = []
-    # Not even what needs no sync: rows and updates of this turn, whose counters are given out
-    # again, may have been read for a transfer.  Whatever is lost is asked for again.
+    # Drop also messages that need no sync: rows and updates of this turn, whose counters are given
+    # out again, may have been read for a transfer.  What is lost is requested again.
     asked = any(isinstance(message, Inventory) for _, message in replicas.out.after_sync)
     replicas.announcements = {}
     replicas.out = Outbox()
-    if asked:  # but this the master asks for once only
+    if asked:  # the master does not repeat this request
         replicas.out.send_durable(MASTER, Inventory(replicas.uid, replicas.inventory(), last=False))

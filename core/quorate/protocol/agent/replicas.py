@@ -1,8 +1,8 @@
 """What one agent's copies of one zone do in a turn of the event loop.
 
-The shell hands in rows, messages, commands and time, then calls `flush` once per turn: it writes
-the batch and answers what to send now and what to send once the batch is durable (`synced`).
-Nothing here knows sockets, clocks or threads; the simulator runs this very object.
+The shell passes in rows, messages, commands and the time, then calls `flush` once per turn.
+`flush` writes the batch and returns what to send now and what to send once the batch is durable
+(`synced`).  Nothing here knows sockets, clocks or threads; the simulator runs this very object.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -58,11 +58,12 @@ from quorate.protocol.storage import Storage, StorageFull
 from quorate.protocol.transactions.transactions import Transactions
 
 APPEND_BYTES_MAX = 4 * 1024 * 1024
-"""Updates that travel in one message; a longer one, as clients may write them, has its own."""
+"""Bytes of updates per message.  A longer update, which clients may write, has a message of its
+own."""
 
 
 class Turn(NamedTuple):
-    """What a flush leaves: `sends` go out now, the rest when `synced` is called with it."""
+    """The result of a flush: `sends` are sent now, the rest when `synced` is called with it."""
 
     sends: list[tuple[str, Message]]
     after_sync: list[tuple[str, Message]]
@@ -74,7 +75,7 @@ class Turn(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """Waiters that wait no more: answered; outcome unknown; reads to redo; refused for space."""
+    """Waiters whose wait is over: answered; outcome unknown; reads to redo; refused for space."""
 
     answered: list[Waiter]
     unknown: list[Waiter]
@@ -83,8 +84,11 @@ class Finished(NamedTuple):
 
 
 class Replicas:
-    """All copies of one zone on one agent.  `table[partition]` is the newest committed row known,
-    `primaries[partition]` the role when this agent has it, `lost_primary` when it lost one."""
+    """All copies of one zone on one agent.
+
+    For each partition, `table` has the newest committed row known, `primaries` the role if this
+    agent has it, and `lost_primary` the time (boot ms) at which it lost one.
+    """
 
     def __init__(
         self,
@@ -102,10 +106,10 @@ class Replicas:
         self.leases = leases
         self.settings = settings
         self.now = now
-        self.look_ms = 0  # until then a tick finds nothing to do (next_look.py); 0: at once
-        self.busy_ms = now.boot_ms  # when something was last under way here, as a tick saw it
-        self.shares_leases = False  # with others in which nothing is under way (zones_awake.py)
-        self.at_rest = False  # no turn's end visits the zone either
+        self.look_ms = 0  # a tick has nothing to do before this (next_look.py); 0: at once
+        self.busy_ms = now.boot_ms  # when a tick last saw something in progress
+        self.shares_leases = False  # with other zones where nothing goes on (zones_awake.py)
+        self.at_rest = False  # the end of a turn does not visit the zone
         self.awake: dict[str, Replicas] = {}  # the agent's zones that are not at rest
         # Whether the shell has something to settle for the zone's clients.
         self.clients_have_work: Callable[[], bool] = lambda: False
@@ -119,7 +123,7 @@ class Replicas:
         self.stores: dict[str, str] = {}
         self.domains: dict[str, str] = {}
         self.incarnations: dict[str, int] = {}
-        self.registered: dict[str, int] = {}  # incarnations of those who are now
+        self.registered: dict[str, int] = {}  # incarnation of each registered node
         self.online: frozenset[str] = frozenset()
         self.dirty: dict[int, Primary] = {}
         self.announcements: dict[str, list[Batch]] = {}
@@ -133,9 +137,9 @@ class Replicas:
         self.transactions = Transactions(self)
         self.refills = Refills(self)
         self.wrote = False
-        self.waits_for_values = False  # the turn goes on: the engine will say when it may end
-        self.is_short_of_room = False  # copies take no more updates; the shell looks
-        self.why_full = ""  # for people, while the storage has no room for more; the shell looks
+        self.waits_for_values = False  # the turn goes on until long values are written
+        self.is_short_of_room = False  # copies take no new updates; set by the shell
+        self.why_full = ""  # why the storage has no room, for people; set by the shell
         self.full_copies = 0
         self.delta_copies = 0
         self.full_reasons: dict[str, int] = {}
@@ -145,9 +149,9 @@ class Replicas:
             copy.lease_until = leases.granted_until("")
 
     def wake(self) -> None:
-        """Something happens here: the next tick and the end of each turn look at the zone."""
+        """Have the next tick and the end of each turn visit the zone: something happens in it."""
         self.look_ms = 0
-        self.shares_leases = False  # each role keeps what it has until the next count
+        self.shares_leases = False  # each role keeps its lease until the next count
         if self.at_rest:
             self.at_rest = False
             self.awake[self.uid] = self
@@ -155,14 +159,14 @@ class Replicas:
     # --- copies ----------------------------------------------------------------------------------
 
     def copy_of(self, partition: int) -> Copy:
-        """The copy, made when there was none."""
+        """Return the copy, creating it if there is none."""
         copy = self.copies.get(partition)
         if copy is None:
             copy = self.copies[partition] = Copy(partition, self.storage)
         return copy
 
     def touch(self, copy: Copy) -> None:
-        """The copy wrote into this turn's batch."""
+        """Note that the copy wrote into this turn's batch."""
         self.wake()
         self.touched[copy.partition] = copy
         self.wrote = True
@@ -170,7 +174,7 @@ class Replicas:
     # --- from the master -------------------------------------------------------------------------
 
     def set_members(self, nodes: Iterable[NodeRecord]) -> None:
-        """Who is registered with which store; a new incarnation has forgotten us."""
+        """Take in the registered nodes; a new incarnation has forgotten what we sent it."""
         self.wake()
         nodes = tuple(nodes)
         self.registered = {node.name: node.incarnation for node in nodes}
@@ -182,15 +186,18 @@ class Replicas:
             self.incarnations[node.name] = node.incarnation
             self.domains[node.name] = node.failure_domain
             if known not in ((None, None), (store, node.incarnation)):
-                self.peer_started(node.name, self.now)  # a new store counts from one again
+                self.peer_started(node.name, self.now)  # a new store counts incarnations from 1
         for role in list(self.roles.values()):
-            role.follow(role.row)  # a store that is gone for good changes what a quorum is
+            role.follow(role.row)  # the loss of a store may change the quorum
         self.renew_leases()
         for role in list(self.roles.values()):
             activation.step(self, role, self.now)
 
     def peer_started(self, node: str, now: Now) -> None:
-        """`node` is a new process: it has forgotten what it was sent and what it took back."""
+        """Note that `node` is a new process.
+
+        It has forgotten what it was sent and which promises it took back.
+        """
         self.now = now
         self.wake()
         for role in self.roles.values():
@@ -198,12 +205,12 @@ class Replicas:
         self.renew_leases()
 
     def primary_of(self, partition: int) -> str:
-        """The node of the partition's primary, as the newest row known says; empty: none."""
+        """Return the node of the partition's primary in the newest row known; empty: none."""
         row = self.table[partition]
         return row.primary.node if row is not None and row.primary is not None else ""
 
     def set_rows(self, rows: Iterable[PartitionRow], now: Now) -> None:
-        """Take committed rows; answered by RowsStored once they are durable here."""
+        """Take in committed rows; the reply, RowsStored, is sent once they are durable here."""
         self.now = now
         self.wake()
         stored: list[tuple[int, int]] = []
@@ -215,7 +222,7 @@ class Replicas:
             self.out.send_durable(MASTER, RowsStored(self.uid, tuple(stored)))
 
     def names_me(self, row: PartitionRow) -> bool:
-        """Whether we vote in the row, or are its newcomer, with the store that we have."""
+        """Return whether the row names us, with our present store, as voter or destination."""
         if any(v.node == self.me.node and v.store == self.me.store for v in row.voters):
             return True
         newcomer = row.destination
@@ -224,7 +231,7 @@ class Replicas:
         )
 
     def end_role(self, role: Primary) -> None:
-        """The role will never serve again: what waits for acknowledgements is unknown."""
+        """End the role for good; the outcome of its unacknowledged writes is unknown."""
         self.wake()
         partition = role.copy.partition
         if self.roles.get(partition) is role:
@@ -238,13 +245,13 @@ class Replicas:
         role.serving_until = 0
 
     def give_up(self, waiters: Iterable[Waiter]) -> None:
-        """Nobody knows whether these writes will last; reads that saw them are tried again."""
+        """Report these writes as unknown; reads that saw them are tried again."""
         for waiter in waiters:
             if waiter.has_client:
                 (self.finished.unknown if waiter.keys else self.finished.again).append(waiter)
 
     def promise_moved(self, copy: Copy, earlier: Holder | None, holder: Holder) -> None:
-        """The copy has promised another holder: what it granted the earlier one runs out."""
+        """Note that the copy has promised another holder: the lease of the earlier one runs out."""
         if earlier is None or earlier.node == holder.node:
             return
         if earlier.node != self.me.node:
@@ -262,7 +269,7 @@ class Replicas:
     # --- messages --------------------------------------------------------------------------------
 
     def receive(self, node: str, message: Message, now: Now) -> None:
-        """One message about this zone from another agent, or from the master (node MASTER)."""
+        """Take in one message about this zone, of another agent or of the master (node MASTER)."""
         self.now = now
         self.wake()
         match message:
@@ -326,13 +333,13 @@ class Replicas:
         ):
             activation.step(self, role, self.now)
         elif lwm <= role.acked:
-            return  # what it has was answered before
+            return  # a quorum already had these counters
         self.finished.answered.extend(role.advance())
 
     # --- time ------------------------------------------------------------------------------------
 
     def renew_leases(self) -> None:
-        """Leases changed: recount until when each role serves, unless that is counted for them."""
+        """Recompute until when each role serves, unless the zone shares leases."""
         if self.shares_leases:
             return
         held = self.leases.held
@@ -340,15 +347,15 @@ class Replicas:
             role.renew(held)
 
     def lease_moved(self, node: str, partition: int, term: int) -> None:
-        """`node` has promised this partition to another holder, in a higher term."""
+        """End the role, because `node` has promised the partition to a holder in a higher term."""
         role = self.roles.get(partition)
         if role is not None and role.term < term and node in role.peers:
-            # For good, and said only until we have confirmed it: a FenceAck that was held up by a
-            # slow disk must not make that voter's lease count again.
+            # It is for good, because the exception is repeated only until we confirm it: a FenceAck
+            # that was delayed by a slow disk must not make that voter's lease count again.
             self.end_role(role)
 
     def tick(self, now: Now) -> None:
-        """Everything that is due by time: retries, repairs, expiry, log bounds."""
+        """Do what is due by time: retries, repairs, expiry, log bounds."""
         self.now = now
         was_touched = not self.look_ms
         if self.refused_rows and now.boot_ms - self._refused_ms >= self.settings.retry_ms:
@@ -372,8 +379,8 @@ class Replicas:
     # --- the turn --------------------------------------------------------------------------------
 
     def commands_wrote(self, role: Primary) -> None:
-        """Commands reserved counters in this role: its updates leave with the turn."""
-        if self.look_ms:  # else it is awake: these calls are on the way of each command
+        """Note that commands wrote in this role: its updates are sent at the end of the turn."""
+        if self.look_ms:  # else it is awake already; this is the hot path of each command
             self.wake()
         self.dirty[role.copy.partition] = role
         self.touched[role.copy.partition] = role.copy
@@ -381,7 +388,7 @@ class Replicas:
 
     @property
     def has_turn(self) -> bool:
-        """Whether a flush would leave anything; far cheaper than to flush an idle zone."""
+        """Whether a flush would do anything; much cheaper than flushing an idle zone."""
         return bool(
             self.wrote
             or self.touched
@@ -410,7 +417,7 @@ class Replicas:
 
     @property
     def lacks_a_role(self) -> bool:
-        """Whether a row names us primary and no role can serve it, which the master is told."""
+        """Whether a row names us primary but no role can serve it; the master is told."""
         me, roles = self.me, self.roles
         return any(
             row is not None and row.primary == me and row.partition not in roles
@@ -419,12 +426,14 @@ class Replicas:
 
     @property
     def wants_turn(self) -> bool:
-        """Whether there is something that the end of a turn may write or send now."""
+        """Whether the end of a turn would now write or send something."""
         return bool(self.wrote or self.out.at_once) and not self.waits_for_values
 
     def flush_some(self, waiting: Collection[int], now: Now) -> Turn | None:
-        """End the turn of all partitions but those in `waiting`, whose long values are not written
-        yet.  None: the turn says something that may be about them, so all of it goes on."""
+        """End the turn of all partitions but `waiting`, whose long values are not written yet.
+
+        Returns None if the turn says something that may concern them: then all of it goes on.
+        """
         self.waits_for_values = True
         if not may_be_divided(self):
             self.now = now
@@ -441,7 +450,7 @@ class Replicas:
         waiting: Collection[int] = (),
         waiting_records: Collection[bytes] = (),
     ) -> Turn:
-        """End the turn: write the batch, then say what to send.  `waiting`: see `flush_some`."""
+        """End the turn: write the batch and return what to send.  `waiting`: see `flush_some`."""
         self.now = now
         self.waits_for_values = False
         if self.touched:
@@ -463,7 +472,7 @@ class Replicas:
             self.out.at_once,
             self.out.after_sync,
             [(copy, copy.last_term, copy.lwm) for copy in self.touched.values()],
-            # Of copies that have adopted by now: what adopts later is durable only with its turn.
+            # Only of copies that have adopted: a later adoption is durable only with its own turn.
             [due for due in self.ack_due.values() if due[1].last_term == due[2]],
             self.adopting,
             self.refills.take_ended(),
@@ -477,7 +486,7 @@ class Replicas:
         return turn
 
     def announce(self, node: str, batch: Batch) -> None:
-        """Tell `node` where a role stands, with all other such news of the turn."""
+        """Tell `node` the position of a role, together with all other such news of the turn."""
         self.announcements.setdefault(node, []).append(batch)
 
     def _send_appends(self) -> None:
@@ -496,8 +505,8 @@ class Replicas:
                 groups.setdefault(peers, []).append(role.batch(updates))
                 size += of_role
                 continue
-            # Two of them may be more than a frame takes.  Each tells of itself and none of those
-            # behind it: a copy that waits for one that it was told of asks for it again.
+            # Two of them may exceed a frame.  Each message names its own update and none behind it,
+            # because a copy asks again for an update that it was told of and does not get.
             for behind, update in zip(range(len(updates) - 1, -1, -1), updates, strict=True):
                 self._send_groups({peers: [role.batch([update], behind)]})
         self.dirty = {}
@@ -510,7 +519,7 @@ class Replicas:
                 self.out.send(node, message)
 
     def synced(self, turn: Turn, now: Now) -> list[tuple[str, Message]]:
-        """The turn's batch is durable: what may be claimed now."""
+        """Return what may be sent because the turn's batch is durable."""
         self.now = now
         if self.look_ms:
             self.wake()
@@ -537,14 +546,14 @@ class Replicas:
         return sends
 
     def take_finished(self) -> Finished:
-        """Waiters whose wait ended since the last call."""
+        """Return the waiters whose wait has ended since the last call."""
         finished = self.finished
         if finished.answered or finished.unknown or finished.again or finished.refused:
             self.finished = Finished([], [], [], [])
         return finished
 
     def close(self) -> None:
-        """The zone is deleted: nothing serves any more, the storage lets its files go."""
+        """End all roles and close the storage, because the zone is deleted."""
         for role in list(self.roles.values()):
             self.end_role(role)
         self.fills.clear()
@@ -553,9 +562,11 @@ class Replicas:
     # --- reports ---------------------------------------------------------------------------------
 
     def inventory(self, rows: bool = False) -> tuple[CopyReport, ...]:
-        """Every copy, for the master, and every one that a row had removed, for that row may be
-        newer than the master's; what it was told before is told again.  `rows`: and every row, for
-        one that has lost them."""
+        """Return a report of every copy, for the master; roles repeat their earlier reports.
+
+        Evicted copies are included, because the row that evicted them may be newer than the
+        master's.  `rows`: include every row, for a master that has lost them.
+        """
         self.wake()
         for role in self.roles.values():
             role.asked.clear()
@@ -578,7 +589,7 @@ class Replicas:
         return max(rows, key=lambda row: row.version, default=None)
 
     def troubles(self, now: Now) -> tuple[Trouble, ...]:
-        """Roles that are stuck, and rows that name us primary though no role can serve them."""
+        """Return roles that are stuck, and rows that name us primary but that no role can serve."""
         stuck = [activation.trouble(self, role, now) for role in self.roles.values()]
         idle = [
             Trouble(
@@ -589,10 +600,10 @@ class Replicas:
         ]
         return tuple([trouble for trouble in stuck if trouble is not None] + idle)
 
-    # --- what must hold --------------------------------------------------------------------------
+    # --- invariants ------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise InvariantError unless copies and roles fit together (I-2, half of I-4)."""
+        """Raise InvariantError unless copies and roles are consistent (I-2, half of I-4)."""
         for copy in self.copies.values():
             copy.check()
         for partition, role in self.roles.items():

@@ -1,9 +1,9 @@
-"""Partitions whose writes wait while their long values are written ahead of the batch.
+"""Splits a turn: partitions wait while their long values are written ahead of the batch.
 
-The others end their turn without them: their rows, updates, Appends and Acks leave.  Writes of one
-partition keep their order, because all of a partition waits or nothing.  A turn that says anything
-else (a promise, a row that is stored, a piece of a transfer, a transaction's message) is not
-divided: what it says may be about what waits.
+The others end their turn without them: their rows, updates, Appends and Acks are sent.  The writes
+of one partition keep their order, because either all of it waits or nothing.  A turn is not divided
+if it says anything else (a promise, a stored row, a piece of a transfer, a transaction's message),
+because that may concern what waits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class SetAside(NamedTuple):
-    """The part of the turn that belongs to the partitions that wait."""
+    """The part of the turn that belongs to the waiting partitions."""
 
     dirty: dict[int, Primary]
     touched: dict[int, Copy]
@@ -34,13 +34,13 @@ class SetAside(NamedTuple):
 
 
 def may_be_divided(replicas: Replicas) -> bool:
-    """Whether the turn only has writes, Acks and news of where roles stand."""
+    """Return whether the turn has only writes, Acks and positions of roles."""
     out = replicas.out
     return not (out.at_once or out.after_sync or replicas.adopting or replicas.refills.has_ended)
 
 
 def set_aside(replicas: Replicas, waiting: Collection[int]) -> SetAside:
-    """Take from the turn what concerns the partitions in `waiting`."""
+    """Remove from the turn what concerns the partitions in `waiting`, and return it."""
     announcements, replicas.announcements = replicas.announcements, {}
     kept: dict[str, list[Batch]] = {}
     for node, batches in announcements.items():
@@ -65,7 +65,7 @@ def _taken(of: dict[int, T], waiting: Collection[int]) -> dict[int, T]:
 
 
 def put_back(replicas: Replicas, aside: SetAside) -> None:
-    """The turn of the others has ended: go on gathering for the partitions that wait."""
+    """Continue the turn of the waiting partitions, because that of the others has ended."""
     replicas.dirty = aside.dirty
     replicas.touched = aside.touched
     replicas.ack_due = aside.ack_due

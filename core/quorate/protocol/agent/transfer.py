@@ -1,7 +1,7 @@
-"""How an agent's copies get what they lack, and what it answers those that lack something.
+"""How an agent's copies get what they lack, and how the agent supplies others.
 
-Source: docs/protocol.md, section 5.  `fill.Fill` knows what one copy still needs, `supply` what a
-copy can give; here their questions and answers become messages of a turn.
+`fill.Fill` knows what one copy still needs, `supply` what a copy can give; this module turns their
+questions and answers into messages.  Source: docs/protocol.md, section 5.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def told_to_adopt(replicas: Replicas, node: str, sync: Sync) -> None:
-    """A primary has stored its lineage entry: get what is missing below it, then adopt."""
+    """Adopt a primary's stored lineage, after fetching what is missing below it."""
     copy = replicas.copies.get(sync.partition)
     if copy is None or not copy.present or copy.promise_term != sync.term:
         promised = copy.promise_term if copy is not None else 0
@@ -43,16 +43,19 @@ def told_to_adopt(replicas: Replicas, node: str, sync: Sync) -> None:
         need = sync.lineage.last_first - 1
         row = replicas.table[sync.partition]
         if row is not None and replicas.me.node not in row.voter_nodes:
-            # Nobody waits for a newcomer to adopt, but all wait for it in joint mode: what was
-            # there before it comes first, and then only what is on its way is missing.
+            # Adoption by a newcomer is waited for only in joint mode.  So it first fetches what was
+            # there before it; then only updates in flight are missing.
             need = max(need, sync.hwm)
         suppliers = _suppliers(replicas, sync.partition, node)
         begin(replicas, Fill(copy, sync.lineage, need, suppliers, replicas.settings))
 
 
 def _suppliers(replicas: Replicas, partition: int, primary: str) -> list[str]:
-    """Whom to ask for what is missing: owners that are heard of, of our failure domain first; in
-    each, the primary, which has the most to do, after the others."""
+    """Return the nodes to ask for what is missing: the primary, and owners that are heard from.
+
+    Those of our failure domain come first.  In its domain the primary is last, because it has the
+    most to do.
+    """
     row = replicas.table[partition]
     now, leases = replicas.now.boot_ms, replicas.leases
     owners = row.owners if row is not None else ()
@@ -73,13 +76,13 @@ def begin(replicas: Replicas, fill: Fill) -> None:
 
 
 def repair(replicas: Replicas, copy: Copy, primary: str) -> None:
-    """An adopted copy lacks updates it was told of: ask for them."""
+    """Fetch updates that an adopted copy lacks although it was told of them."""
     suppliers = _suppliers(replicas, copy.partition, primary)
     begin(replicas, Fill(copy, copy.lineage, copy.hwm, suppliers, replicas.settings))
 
 
 def refused(replicas: Replicas, node: str, answer: Unavailable) -> None:
-    """One we asked cannot supply: ask another."""
+    """Ask another node, because the one that we asked cannot supply."""
     fill = replicas.fills.get(answer.partition)
     if fill is not None and fill.term == answer.term:
         fill.unavailable(node)
@@ -87,7 +90,7 @@ def refused(replicas: Replicas, node: str, answer: Unavailable) -> None:
 
 
 def step(replicas: Replicas, fill: Fill) -> None:
-    """Adopt when nothing is missing, else ask for the next piece."""
+    """Adopt if nothing is missing, else ask for the next piece."""
     if fill.is_complete():
         was_adopted = fill.copy.adopted
         fill.finish()
@@ -108,20 +111,20 @@ def step(replicas: Replicas, fill: Fill) -> None:
             replicas.delta_copies += 1
         return
     if replicas.is_short_of_room and not _is_needed(replicas, fill):
-        return  # it goes on when there is room
+        return  # continued when there is room
     for node, message in fill.ask(replicas.uid, replicas.now.boot_ms):
         replicas.out.send(node, message)
 
 
 def _is_needed(replicas: Replicas, fill: Fill) -> bool:
-    """Whether a term may not be served without it: a voter fetches what it lacks of it."""
+    """Return whether the term may need this fill to serve: a voter's delta before it adopts."""
     row = replicas.table[fill.copy.partition]
     votes = row is not None and replicas.me.node in row.voter_nodes
     return votes and not fill.copy.adopted and not fill.is_full
 
 
 def supply(replicas: Replicas, node: str, ask: FetchUpdates | FetchKeys | FetchSnapshot) -> None:
-    """Answer one that lacks something; snapshots in their turn (upkeep limits their rate)."""
+    """Answer a copy that lacks something; upkeep queues snapshots to limit their rate."""
     copy = replicas.copies.get(ask.partition)
     if copy is None:
         replicas.out.send(node, Unavailable(replicas.uid, ask.partition, ask.term))
@@ -137,14 +140,14 @@ def supply(replicas: Replicas, node: str, ask: FetchUpdates | FetchKeys | FetchS
 
 
 def send_snapshot(replicas: Replicas, node: str, copy: Copy, ask: FetchSnapshot) -> int:
-    """Send one piece of a snapshot; its bytes, for the rate limit."""
+    """Send one piece of a snapshot; return its bytes, for the rate limit."""
     answer = supply_snapshot(replicas.uid, copy, ask)
     replicas.out.send(node, answer)
     return sum(len(r[0]) + len(r[4] or b"") for r in getattr(answer, "rows", ()))
 
 
 def take_updates(replicas: Replicas, node: str, answer: Updates) -> None:
-    """Updates of the log that a fill, or an activation, has asked for."""
+    """Take in updates from a log that a fill or an activation asked for."""
     copy = replicas.copies.get(answer.partition)
     if copy is None or not copy.present or copy.promise_term != answer.term:
         return
@@ -170,7 +173,7 @@ def take_updates(replicas: Replicas, node: str, answer: Updates) -> None:
 
 
 def take_keys(replicas: Replicas, node: str, answer: KeyRows) -> None:
-    """Rows that replace what divergent updates touched."""
+    """Take in rows that replace what divergent updates touched."""
     fill = replicas.fills.get(answer.partition)
     role = replicas.roles.get(answer.partition)
     if fill is not None and fill.term == answer.term:
@@ -181,7 +184,7 @@ def take_keys(replicas: Replicas, node: str, answer: KeyRows) -> None:
 
 
 def take_chunk(replicas: Replicas, node: str, chunk: SnapshotChunk) -> None:
-    """A piece of a snapshot."""
+    """Take in a piece of a snapshot."""
     fill = replicas.fills.get(chunk.partition)
     if fill is not None and fill.term == chunk.term and fill.may_ask(node):
         fill.take_chunk(chunk)

@@ -1,6 +1,6 @@
-"""What a zone's copies do by and by: repair gaps, bound the log, expire keys, supply transfers.
+"""Background work on a zone's copies: repair gaps, bound the log, expire keys, supply transfers.
 
-Everything here is cut into small pieces so that no turn of the event loop is long.
+It is done in small pieces, so that no turn of the event loop is long.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ LOG_CHECK_MS = 1000
 AGE_MARK_MS = 60_000
 NEVER_MS = 1 << 62
 DIGEST_KEPT_MS = 60_000
-"""So long a digest is followed after it was asked for: many times as long as validators pause."""
+"""How long a digest is maintained after a request: many times as long as validators pause."""
 
 
 class Upkeep:
-    """The slow duties of one zone's copies."""
+    """The background work of one zone's copies."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
@@ -42,7 +42,7 @@ class Upkeep:
         self._digests_asked: dict[int, int] = {}
 
     def tick(self, now: Now) -> None:
-        """One round; cheap when nothing is due."""
+        """Do one round; cheap when nothing is due."""
         self._repair(now)
         self._expire(now)
         self._survey()
@@ -54,19 +54,21 @@ class Upkeep:
             self._check_ms = self._next_check_ms()
 
     def wrote(self) -> None:
-        """A turn writes: the log may have become too long."""
+        """Note that a turn writes: the log may have become too long."""
         due_ms = self._checked_ms + LOG_CHECK_MS
         if due_ms < self._check_ms:
             self._check_ms = due_ms
 
     @property
     def check_ms(self) -> int:
-        """When logs and digests are looked at next (boot ms)."""
+        """When logs and digests are checked next (boot ms)."""
         return self._check_ms
 
     def _next_check_ms(self) -> int:
-        """When that is, as long as nothing is written: marks are made and become old, digests are
-        asked for no more."""
+        """Return when the next check is due if nothing is written.
+
+        By then a mark is to be made or has become old, or a digest is no longer requested.
+        """
         due_ms = [asked_ms + DIGEST_KEPT_MS for asked_ms in self._digests_asked.values()]
         if self._marks:
             due_ms.append(self._marks[-1][0] + AGE_MARK_MS)
@@ -75,11 +77,11 @@ class Upkeep:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is due that was begun."""
+        """Whether nothing that was begun is unfinished."""
         return not (self._stalled or self._surveys or self._snapshots)
 
     def _repair(self, now: Now) -> None:
-        """Copies that were told of updates they lack, for longer than a message is on its way."""
+        """Repair copies that have missed updates for longer than a message is in flight."""
         replicas = self._replicas
         if replicas.is_short_of_room:
             return
@@ -112,9 +114,9 @@ class Upkeep:
                     count += 1
 
     def survey(self, copy: Copy) -> None:
-        """Look through the copy's rows once for expiries and tombstones (after a start).
+        """Start to search the copy's rows once for expiries and tombstones (after a start).
 
-        The expiry of what a primary writes from now on is noted as it is written, so not here.
+        The expiry of later writes is noted when they are written, so not here.
         """
         copy.expiring.clear()
         self._surveys[copy.partition] = (None, copy.lwm)
@@ -139,7 +141,7 @@ class Upkeep:
                 del self._surveys[partition]
 
     def supply_later(self, node: str, copy: Copy, ask: FetchSnapshot) -> None:
-        """Queue one piece of a snapshot; it leaves as the rate limit allows."""
+        """Queue one piece of a snapshot; the rate limit decides when it is sent."""
         self._snapshots.append((node, copy, ask))
         self.supply(self._replicas.now)
 
@@ -156,7 +158,7 @@ class Upkeep:
             self._budget -= transfer.send_snapshot(self._replicas, node, copy, ask)
 
     def count_digest(self, copy: Copy, rows_max: int) -> int:
-        """Before a copy is asked for its digest: count rows that it lacks, as Space does."""
+        """Count rows that a copy's digest lacks, before it is requested (Space.count_digest)."""
         now_ms = self._replicas.now.boot_ms
         self._digests_asked[copy.partition] = now_ms
         self._check_ms = min(self._check_ms, now_ms + DIGEST_KEPT_MS)
@@ -188,7 +190,8 @@ class Upkeep:
                 continue
             upto = old.get(copy.partition, 0)
             if replicas.storage.log_bytes(copy.partition) > share:
-                # Oldest first: counted in updates, few large ones would take all the others along.
+                # Cut by bytes, oldest first: by number of updates, a few large ones would take all
+                # others along.
                 upto = max(upto, replicas.storage.log_floor(copy.partition, share * 3 // 4))
             if upto > copy.log_from:
                 copy.cut_log(upto)

@@ -1,4 +1,4 @@
-"""What a voter, or a destination, does for a primary and for the master: promise, keep, prepare.
+"""What a voter or a destination does for a primary and the master: promise, keep, prepare.
 
 Source: docs/protocol.md, sections 4 to 6.
 """
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 
 def append(replicas: Replicas, node: str, batch: Batch) -> None:
-    """Updates of a primary: kept when their term is the one that was promised.
+    """Keep a primary's updates if their term is the promised one, else send Rejected.
 
-    Without room they are as good as lost on the way: what is left is for promises and rows."""
+    While room is short, updates are dropped as if lost in transit: the rest of the room is for
+    promises and rows.
+    """
     copy = replicas.copies.get(batch.partition)
     if copy is None or not copy.present or copy.promise_term != batch.term:
         promised = copy.promise_term if copy is not None else 0
@@ -44,12 +46,12 @@ def append(replicas: Replicas, node: str, batch: Batch) -> None:
 
 
 def fence(replicas: Replicas, node: str, ask: Fence) -> None:
-    """A primary asks for the promise of its term."""
+    """Promise a primary's term, or refuse it."""
     row = replicas.table[ask.partition]
     if row is not None and row.version >= ask.term and not replicas.names_me(row):
         promised = row.term if row.term > ask.term else 0
         replicas.out.send(node, FenceRefused(replicas.uid, ask.partition, ask.term, promised))
-        return  # as far as we know we are not asked, or not yet
+        return  # as far as we know we are no voter, or not yet
     copy = replicas.copy_of(ask.partition)
     earlier = copy.promise_holder
     fresh = ask.term > copy.promise_term
@@ -82,12 +84,12 @@ def fence(replicas: Replicas, node: str, ask: Fence) -> None:
 
 
 def prepare(replicas: Replicas, message: PreparedRow) -> None:
-    """The master asks a destination to store the row that ends its migration."""
+    """As the destination, store the row that ends the migration, or refuse it with a reason."""
     row = message.row
     copy = replicas.copies.get(row.partition)
     reason = ""
     if copy is None or copy.row is None or copy.version < row.version - 1:
-        return  # the row that starts the migration is on its way: the master asks again
+        return  # the row that starts the migration is in flight: the master asks again
     active = copy.row.active
     stored = copy.prepared == row and copy.prepared_migration == message.migration_id
     if stored or copy.row == row:

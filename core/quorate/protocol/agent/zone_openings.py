@@ -1,10 +1,10 @@
-"""Zones that the master told of and that are not open here: they wait for a turn, or were refused.
+"""Zones that the master announced and that are not open here: queued, or refused.
 
-Opening a zone takes many milliseconds, and other zones serve meanwhile: so a turn opens one.  An
-agent that has no room for a zone, or cannot make its storage, refuses that zone with a reason and
-goes on with the others; it tries again by and by, and when something was freed.  Always the one
-that was told first: agents that have room for some zones only then have it for the same ones.
-Source: docs/protocol.md, section 7.
+Opening a zone takes many milliseconds, during which other zones do not serve, so a turn opens at
+most one.  An agent that has no room for a zone, or cannot create its storage, refuses that zone
+with a reason and goes on with the others.  It retries after growing delays, and when something was
+freed.  The zone announced first is always first, so agents with room for only some zones have it
+for the same ones.  Source: docs/protocol.md, section 7.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ RETRY_MAX_MS = 60_000
 
 
 class Opening:
-    """One zone that is to be opened.  `reason`: why it was refused last; empty: not tried yet."""
+    """One zone to be opened.  `reason`: why it was refused last; empty: not tried yet."""
 
     __slots__ = ("again_ms", "delay_ms", "reason", "record", "rows")
 
@@ -30,7 +30,7 @@ class Opening:
 
 
 class ZoneOpenings:
-    """What of the master's zones an agent has still to open, in the order in which it was told."""
+    """The master's zones that an agent has not opened yet, in the order of announcement."""
 
     def __init__(self) -> None:
         self._openings: dict[str, Opening] = {}
@@ -40,7 +40,7 @@ class ZoneOpenings:
         opening = self._openings.get(record.uid)
         if opening is None:
             opening = self._openings[record.uid] = Opening(record)
-        if opening.record.port != record.port:  # it may have been refused for the one it had
+        if opening.record.port != record.port:  # the old port may have been the reason of a refusal
             opening.again_ms = -(1 << 40)
         opening.record = record
         for row in rows:
@@ -50,32 +50,32 @@ class ZoneOpenings:
         return opening
 
     def due(self, now_ms: int) -> Opening | None:
-        """The first that is to be tried now."""
+        """Return the first zone to try now; None if there is none."""
         for opening in self._openings.values():
             if now_ms >= opening.again_ms:
                 return opening
         return None
 
     def refused(self, opening: Opening, reason: str, now_ms: int) -> None:
-        """It could not be opened: later again, each time after a longer while."""
+        """Note that the zone could not be opened, and double the delay until the next attempt."""
         opening.reason = reason
         opening.again_ms = now_ms + opening.delay_ms
         opening.delay_ms = min(2 * opening.delay_ms, RETRY_MAX_MS)
 
     def try_again(self) -> None:
-        """Something was freed: what was refused may find room now."""
+        """Try all refused zones again, because something was freed."""
         for opening in self._openings.values():
             opening.again_ms = -(1 << 40)
             opening.delay_ms = RETRY_FIRST_MS
 
     def forget(self, uid: str) -> None:
-        """The zone is open, or deleted."""
+        """Remove the zone, which is open or deleted."""
         self._openings.pop(uid, None)
 
     def all(self) -> list[str]:
-        """Every zone that is not open."""
+        """Return every zone that is not open."""
         return list(self._openings)
 
     def untried(self) -> list[str]:
-        """Zones that wait for their turn."""
+        """Return the zones that were not tried yet."""
         return [uid for uid, opening in self._openings.items() if not opening.reason]

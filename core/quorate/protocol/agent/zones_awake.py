@@ -1,13 +1,13 @@
-"""Which zones of an agent are looked at: those that are awake, and those at rest that are due.
+"""Which zones of an agent are visited: those that are awake, and those at rest that are due.
 
 An agent has hundreds of zones, most of them at rest.  A zone is awake from when something happens
 in it (`Replicas.wake`) until it has had nothing to do for a while.  The end of each turn visits the
 zones that are awake and no others.  A tick visits those that are due by time (`Replicas.look_ms`).
 
-A zone in which nothing is under way is woken also by what it cannot see itself:
+A zone in which nothing is in progress is also woken by two things that it cannot see itself:
 
 - the end of a lease that its roles share (shared_leases.py)
-- a wall clock that is set: keys expire by it, and ticks are due by the boot clock
+- a wall clock that was set, because keys expire by it but ticks are due by the boot clock
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from quorate.protocol.agent.leases import Leases
 from quorate.protocol.agent.replicas import Replicas
 
 REST_AFTER_MS = 500
-"""A zone in which nothing was under way for so long goes to rest: to come and go costs a little for
-each of its roles."""
+"""A zone goes to rest after this long with nothing in progress.  Going to rest and waking cost a
+little for each of its roles."""
 
 CLOCK_SET_MS = 20
-"""A wall clock that moved by so much against the boot clock was set.  Less is what passes between
-the readings of the two clocks."""
+"""A wall clock that moved at least this much against the boot clock was set.  Smaller differences
+are the time between reading the two clocks."""
 
 
 class ZonesAwake:
-    """Those of one agent.  `awake`: by uid, in the order in which they woke."""
+    """The zones of one agent that are awake.  `awake`: by uid, in the order in which they woke."""
 
     def __init__(self, zones: Mapping[str, Replicas], leases: Leases, now: Now) -> None:
         """`zones`: all open zones by uid, which the caller keeps."""
@@ -39,12 +39,12 @@ class ZonesAwake:
         self._wall_ahead_ms = now.wall_ms - now.boot_ms
 
     def opened(self, zone: Replicas) -> None:
-        """A zone was opened: it is awake."""
+        """Note that a zone was opened: it is awake."""
         zone.awake = self.awake
         self.awake[zone.uid] = zone
 
     def closed(self, zone: Replicas) -> None:
-        """A zone was closed: whatever is still done to it wakes nothing."""
+        """Note that a zone was closed: nothing wakes it any more."""
         zone.awake = {}
         self.awake.pop(zone.uid, None)
 
@@ -72,8 +72,10 @@ class ZonesAwake:
         return True
 
     def let_rest(self, now: Now) -> None:
-        """Where nothing was under way for a while, let roles share leases.  Let such a zone rest
-        once it has nothing to settle for its clients either."""
+        """Let zones share leases and rest, where nothing was in progress for a while.
+
+        A zone rests only if it also has nothing to settle for its clients.
+        """
         for zone in list(self.awake.values()):
             if now.boot_ms - zone.busy_ms < REST_AFTER_MS or zone.look_ms <= now.boot_ms:
                 continue
@@ -87,7 +89,7 @@ class ZonesAwake:
         grants = [(role, role.grants()) for role in zone.roles.values()]
         known = [(role, found) for role, found in grants if found is not None]
         if len(known) < len(grants):
-            return  # a rebuilt row has two sets of voters: such a role is counted by itself
+            return  # a role whose row has two sets of voters (rebuilt) is counted alone
         for role, found in known:
             role.lease = self._leases.shared.share(found)
         zone.shares_leases = True

@@ -1,9 +1,9 @@
-"""What one copy of one partition holds, and how updates become rows.
+"""One copy of one partition: its rows, log and counters, and how updates become rows.
 
 The rows of a copy are exactly the fold of its updates up to LWM, in the terms of its lineage.  An
-update above a gap, or of a term the copy has not adopted, waits in the log: it is held (durable,
-reported, never given up) but not applied, so undoing a divergent update never needs a value that
-only this copy had.  docs/protocol.md, sections 2, 4 and 5.
+update above a gap, or of a term that the copy has not adopted, stays in the log.  It is held
+(durable, reported, never given up) but not applied, so undoing a divergent update never needs a
+value that only this copy had.  Source: docs/protocol.md, sections 2, 4 and 5.
 
     ABSENT --row, Fence--> MOVING --adopt--> OWNING --row without us--> RENTING --> EVICTED
     (all of them, with reasons: facts.copy_state)
@@ -42,19 +42,19 @@ decode_update = msgspec.msgpack.Decoder(Update).decode
 LOG_READ_BYTES = 4 * 1024 * 1024
 
 TOGETHER_MIN = 8
-"""So many rows are written in one step; fewer are as quick one by one."""
+"""Updates with at least this many rows are written in one pass.  Fewer are as fast one by one."""
 
 LOOK_BACK_MAX = 10_000
-"""So many updates are looked through for one key."""
+"""At most this many updates are searched for one key."""
 
 
 class Copy(UpdateCounter):
-    """One copy: its counters, and the rows and the log that belong to them.  All writes go into the
-    storage's batch of the turn.
+    """One copy: its counters, rows and log.  All writes go into the storage's batch of the turn.
 
-    Rows are the fold up to `lwm`; what is held above it is in the log only.  `durable_lwm`: what
-    may be acknowledged.  `log_from`: the log has everything above it up to lwm.  `bare`: of keys
-    that went up to there a tombstone may be missing, whatever `settled` says.
+    - `lwm`: rows are the fold of the updates up to it; what is held above it is in the log only
+    - `durable_lwm`: the LWM that may be acknowledged
+    - `log_from`: the log has everything above it up to `lwm`
+    - `bare`: a key deleted at or below it may lack its tombstone, whatever `settled` says
     """
 
     __slots__ = (
@@ -121,10 +121,10 @@ class Copy(UpdateCounter):
     # --- durable state ---------------------------------------------------------------------------
 
     def recover(self) -> None:
-        """Take the state the storage holds; also after a batch that was refused.
+        """Load the state from the storage, at the start or after a batch was refused.
 
-        The record's LWM may be old: the log continues it, because an update whose predecessors are
-        all there was applied in the batch that logged it.
+        The recorded LWM may be old.  The log continues it, because an update without a gap before
+        it was applied in the batch that logged it.
         """
         kept = read_promise(self.storage, self.partition)
         if kept is None:
@@ -158,7 +158,7 @@ class Copy(UpdateCounter):
                 elif counter > self.lwm:
                     self.hold(term, counter, counter)
             at = entries[-1][0] + 1
-        self.durable_lwm = self.hwm = self.bare = self.lwm  # what was settled is not known any more
+        self.durable_lwm = self.hwm = self.bare = self.lwm  # `settled` is not known any more
         self.state = self._present_state()
 
     def _enter(self, state: State) -> None:
@@ -166,7 +166,7 @@ class Copy(UpdateCounter):
         self.state = state
 
     def _present_state(self) -> State:
-        """What the durable facts say, for a copy whose past is not known."""
+        """Return the state that follows from the durable facts, without the copy's history."""
         if self.present:
             return State.OWNING if self.adopted else State.MOVING
         return State.EVICTED if self.promise_term else State.ABSENT
@@ -192,7 +192,10 @@ class Copy(UpdateCounter):
         write_promise(self.storage, self.partition, record)
 
     def promise(self, term: int, holder: Holder) -> bool:
-        """Promise `term` to `holder`; False when a higher term, or this one to another, was."""
+        """Promise `term` to `holder`; return whether the promise stands.
+
+        It does not if a higher term, or this term to another holder, was promised before.
+        """
         if term < self.promise_term:
             return False
         if term == self.promise_term:
@@ -207,7 +210,7 @@ class Copy(UpdateCounter):
         return True
 
     def set_row(self, row: PartitionRow) -> None:
-        """Store a newer committed row; a prepared row that it overtakes is forgotten."""
+        """Store a newer committed row, and drop a prepared row that it supersedes."""
         if row.version <= self.version:
             raise InvariantError(f"partition {row.partition}: row {row.version} <= {self.version}")
         self.row, self.version = row, row.version
@@ -224,10 +227,10 @@ class Copy(UpdateCounter):
         self.save()
 
     def evict(self, row: PartitionRow) -> None:
-        """Delete the data: a committed row newer than the copy names this node nowhere.
+        """Delete the data, because a committed row newer than the copy does not name this node.
 
-        The promise stays, and is no lower than the row's term: an empty copy must never help a
-        primary that the row has replaced.
+        The promise stays, and is raised to the row's term if that is higher: an empty copy must
+        never help a primary that the row has replaced.
         """
         self._enter(State.RENTING)
         self.storage.drop_space(self.partition, self.generation)
@@ -244,7 +247,7 @@ class Copy(UpdateCounter):
         self._enter(State.EVICTED)
 
     def _drop_half_copy(self) -> None:
-        """Remove what a full copy has left that ended half-way, with its process perhaps."""
+        """Remove the rows of an interrupted full copy, perhaps of an earlier process."""
         if self.storage.space(self.partition, self.generation + 1).byte_count():
             self.storage.drop_space(self.partition, self.generation + 1)
 
@@ -252,11 +255,11 @@ class Copy(UpdateCounter):
 
     @property
     def adopted(self) -> bool:
-        """Whether the copy has adopted the term it promised: its acknowledgements count."""
+        """Whether the copy has adopted the term it promised; if so its acknowledgements count."""
         return self.present and self.promise_term > 0 and self.last_term == self.promise_term
 
     def keep(self, update: Update, raw: bytes) -> bool:
-        """Keep one update; apply what became contiguous.  False when there was nothing new."""
+        """Keep one update and apply what became contiguous; return whether it was new."""
         counter, term = update.counter, update.term
         if counter == self.lwm + 1 and term == self.last_term and not self.above:
             self.storage.log_put(self.partition, counter, term, raw)
@@ -272,7 +275,7 @@ class Copy(UpdateCounter):
         return True
 
     def _apply_held(self, compare: bool) -> None:
-        """Apply held updates that follow LWM in the lineage's terms."""
+        """Apply held updates that follow the LWM in the lineage's terms."""
         while found := self.next_held():
             term, last = found
             at = self.lwm
@@ -300,14 +303,17 @@ class Copy(UpdateCounter):
         self._put_rows(update.counter, update.term, operations, compare)
 
     def _is_older(self, key: bytes | None, counter: int) -> bool:
-        """Whether the key's row is of an earlier update, or it has none."""
+        """Return whether the key has no row, or one of an earlier update."""
         present = None if key is None else self.get(key)
         return present is None or present.counter < counter
 
     def _put_rows(
         self, counter: int, term: int, operations: Sequence[Operation], compare: bool = False
     ) -> None:
-        """Write the rows of an update; `compare`: what it deletes may be of a later one already."""
+        """Write the rows of an update.
+
+        `compare`: rows of later updates may be there already; a FLUSHALL keeps them.
+        """
         if len(operations) >= TOGETHER_MIN:
             keys, values, expiries = zip(*operations, strict=True)
             if all(keys):
@@ -328,7 +334,7 @@ class Copy(UpdateCounter):
                 self.tombstones.append((counter, key))
 
     def _delete_below(self, counter: int, compare: bool) -> None:
-        """All but the protocol's own rows; no tombstone is left of them."""
+        """Delete all rows but the protocol's own, without tombstones."""
         self.bare = max(self.bare, counter)
         after: bytes | None = None
         while chunk := self.space.scan(after, 10_000, 1 << 30):
@@ -338,12 +344,12 @@ class Copy(UpdateCounter):
             after = chunk[-1][0]
 
     def write(self, operations: tuple[Operation, ...]) -> bytes:
-        """As primary: reserve the next counter, log and apply.  The encoded update."""
+        """As primary: reserve the next counter, log and apply the update; return it encoded."""
         counter = self.reserve() + 1
         if counter != self.lwm + 1:
             raise InvariantError(f"partition {self.partition}: {counter} reserved, LWM {self.lwm}")
         term = self.promise_term
-        raw = _encode((counter, term, operations))  # an Update, without making one
+        raw = _encode((counter, term, operations))  # encoded as an Update
         self.storage.log_put(self.partition, counter, term, raw)
         self._put_rows(counter, term, operations)
         for key, _, expires_at in operations:
@@ -355,22 +361,21 @@ class Copy(UpdateCounter):
         return raw
 
     def take_mark(self, counter: int) -> None:
-        """Note the digest at this counter: rows are the fold up to it, on every copy alike."""
+        """Note the digest at this counter, at which the rows of all copies are the same."""
         self.mark = (counter, self.space.digest())
         self.mark_at = 0
 
     # --- adopting a term -------------------------------------------------------------------------
 
     def touched_keys(self, first: int, last: int) -> set[bytes] | None:
-        """Keys touched by own updates first..last as applied; None when the log cannot tell."""
+        """Return the keys touched by own updates first..last; None if the log cannot tell."""
         touched = self._touched(first, last)
         if touched is None or None in touched:
             return None
         return {key for key in touched if key is not None}
 
     def _touched(self, first: int, last: int) -> set[bytes | None] | None:
-        """As `touched_keys`, with None in the set for a FLUSHALL: which keys it removed, the log
-        does not tell."""
+        """Like `touched_keys`, but a FLUSHALL adds None: the log does not list its keys."""
         if self.log_from >= first:
             return None
         keys: set[bytes | None] = set()
@@ -386,8 +391,10 @@ class Copy(UpdateCounter):
         return keys
 
     def written_since(self, key: bytes, counter: int) -> bool:
-        """Whether an update above `counter`, at which `key` was absent, has touched it; also when
-        the log cannot tell soon.  A FLUSHALL touches no absent key."""
+        """Return whether an update above `counter`, at which `key` was absent, has touched it.
+
+        It is also true if finding out would take long.  A FLUSHALL touches no absent key.
+        """
         row = self.get(key)
         if row is not None:
             return row.counter > counter
@@ -405,11 +412,14 @@ class Copy(UpdateCounter):
         undo: dict[bytes, Row | None],
         full: tuple[int, int] | None = None,
     ) -> None:
-        """Take `lineage` as ours, in the turn's one batch.
+        """Adopt `lineage`, in the turn's one batch.
 
-        `prefix`: up to here own rows are valid under it.  `undo`: keys touched above it, with the
-        supplier's rows.  `full` = (generation, counter): rows of that generation, complete up to
-        counter, replace ours.  Held updates valid under the lineage are then applied by counter.
+        - `prefix`: own rows up to this counter are valid under the lineage
+        - `undo`: keys touched above `prefix`, with the supplier's rows
+        - `full` = (generation, counter): rows of that generation, complete up to the counter,
+          replace ours
+
+        Then held updates that are valid under the lineage are applied, in order of counter.
         """
         if full is not None:
             self.storage.drop_space(self.partition, self.generation)
@@ -418,7 +428,7 @@ class Copy(UpdateCounter):
             self.tombstones.clear()
             self.log_from = prefix
         self._drop_half_copy()
-        self.mark_at, self.mark = 0, (0, 0)  # rows that were got may be ahead of what is applied
+        self.mark_at, self.mark = 0, (0, 0)  # fetched rows may be ahead of the LWM
         for key, row in undo.items():
             if row is None:
                 self.space.drop(key)
@@ -431,8 +441,8 @@ class Copy(UpdateCounter):
         if full is not None:
             self.storage.log_cut(self.partition, prefix)
         self._apply_held(compare=True)
-        self.hwm = self.lwm  # what an earlier term announced may never have been
-        self.bare = max(self.bare, self.lwm)  # rows came from who has settled more, perhaps
+        self.hwm = self.lwm  # an earlier term's HWM may not exist
+        self.bare = max(self.bare, self.lwm)  # the supplier may have purged more tombstones
         if self.lwm < lineage.last_first - 1:
             raise InvariantError(
                 f"partition {self.partition}: adopting {lineage} with LWM {self.lwm}"
@@ -442,8 +452,10 @@ class Copy(UpdateCounter):
         self._enter(State.OWNING)
 
     def _drop_divergent(self, lineage: Lineage, prefix: int) -> None:
-        """Remove from the log what is not part of `lineage`; what was applied above `prefix` and
-        is valid again becomes held."""
+        """Remove divergent updates from the log; what is valid above `prefix` becomes held.
+
+        That includes updates that were applied before.
+        """
         at = prefix + 1
         above: dict[int, IntervalSet] = {}
         while entries := self.storage.log_read(self.partition, at, 1 << 62, LOG_READ_BYTES):
@@ -458,7 +470,7 @@ class Copy(UpdateCounter):
     # --- upkeep ----------------------------------------------------------------------------------
 
     def purge_tombstones(self) -> bool:
-        """Drop tombstones that every copy is past; True when any went."""
+        """Drop tombstones that every copy is past; return whether any was dropped."""
         purged = False
         while self.tombstones and self.tombstones[0][0] <= self.settled:
             counter, key = self.tombstones.popleft()
@@ -469,7 +481,7 @@ class Copy(UpdateCounter):
         return purged
 
     def cut_log(self, upto: int) -> None:
-        """Forget updates that a majority holds and we have applied."""
+        """Remove updates up to `upto` that a majority holds and this copy has applied."""
         upto = min(upto, self.majority, self.lwm)
         if upto <= self.log_from:
             return
@@ -479,7 +491,7 @@ class Copy(UpdateCounter):
         self.save()
 
     def check(self) -> None:
-        """Raise InvariantError unless the positions fit together (I-2)."""
+        """Raise InvariantError unless the counters, terms and state are consistent (I-2)."""
         if not self.durable_lwm <= self.lwm:
             raise InvariantError(
                 f"partition {self.partition}: durable LWM {self.durable_lwm} above LWM {self.lwm}"

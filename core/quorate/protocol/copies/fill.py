@@ -1,9 +1,10 @@
-"""How a copy that a primary has told to adopt its term gets what it lacks, then adopts.
+"""How a copy that was told to adopt a term gets what it lacks, and then adopts.
 
-Pulled, piece by piece: first the keys touched by own divergent updates and the missing updates (a
-delta); when the supplier's log does not reach, or costs more than the partition, a snapshot goes
-into a second generation beside the old rows and takes their place in the one write that adopts the
-term.  A new term starts again.  Source: docs/protocol.md, section 5.
+It pulls piece by piece.  First it tries a delta: the keys that its own divergent updates touched,
+and the missing updates.  If the supplier's log does not reach far enough, or a delta is larger than
+the partition, it fetches a snapshot.  That goes into a second generation beside the old rows, and
+replaces them in the same write that adopts the term.  A new term starts again.  Source:
+docs/protocol.md, section 5.
 
     DELTA --log too short | divergent beyond the log | too much--> FULL
     DELTA | FULL --nothing missing--> adopted
@@ -30,26 +31,27 @@ from quorate.protocol.storage import Row, Space
 
 RANGES_PER_ASK = 200
 PATIENCE_MS_MAX = 8_000
-"""How long an answer is waited for at most: a supplier that is gone ends the term anyway."""
+"""The longest wait for an answer.  If the supplier is gone, the term ends anyway."""
 
 
 class FullReason(enum.StrEnum):
-    """Why a delta would not do."""
+    """Why a full copy is needed instead of a delta."""
 
     NO_HISTORY = "NoHistory"
     DIVERGENT = "Divergent"
     TOO_MUCH = "TooMuchMissing"
     EMPTY_STORE = "EmptyStore"
     REFILL = "Refill"
-    """Somebody has found its rows to be damaged (refill.py)."""
+    """A person found that its rows are damaged (refill.py)."""
 
 
 class Fill:
-    """The filling of one copy for one term.  `suppliers`: nodes to ask, in this order, the primary
-    (which has told us to adopt, and has everything) the last of them or before.
+    """The filling of one copy for one term.
 
-    `is_refill`: the copy has adopted the term already, acknowledges what comes meanwhile, and only
-    its rows are to be others."""
+    `suppliers` are the nodes to ask, in this order.  Unless it is a refill, one of them is the
+    primary, which sent the Sync and has everything.  `is_refill`: the copy has already adopted the
+    term and goes on acknowledging updates; only its rows are replaced.
+    """
 
     __slots__ = (
         "_after",
@@ -95,7 +97,7 @@ class Fill:
         self.lineage = lineage
         self._suppliers = tuple(suppliers)
         self._at = 0
-        self._is_next_due = False  # the supplier has its turn after the pause, and not one later
+        self._is_next_due = False  # the retry asks the present supplier, not the next
         self._short: set[str] = set()
         self._unable: set[str] = set()
         self._settings = settings
@@ -122,14 +124,17 @@ class Fill:
             self._note_undone()
 
     def _note_undone(self) -> None:
-        """Which keys own divergent updates touched.  Looked at again whenever updates came: one
-        that closes a gap also lets those held behind it be applied, divergent or not."""
+        """Note which keys own divergent updates touched.
+
+        This is repeated whenever updates arrive: an update that closes a gap also lets held updates
+        behind it be applied, divergent ones too.
+        """
         copy, prefix = self.copy, self._agreed()
         if self.is_full:
             return
         if prefix < self.lineage.base_counter:
-            # Below its base the lineage cannot tell which updates are part of the history: somebody
-            # may still have them all in his log, but they are no good to a copy that ends there.
+            # Below its base the lineage cannot tell which updates are part of the history.  Other
+            # logs may still have them all, but that does not help a copy that ends there.
             is_behind = copy.lwm < self.lineage.base_counter
             self._go_full(FullReason.NO_HISTORY if is_behind else FullReason.DIVERGENT)
             return
@@ -143,20 +148,20 @@ class Fill:
 
     @property
     def supplier(self) -> str:
-        """Who is asked at present."""
+        """The node that is asked at present."""
         return self._suppliers[self._at]
 
     def may_ask(self, node: str) -> bool:
-        """Whether `node` may give rows; a refill takes them of nobody whose rows may be damaged."""
+        """Return whether `node` may give rows; for a refill only the named suppliers may."""
         return not self.is_refill or node in self._suppliers
 
     def _next_supplier(self) -> bool:
-        """Ask another; False when all have had their turn and the first is due again."""
+        """Turn to the next supplier; return False if that is the first one again."""
         self._at = (self._at + 1) % len(self._suppliers)
         return self._at != 0
 
     def unavailable(self, node: str) -> None:
-        """`node` cannot supply: it has not adopted the term, knows another, or lacks the same."""
+        """Note that `node` cannot supply: it is in another term, or lacks the same updates."""
         self._unable.add(node)
         if not self.is_full and self._nobody_reaches():
             self._go_full(FullReason.NO_HISTORY)
@@ -166,8 +171,10 @@ class Fill:
                 self.answered()
 
     def _nobody_reaches(self) -> bool:
-        """Whether some logs are too short and the other suppliers cannot be asked: waiting for
-        those would have both asked in turn, without a pause and without end."""
+        """Return whether some logs are too short and no other supplier can be asked.
+
+        Waiting for the others would ask both in turn, without a pause and without end.
+        """
         return bool(self._short) and (self._short | self._unable).issuperset(self._suppliers)
 
     @property
@@ -199,48 +206,51 @@ class Fill:
         self._asked_ms = -(1 << 40)
 
     def abandon(self) -> None:
-        """Give up what was gathered in the second generation (a new term, an eviction)."""
+        """Drop what was gathered in the second generation (a new term, an eviction)."""
         if self._space is not None:
             self.copy.storage.drop_space(self.copy.partition, self.generation)
             self._space = None
 
     def _agreed(self) -> int:
-        """Up to here the copy's rows are valid; it grows as updates of known terms are applied."""
+        """Return the counter up to which the copy's rows are valid.
+
+        It grows as updates of known terms are applied.
+        """
         return self.copy.lineage.agreed_prefix(self.lineage, self.copy.lwm)
 
     def missing(self) -> list[tuple[int, int]]:
-        """Ranges of updates still to be asked for."""
+        """Return the ranges of updates that are still missing."""
         copy, agreed = self.copy, self._agreed()
         held = copy.held_under(self.lineage, self._chunk_floor if self.is_full else agreed)
         if self.is_full:
-            held.add(copy.log_from + 1, agreed)  # applied, and still in the log
+            held.add(copy.log_from + 1, agreed)  # applied and still in the log
         need = self._need
         if self.is_refill:
-            need = max(need, copy.lwm)  # acknowledged meanwhile: never may it be behind that
+            need = max(need, copy.lwm)  # never behind what was acknowledged meanwhile
         return held.gaps(1, need)
 
     def is_complete(self) -> bool:
-        """Whether `finish` may be called."""
+        """Return whether `finish` may be called."""
         if self.is_full and not self._full_done:
             return False
         return not (self.undo - self.undo_rows.keys()) and not self.missing()
 
     def finish(self) -> None:
-        """Adopt the term, in the turn's batch; nothing to do when only a gap was to be closed."""
+        """Adopt the term, in the turn's batch; does nothing if only a gap was closed."""
         if not self.is_full and self.copy.last_term == self.term:
             return
         full = (self.generation, self._chunk_floor) if self.is_full else None
         self._space = None
-        lineage = self.copy.lineage if self.is_refill else self.lineage  # its own, folded meanwhile
+        lineage = self.copy.lineage if self.is_refill else self.lineage  # its own, folded since
         self.copy.adopt(lineage, self._agreed(), self.undo_rows, full)
 
     def ask(self, zone: str, now_ms: int) -> list[tuple[str, Message]]:
-        """What to ask next; nothing while an answer is awaited."""
+        """Return the next request to send; none while an answer is awaited."""
         if now_ms - self._asked_ms < self._patience_ms or self.is_complete():
             return []
         if self._asked_ms >= 0:
-            # A row may be so large that it is still on its way: asked for at a steady pace it would
-            # be sent again and again, and arrive later each time.
+            # The wait doubles: a large row may still be in flight, and requests at a steady pace
+            # would have it sent again and again, later each time.
             self._patience_ms = min(2 * self._patience_ms, PATIENCE_MS_MAX)
             if not self._is_next_due:
                 self._next_supplier()
@@ -258,16 +268,17 @@ class Fill:
         return [(self.supplier, FetchUpdates(zone, partition, self.term, ranges))]
 
     def answered(self) -> None:
-        """An answer came: the next question may go out at once."""
+        """Note that an answer came: the next request may be sent at once."""
         self._asked_ms = -(1 << 40)
         self._patience_ms = self._settings.retry_ms
 
     def take_updates(self, node: str, answer: Updates) -> None:
-        """Updates were held already; see whether anybody's log reaches far enough."""
+        """Take in an answer whose updates are held already; see whether any log reaches far
+        enough."""
         self._note_undone()
         missing = self.missing()
         if answer.updates and tuple(missing[:RANGES_PER_ASK]) != self._asked_ranges:
-            # An answer that came twice brings nothing: asked on after each one, both sides would
+            # A duplicate answer brings nothing.  If each one led to a request, both sides would
             # soon send nothing else.
             self.answered()
             self.bytes_done += sum(map(len, answer.updates))
@@ -282,11 +293,11 @@ class Fill:
                     self._next_supplier()
                 self.answered()
         elif missing and not answer.updates and node == self.supplier:
-            # It lacks them as we do, and may be waiting for us.
+            # It lacks the same updates, and may be waiting for us.
             self.unavailable(node)
 
     def take_keys(self, answer: KeyRows) -> None:
-        """Rows that replace what divergent updates touched."""
+        """Take in the rows that replace what divergent updates touched."""
         self.answered()
         for key, counter, term, expires_at, value in answer.rows:
             if key in self.undo:
@@ -294,13 +305,13 @@ class Fill:
         self._need = max(self._need, answer.lwm)
 
     def take_chunk(self, chunk: SnapshotChunk) -> None:
-        """One piece of the snapshot; late or repeated pieces are ignored."""
+        """Take in one piece of the snapshot; ignore late or repeated ones."""
         if self._space is None or self._full_done or chunk.after != self._after:
             return
         if chunk.lwm < self._chunk_floor:
-            return  # asked for before the copying began again: older than its first piece
+            return  # requested before the copying restarted: older than its first piece
         if self.is_refill and self._chunk_floor < 0 and chunk.lwm < self.copy.log_from:
-            return  # it is behind: what we have acknowledged is in neither its rows nor our log
+            return  # it is behind: updates that we acknowledged are in neither its rows nor our log
         self.answered()
         if self._chunk_floor < 0:
             self._chunk_floor = chunk.lwm
@@ -317,7 +328,7 @@ class Fill:
             self._after = chunk.next
 
     def progress(self, zone: str, done: bool) -> TransferProgress:
-        """How far it is, for the master."""
+        """Return the progress, for the master."""
         return TransferProgress(
             zone,
             self.copy.partition,

@@ -3,8 +3,8 @@
     FENCING --majority promised--> GATHERING --nothing missing--> ADOPTING
     ADOPTING --majority adopted--> WAITING (leases of earlier terms) --> SERVING --Freeze--> frozen
 
-Source: docs/protocol.md, sections 4 to 6.  A role is one (term, process incarnation); it ends
-when a higher term is promised or a row says so, and never serves again after that.
+A role belongs to one term and one process incarnation.  It ends when a higher term is promised or a
+row says so, and never serves again after that.  Source: docs/protocol.md, sections 4 to 6.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Stage(enum.IntEnum):
-    """How far the activation is."""
+    """The stage of an activation."""
 
     FENCING = 1
     GATHERING = 2
@@ -40,13 +40,16 @@ class Stage(enum.IntEnum):
 
 
 class Waiter:
-    """A command whose answer waits for a counter: `keys` it wrote; the shell keeps its own in
-    `cargo`.  A waiter without keys is a read."""
+    """A command whose reply waits until a counter is acknowledged.
+
+    `keys` are the keys that it wrote (None: FLUSHALL); a waiter without keys is a read.  `cargo`
+    belongs to the shell.
+    """
 
     __slots__ = ("cargo", "counter", "keys", "since_ms")
 
     has_client: ClassVar[bool] = True
-    """Whether a client waits, who is told when nobody knows."""
+    """Whether a client waits, which is told if the outcome is unknown."""
 
     def __init__(self, keys: tuple[bytes | None, ...], cargo: object, since_ms: int) -> None:
         self.keys = keys
@@ -56,7 +59,7 @@ class Waiter:
 
 
 class Clientless(Waiter):
-    """Keeps the keys of a write pending for which no client waits."""
+    """Keeps the keys of a write pending although no client waits for it."""
 
     __slots__ = ()
 
@@ -71,7 +74,7 @@ class Peer:
     """Another copy as the primary sees it.
 
     - `lwm` counts only once the copy has adopted the term.
-    - `told`: the copy was told to adopt beside the Fence.
+    - `told`: a Sync was sent with the last Fence.
     - `lease_until`: the boot time, in ms, at which every lease is over that the copy granted to
       earlier primaries; -1 until it has reported.
     """
@@ -151,7 +154,7 @@ class Primary:
         now_ms: int,
     ) -> None:
         self.copy = copy
-        self._registered = registered  # the store of each node, as the registry has it now
+        self._registered = registered  # node -> its store, as registered now
         self.row = row
         self.holder = holder
         self.term = row.term
@@ -162,22 +165,22 @@ class Primary:
         self.waiters: deque[Waiter] = deque()
         self.pending: dict[bytes, int] = {}
         self.flushed = 0
-        # Of transactions over partitions (transactions/parts.py): keys that wait for a decision,
-        # each with its transaction, and all that has a row.
+        # For transactions (transactions/parts.py): locked key -> transaction; the parts and
+        # decisions that have a row.
         self.locks: dict[bytes, bytes] = {}
         self.parts: dict[bytes, OpenPart] = {}
         self.turn: list[bytes] = []
-        # Told of every update as it is written; None: nobody asks.
+        # Called with the operations of each update as it is written.
         self.changed: Callable[[tuple[Operation, ...]], None] | None = None
         self.joint: Migration | None = None
         self.joint_hwm = 0
         self.frozen = ""
         self.hand_over = False
         self.lease = ServingUntil(0)
-        self.lapsed_ms = 0  # when it was first seen not to serve any more; 0: it serves
-        self.gave_up_ms = 0  # for which of these times nobody waits any more
+        self.lapsed_ms = 0  # when it was first seen without a lease; 0: it has one
+        self.gave_up_ms = 0  # the `lapsed_ms` at which its clients were given up
         self.since_ms = now_ms
-        self.lease_until = 0  # as of a peer: for the leases that this agent granted
+        self.lease_until = 0  # like Peer.lease_until, of this agent
         self.plan: GatherPlan | None = None
         self.fetched_rows: dict[bytes, Row | None] = {}
         self.announced = (0, 0)
@@ -191,10 +194,10 @@ class Primary:
         self.quorum_index = 0
         self.follow(row)
 
-    # --- who takes part --------------------------------------------------------------------------
+    # --- voters and quorums ----------------------------------------------------------------------
 
     def follow(self, row: PartitionRow) -> None:
-        """Take a newer row of the same term: other voters, a migration begun or ended."""
+        """Apply a newer row of the same term: changed voters, a migration that began or ended."""
         before, self.row = self.row.active, row
         stores = {voter.node: voter.store for voter in row.voters}
         migration = row.active
@@ -203,7 +206,8 @@ class Primary:
             if newcomer not in stores and (
                 before is None or before.migration_id != migration.migration_id
             ):
-                # A row between, which we may have missed, had it delete what it had told us of.
+                # We may have missed a row in between, on which the newcomer deleted what it had
+                # reported.
                 self.peers.pop(newcomer, None)
             stores.setdefault(newcomer, migration.destination.store)
         stores.pop(self.holder.node, None)
@@ -223,21 +227,21 @@ class Primary:
         ]
         self.votes = self.holder.node in row.voter_nodes
         if self.votes and self._is_dead(self.holder):
-            self.votes = False  # another process has our name: we are nobody any more
+            self.votes = False  # our store was replaced: our own vote does not count
             self.voting_nodes.append(self.holder.node)
             self.voting.append(Peer())
         self.quorum_index = len(row.voters) - self._needed(row.voters)
 
     def _needed(self, voters: tuple[Voter, ...]) -> int:
-        """How many of `voters` make a quorum: less than a majority only when stores are gone."""
+        """Return how many of `voters` make a quorum; below a majority only if stores are gone."""
         return quorum(len(voters), sum(self._is_dead(voter) for voter in voters))
 
     def _is_dead(self, voter: Voter | Holder) -> bool:
-        """Whether its store is gone for good: what it said while it was there counts no more."""
+        """Return whether the voter's store is gone for good, so that nothing it said counts."""
         return self._registered.get(voter.node, voter.store) != voter.store
 
     def _count(self, voters: tuple[Voter, ...], value: dict[str, int]) -> int:
-        """The highest number that a quorum of `voters` reaches."""
+        """Return the highest number that a quorum of `voters` reaches."""
         ranked = sorted(
             (-1 if self._is_dead(voter) else value.get(voter.node, -1) for voter in voters),
             reverse=True,
@@ -245,7 +249,7 @@ class Primary:
         return ranked[self._needed(voters) - 1]
 
     def _quorum(self, value: dict[str, int]) -> int:
-        """The same, in joint mode over the voters after the migration and the destination, too."""
+        """Like `_row_quorum`; in joint mode also over the new voters and the destination."""
         reached = self._row_quorum(value)
         if self.joint is not None:
             reached = min(reached, self._count(self.joint.voters, value))
@@ -256,11 +260,11 @@ class Primary:
         return reached
 
     def _row_quorum(self, value: dict[str, int]) -> int:
-        """The highest number that a quorum of each of the row's sets of voters reaches."""
+        """Return the highest number that a quorum of each of the row's sets of voters reaches."""
         return min(self._count(voters, value) for voters in self.row.voter_sets)
 
     def acknowledged(self) -> int:
-        """The highest counter such that every one up to it is durably held by the quorum."""
+        """Return the counter up to which the quorum durably holds every update."""
         if self.joint is None and not self.row.sets:
             ranked = [peer.lwm if peer.adopted else -1 for peer in self.voting]
             if self.votes:
@@ -272,7 +276,7 @@ class Primary:
         return self._quorum(value)
 
     def settled(self) -> int:
-        """The counter that every voter and the destination are known to be past."""
+        """Return the counter up to which every voter and the destination hold all updates."""
         lows = [peer.lwm if peer.adopted else 0 for peer in self.peers.values()]
         return min([self.copy.durable_lwm, *lows])
 
@@ -283,19 +287,20 @@ class Primary:
 
     @serving_until.setter
     def serving_until(self, until_ms: int) -> None:
-        self.lease = ServingUntil(until_ms)  # it may have been shared
+        self.lease = ServingUntil(until_ms)  # the old one may be shared
 
     def grants(self) -> Grants | None:
-        """What the lease of a role that serves depends on; None: on more than one set of voters."""
+        """Return what a serving role's lease depends on; None with several sets of voters."""
         if self.joint is not None or self.row.sets:
             return None
         promised = tuple([peer.promised for peer in self.voting])
         return Grants(tuple(self.voting_nodes), promised, self.votes, self.quorum_index)
 
     def renew(self, held_until: Mapping[str, int]) -> None:
-        """Count leases: voters that promised this term to this incarnation grant it.
+        """Recompute the lease: voters that promised this term to this incarnation grant it.
 
-        Called with every answer to a heartbeat, unless it is counted for many roles at once."""
+        Called with every answer to a heartbeat, unless the lease is shared with other roles.
+        """
         if self.stage is not Stage.SERVING:
             self.serving_until = 0
         elif self.joint is None and not self.row.sets:
@@ -309,7 +314,7 @@ class Primary:
             self.serving_until = self._quorum(value)
 
     def is_quiet(self) -> bool:
-        """Whether only an event can give the role something to do."""
+        """Return whether only an event can give the role something to do."""
         if self.stage is not Stage.SERVING or self.row.active is not None:
             return False
         return "Activated" in self.asked and all(
@@ -317,21 +322,23 @@ class Primary:
         )
 
     def serves(self, now_ms: int) -> bool:
-        """Whether commands may be answered now."""
+        """Return whether commands may be answered now."""
         return self.lease.ms > now_ms and not self.frozen
 
     # --- updates ---------------------------------------------------------------------------------
 
     def write(self, operations: tuple[Operation, ...]) -> int:
-        """Reserve a counter for these rows and apply them; the counter."""
+        """Write these rows under the next counter; return the counter."""
         if self.changed is not None:
             self.changed(operations)
         self.turn.append(self.copy.write(operations))
         return self.copy.lwm
 
     def batch(self, updates: list[bytes], behind: int = 0) -> Batch:
-        """These updates and where the role stands, as it goes to every copy; `behind`: so many
-        updates follow in later messages."""
+        """Return these updates and the role's position, as every copy gets them.
+
+        `behind`: how many updates follow in later messages.
+        """
         copy = self.copy
         return Batch(
             copy.partition,
@@ -354,12 +361,15 @@ class Primary:
         self.waiters.append(waiter)
 
     def is_pending(self, key: bytes) -> bool:
-        """Whether an answer about `key` must wait (with a Waiter): its row may yet be lost."""
+        """Return whether a reply about `key` must wait (with a Waiter): its row may be lost."""
         return key in self.pending or self.flushed > self.acked
 
     def take_undone(self, prefix: int) -> list[Waiter]:
-        """Waiters whose updates above `prefix` are not there any more, or that saw such an update:
-        nobody may be told that they happened.  Keys wait for what was written before."""
+        """Remove and return the waiters above `prefix`, whose updates are gone.
+
+        They include reads that saw such an update.  No client may be told that it happened.  Keys
+        stay pending for earlier writes.
+        """
         undone = [waiter for waiter in self.waiters if waiter.counter > prefix]
         if undone:
             self.waiters = deque(w for w in self.waiters if w.counter <= prefix)
@@ -372,8 +382,10 @@ class Primary:
         return undone
 
     def take_clients(self) -> list[Waiter]:
-        """Those who have waited long enough.  What they wrote may yet last, or be lost: its keys
-        are pending as before."""
+        """Remove and return the waiters of clients, which have waited long enough.
+
+        Their writes may still last or be lost, so the keys stay pending.
+        """
         taken = [waiter for waiter in self.waiters if waiter.has_client]
         if taken:
             self.waiters = deque(
@@ -384,7 +396,7 @@ class Primary:
         return taken
 
     def advance(self) -> list[Waiter]:
-        """Recount acknowledgements; the waiters that may be answered, in counter order."""
+        """Recount acknowledgements; return the waiters that may be answered, in counter order."""
         acked = self.acknowledged()
         if acked <= self.acked:
             return []
@@ -393,7 +405,7 @@ class Primary:
         if not waiters:
             return []
         pending = self.pending
-        if waiters[-1].counter <= acked:  # nobody waits any more
+        if waiters[-1].counter <= acked:  # all waiters may be answered
             pending.clear()
             answered = list(waiters)
             waiters.clear()
@@ -427,7 +439,10 @@ class Primary:
     # --- activation ------------------------------------------------------------------------------
 
     def promised(self, node: str, ack: FenceAck, now_ms: int) -> None:
-        """`node` promised our term.  Its report counts for gathering until the entry is stored."""
+        """Take in `node`'s promise of our term.
+
+        Its report counts for gathering until the lineage entry is stored.
+        """
         peer = self.peers.get(node)
         if peer is None or ack.term != self.term or ack.store != self.stores.get(node):
             return
@@ -436,18 +451,18 @@ class Primary:
             peer.asked_ms = -1
         peer.answer = ack
         peer.progress_ms = now_ms
-        # Every answer is an upper bound: since its promise the peer has granted no such lease.
+        # Each answer is an upper bound: the peer has granted no such lease since its promise.
         until = now_ms + ack.lease_ms
         peer.lease_until = until if peer.lease_until < 0 else min(peer.lease_until, until)
 
     def has_quorum_promised(self) -> bool:
-        """Whether a quorum of the voters (ourselves included) promised."""
+        """Return whether a quorum of the voters (ourselves included) promised the term."""
         value = {n: 1 for n, peer in self.peers.items() if peer.promised}
         value[self.holder.node] = 1
         return self._row_quorum(value) == 1
 
     def has_quorum_adopted(self) -> bool:
-        """Whether a quorum of the voters (ourselves included, durably) adopted the term."""
+        """Return whether a quorum of the voters (ourselves included, durably) adopted the term."""
         value = {n: 1 for n, peer in self.peers.items() if peer.adopted}
         value[self.holder.node] = 1 if self.persisted else 0
         return self._row_quorum(value) == 1
@@ -455,16 +470,19 @@ class Primary:
     def are_leases_over(self, now_ms: int) -> bool:
         """Return whether no earlier primary can have its lease any more.
 
-        A quorum of the voters (ourselves included) has promised our term, and the leases that these
-        voters had granted are over.  They grant an earlier primary no new one, and it cannot have
-        a quorum of leases without one of them (protocol.md, section 5, step 7).
+        This is so when the leases that a quorum of the voters (ourselves included) had granted are
+        over.  These voters have promised our term, so they grant an earlier primary no new lease,
+        and it cannot have a quorum of leases without one of them (protocol.md, section 5, step 7).
         """
         over = {n: 1 for n, peer in self.peers.items() if 0 <= peer.lease_until <= now_ms}
         over[self.holder.node] = 1 if self.lease_until <= now_ms else 0
         return self._row_quorum(over) == 1
 
     def gather(self) -> GatherPlan:
-        """What we lack to hold the union of the answers (protocol.md, section 5, steps 3 and 4)."""
+        """Return what we lack to hold the union of the answers.
+
+        Source: docs/protocol.md, section 5, steps 3 and 4.
+        """
         copy = self.copy
         voters = {voter.node for voter in self.row.voters}
         answers = {n: p.answer for n, p in sorted(self.peers.items()) if p.answer and n in voters}
@@ -509,7 +527,7 @@ class Primary:
         return best, min(end, last)
 
     def adopt_own(self, plan: GatherPlan) -> None:
-        """Store the lineage entry of this term: once, never recomputed."""
+        """Store the lineage entry of this term; this is done once and never computed again."""
         entry = Entry(self.term, plan.top + 1)
         self.copy.adopt(plan.lineage.appended(entry), plan.prefix, dict(self.fetched_rows))
         self.lineage = self.copy.lineage
@@ -520,8 +538,12 @@ class Primary:
 
 
 class GatherPlan:
-    """What activation needs: `undo` keys (None: own log cannot tell) from `supplier`, `wanted`
-    counter ranges per node, then LWM = `top` under `lineage`."""
+    """What an activation fetches before it adopts.
+
+    - `undo`: keys whose rows `supplier` gives; None: the own log cannot tell which keys
+    - `wanted`: node -> the counter ranges to fetch from it
+    - `top`: the LWM under `lineage` after that; `prefix`: up to it, own rows are valid
+    """
 
     __slots__ = ("lineage", "prefix", "supplier", "top", "undo", "wanted")
 

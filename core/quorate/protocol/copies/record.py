@@ -1,6 +1,6 @@
-"""What a copy keeps besides rows and log: its record, and the promise, which outlives it.
+"""The small durable records of a copy: its own record, and its promise, which outlives it.
 
-Both are small records of the storage, written in the batch of the turn.
+Both are written in the batch of the turn.
 """
 
 from collections.abc import Collection
@@ -28,8 +28,10 @@ class CopyRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PromiseRecord(msgspec.Struct, frozen=True, array_like=True):
-    """What outlives the copy as long as the store lives: promise, row version, generation; of a
-    copy that was evicted also the row that says so, where it was kept."""
+    """Promise, row version and generation: they outlive the copy as long as the store exists.
+
+    `row`: for an evicted copy, the row that evicted it, if it was kept.
+    """
 
     term: int
     holder: Holder | None
@@ -43,14 +45,13 @@ _decode_promise = msgspec.msgpack.Decoder(PromiseRecord).decode
 
 
 def recorded_partitions(storage: Storage) -> list[int]:
-    """The partitions of which something is kept: a copy, which may have promised nothing yet, or
-    the promise of one that is gone."""
+    """Return the partitions with a record: of a copy, or of the promise of a copy that is gone."""
     names = [name for kind in (b"c", b"p") for name, _ in storage.records(kind)]
     return sorted({int(name[1:]) for name in names})
 
 
 def read_copy(storage: Storage, partition: int) -> CopyRecord | None:
-    """The copy's record; None when there is no copy."""
+    """Return the copy's record; None if there is no copy."""
     data = storage.record_get(_copy_name(partition))
     return _decode_copy(data) if data is not None else None
 
@@ -61,12 +62,12 @@ def write_copy(storage: Storage, partition: int, record: CopyRecord) -> None:
 
 
 def drop_copy(storage: Storage, partition: int) -> None:
-    """There is no copy any more."""
+    """Remove the copy's record, with the batch."""
     storage.record_drop(_copy_name(partition))
 
 
 def read_promise(storage: Storage, partition: int) -> PromiseRecord | None:
-    """The promise; None when none was ever given."""
+    """Return the promise; None if none was ever given."""
     data = storage.record_get(_promise_name(partition))
     return _decode_promise(data) if data is not None else None
 
@@ -77,7 +78,7 @@ def write_promise(storage: Storage, partition: int, record: PromiseRecord) -> No
 
 
 def record_names(partitions: Collection[int]) -> frozenset[bytes]:
-    """The names of all records of these partitions."""
+    """Return the names of all records of these partitions."""
     return frozenset(
         [name for each in partitions for name in (_copy_name(each), _promise_name(each))]
     )

@@ -1,4 +1,4 @@
-"""What a copy tells of itself: to the master, and to tools that compare copies."""
+"""Reports of a copy: to the master, and to tools that compare copies."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ from quorate.protocol.messages.tools import CopyDigest, CopyState
 
 
 def report(copy: Copy) -> CopyReport:
-    """For the master."""
+    """Return the report for the master."""
     return CopyReport(
         copy.partition,
         copy.version,
@@ -26,7 +26,7 @@ def report(copy: Copy) -> CopyReport:
 
 
 def report_with_row(copy: Copy, row: PartitionRow | None, role: Primary | None) -> CopyReport:
-    """For a master that has lost its rows; `row`: the newest that is known here."""
+    """Return the report for a master that has lost its rows; `row`: the newest one known here."""
     unfrozen = role.term if role is not None and not role.frozen else 0
     return msgspec.structs.replace(
         report(copy), promised=copy.promise_term, row=row, unfrozen=unfrozen
@@ -34,7 +34,10 @@ def report_with_row(copy: Copy, row: PartitionRow | None, role: Primary | None) 
 
 
 def tell_digest(copy: Copy, mark: int) -> CopyDigest:
-    """For a validator: the digest now and at the last mark; at `mark` it is noted as well."""
+    """Return, for a validator, the present digest and the one at the last mark.
+
+    If `mark` is above the LWM, the digest at that counter is noted too, for a later report.
+    """
     if mark > copy.lwm:
         copy.mark_at = mark
     return CopyDigest(
@@ -50,7 +53,7 @@ def tell_digest(copy: Copy, mark: int) -> CopyDigest:
 
 
 def tell_state(copy: Copy, node: str) -> CopyState:
-    """For a validator: everything but rows and log."""
+    """Return, for a validator, everything but rows and log."""
     replicas = copy.row.replicas if copy.row else ()
     return CopyState(
         copy.partition,

@@ -1,16 +1,16 @@
-"""Until when primaries serve, counted once for all that the same agents grant.
+"""Lease ends of primaries, computed once for all roles that the same agents grant.
 
-Heartbeats never end, and an agent at rest may be primary of thousands of partitions.  Roles whose
-voters and promises are the same share one `ServingUntil` while nothing is under way in their zones.
-Each answer to a heartbeat recounts these instead of every role.  Other zones count each of their
-roles (`Replicas.renew_leases`), because promises and voters may change there at any moment.
+Heartbeats never end, and an agent at rest may be primary of thousands of partitions.  Roles with
+the same voters and promises share one `ServingUntil` while nothing is in progress in their zones.
+Each answer to a heartbeat recomputes these instead of every role.  In other zones each role has its
+own (`Replicas.renew_leases`), because promises and voters may change there at any moment.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 FOREVER = 1 << 62
-"""A primary's own lease."""
+"""The end of the lease that a primary grants itself."""
 
 
 class ServingUntil:
@@ -23,8 +23,12 @@ class ServingUntil:
 
 
 class Grants(NamedTuple):
-    """What a role's lease depends on, beside the leases themselves: the other voters, which of them
-    have promised its term, whether it votes itself, and the place of the quorum in rising order."""
+    """What a role's lease depends on, besides the leases themselves.
+
+    - `nodes`: the other voters; `promised`: whether each has promised the role's term
+    - `votes`: whether the role's own node votes
+    - `quorum_index`: the index of the quorum's lease end, in rising order
+    """
 
     nodes: tuple[str, ...]
     promised: tuple[bool, ...]
@@ -52,16 +56,17 @@ def lease_end(
 
 
 class SharedLeases:
-    """Those of one agent.  `first_end_ms`: when the first of them ends (boot ms)."""
+    """The shared leases of one agent.  `first_end_ms`: when the first of them ends (boot ms)."""
 
     def __init__(self, held_until: Mapping[str, int]) -> None:
-        """`held_until`: by node, until when its lease runs; `recount` follows each change."""
+        """`held_until`: node -> until when its lease runs.  Each change is followed by
+        `recount`."""
         self._held_until = held_until
         self._by_grants: dict[Grants, ServingUntil] = {}
         self.first_end_ms = FOREVER
 
     def share(self, grants: Grants) -> ServingUntil:
-        """Return what all roles with these grants share from now on."""
+        """Return the lease end that all roles with these grants share from now on."""
         shared = self._by_grants.get(grants)
         if shared is None:
             shared = ServingUntil(lease_end(*grants, self._held_until))
@@ -70,13 +75,16 @@ class SharedLeases:
         return shared
 
     def recount(self) -> None:
-        """Leases changed."""
+        """Recompute the shared lease ends, because a lease has changed."""
         self.first_end_ms = FOREVER
         for grants, shared in self._by_grants.items():
             shared.ms = lease_end(*grants, self._held_until)
             self.first_end_ms = min(self.first_end_ms, shared.ms)
 
     def forget(self) -> None:
-        """Share nothing any more: every zone at rest is woken, and counts its own roles."""
+        """Drop all shared leases.
+
+        The caller wakes every zone, and each computes the leases of its own roles.
+        """
         self._by_grants.clear()
         self.first_end_ms = FOREVER

@@ -1,8 +1,8 @@
-"""How a copy answers those that lack something: updates from its log, rows, snapshots.
+"""How a copy supplies another one: updates from its log, rows, snapshots.
 
-Rows are supplied only by a copy that has adopted the asked term (or, during an activation, one that
-promised it and whose lineage is the asker's choice: it has stopped changing).  Updates are exact by
-(term, counter), so any copy that promised the term may supply them from its log.
+Only a copy that has adopted the term supplies rows.  During an activation, so does one that has
+promised the term and whose lineage the primary chose: its rows do not change any more.  Updates are
+exact by (term, counter), so any copy that promised the term may supply them from its log.
 """
 
 from quorate.protocol.copies.copy import Copy
@@ -17,16 +17,16 @@ from quorate.protocol.messages.transfer import (
 )
 
 TOO_MUCH = -1
-"""`Updates.reaches_from` of a supplier that finds the missing updates larger than the partition."""
+"""`Updates.reaches_from` if the missing updates are larger than the partition."""
 
 SMALL_BYTES = 1024 * 1024
-"""Below this a delta is never refused for its size."""
+"""Deltas smaller than this are never refused for their size."""
 
 
 def supply_updates(
     zone: str, copy: Copy, ask: FetchUpdates, bytes_max: int
 ) -> Updates | Unavailable:
-    """Log entries of the asked ranges, as many as fit."""
+    """Return log entries of the requested ranges, as many as fit into `bytes_max`."""
     if copy.promise_term != ask.term:
         return Unavailable(zone, ask.partition, ask.term)
     if copy.adopted:
@@ -45,7 +45,7 @@ def supply_updates(
 
 
 def supply_keys(zone: str, copy: Copy, ask: FetchKeys) -> KeyRows | Unavailable:
-    """Present rows of the asked keys."""
+    """Return the present rows of the requested keys."""
     if copy.promise_term != ask.term or (ask.adopted and not copy.adopted):
         return Unavailable(zone, ask.partition, ask.term)
     rows: list[tuple[bytes, int, int, int, bytes | None]] = []
@@ -62,7 +62,7 @@ def supply_keys(zone: str, copy: Copy, ask: FetchKeys) -> KeyRows | Unavailable:
 def supply_snapshot(
     zone: str, copy: Copy, ask: FetchSnapshot, rows_max: int = 20_000
 ) -> SnapshotChunk | Unavailable:
-    """The next piece of the copy's rows."""
+    """Return the next piece of the copy's rows."""
     if copy.promise_term != ask.term or not copy.adopted:
         return Unavailable(zone, ask.partition, ask.term)
     chunk = copy.space.scan(ask.after, rows_max, ask.bytes_max)

@@ -1,10 +1,10 @@
-"""What the rows of one copy add up to: how many, how large, and a digest that equal copies share.
+"""Totals of the rows of one copy: their number, size and digest.
 
 The digest is a multiset hash: the sum, modulo 2^128, of a 128-bit hash of every live row (key,
-counter, expiry, value).  It does not depend on the order in which rows came, changes with every
-row that changes, and follows each write at the price of two hashes.  Where that is much beside a
-write it is followed only while somebody asks, and its rows are counted when the first one does.
-Tombstones do not count: copies purge them at different times.  Source: docs/protocol.md, section 2.
+counter, expiry, value).  It does not depend on the order of the rows, changes with every row that
+changes, and costs two hashes per write.  Where that is much compared with a write, the digest is
+maintained only while it is requested, and the first request starts counting its rows.  Tombstones
+do not count, because copies purge them at different times.  Source: docs/protocol.md, section 2.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,18 +18,18 @@ from quorate.protocol.storage import Row
 
 DIGEST_BYTES: Final = 16
 CHANGED_MAX: Final = 1024
-"""Keys whose change the digest has not counted yet."""
+"""At most this many changed keys wait to be counted in the digest."""
 KEPT_BYTES_MAX: Final = 4096
 """A replaced value larger than this is counted at once instead of being kept."""
 COPIED_BYTES_MAX: Final = 64 * 1024
-"""A longer value is hashed where it is: new memory for it costs ten times as much as the hash."""
+"""A longer value is hashed in place: copying it costs ten times as much as the hash."""
 _MASK: Final = (1 << 128) - 1
 _HEAD: Final = Struct("<QQI").pack
 _value_of = attrgetter("value")
 
 
 def row_digest(key: bytes, row: Row) -> int:
-    """The share of one row; 0 for a tombstone."""
+    """Return one row's share of the digest; 0 for a tombstone."""
     value = row.value
     if value is None:
         return 0
@@ -42,12 +42,12 @@ def row_digest(key: bytes, row: Row) -> int:
 
 
 def key_bucket(key: bytes) -> int:
-    """Which of the 256 ranges of the keys' hash a key is in."""
+    """Return which of the 256 ranges of the key hash a key is in."""
     return xxh3_64_intdigest(key) >> 56
 
 
 def buckets_of(rows: Iterable[tuple[bytes, Row]], upto: int) -> dict[int, tuple[int, int]]:
-    """(rows, digest) by bucket, of live rows with counter <= `upto`."""
+    """Return bucket -> (rows, digest), of live rows with counter <= `upto`."""
     shares: dict[int, tuple[int, int]] = {}
     for key, row in rows:
         if row.value is None or row.counter > upto:
@@ -59,11 +59,11 @@ def buckets_of(rows: Iterable[tuple[bytes, Row]], upto: int) -> dict[int, tuple[
 
 
 class Totals:
-    """Live rows; bytes of keys and values, tombstones included; digest of the live rows.
+    """Number of live rows; bytes of keys and values, tombstones included; digest of the live rows.
 
-    The digest is brought up to date when it is asked for, or when many keys have changed: a key
-    that is written often is hashed once.  `get`: the row a key has now.  `keys`: all of them, where
-    the digest is only followed while it is asked for; None: it is followed all the time.
+    The digest is updated when it is requested, or when many keys have changed, so that a key
+    written often is hashed once.  `get` returns a key's present row.  `keys` returns all keys,
+    where the digest is maintained only on demand; None: it is always maintained.
     """
 
     __slots__ = ("_changed", "_digest", "_get", "_keys", "_uncounted", "bytes", "rows")
@@ -76,12 +76,12 @@ class Totals:
         self._digest = 0
         self._get = get
         self._keys = keys
-        # What the digest still counts of a key; None: it is not followed.
+        # Key -> the row that the digest still counts; None: it is not maintained.
         self._changed: dict[bytes, Row | None] | None = {} if keys is None else None
         self._uncounted: set[bytes] = set()
 
     def replace(self, key: bytes, old: Row | None, row: Row | None) -> None:
-        """`key` had the row `old` and has `row` by now; None: none."""
+        """Note that `key` had the row `old` and has `row` now; None: no row."""
         changed = self._changed
         if changed is not None:
             self._note(changed, key, old)
@@ -100,21 +100,21 @@ class Totals:
         self.bytes += len(key) * ((row is not None) - (old is not None))
 
     def replace_all(self, rows: Mapping[bytes, Row], olds: Sequence[Row | None]) -> None:
-        """As `replace` for some rows that were written together; `olds` are what their keys had."""
+        """Like `replace`, for rows that were written together; `olds` are the rows before."""
         changed = self._changed
         if changed is None:
             try:
                 had = sum(map(len, map(_value_of, olds)))
                 has = sum(map(len, map(_value_of, rows.values())))
             except (AttributeError, TypeError):
-                pass  # not every key had a value and has one
+                pass  # some key had no value or has none
             else:
                 self.bytes += has - had
                 return
         for (key, row), old in zip(rows.items(), olds, strict=True):
             self._add(key, old, row)
         if changed is not None:
-            # All of them are noted before any is counted: each has its new row already.
+            # All are noted before any is counted, because each already has its new row.
             for key, old in zip(rows, olds, strict=True):
                 self._note(changed, key, old)
             if len(changed) >= CHANGED_MAX:
@@ -137,8 +137,10 @@ class Totals:
         changed.clear()
 
     def count(self, rows_max: int) -> int:
-        """Follow the digest from now on, and count at most so many of the rows that it lacks.  How
-        many they were: fewer than `rows_max` when it lacks none."""
+        """Maintain the digest from now on; add up to `rows_max` uncounted rows to it.
+
+        Returns how many were added.  Fewer than `rows_max` means that it is complete.
+        """
         if self._changed is None and self._keys is not None:
             self._changed = {}
             self._digest = 0
@@ -153,13 +155,13 @@ class Totals:
         return found
 
     def forget(self) -> None:
-        """Nobody asks for the digest any more."""
+        """Stop maintaining the digest, where it is maintained on demand."""
         if self._keys is not None:
             self._changed = None
             self._uncounted = set()
 
     def digest(self) -> int:
-        """128 bits."""
+        """Return the digest as an integer of 128 bits; counts all rows that are missing in it."""
         if self._changed is None or self._uncounted:
             while self.count(CHANGED_MAX) == CHANGED_MAX:
                 pass
@@ -168,15 +170,15 @@ class Totals:
         return self._digest & _MASK
 
     def clear(self) -> None:
-        """No row is left."""
+        """Set all totals to those of no rows."""
         self.restore((0, 0, 0))
 
     def state(self) -> tuple[int, int, int]:
-        """(rows, bytes, digest), to come back to."""
+        """Return (rows, bytes, digest), for `restore`."""
         return self.rows, self.bytes, self.digest()
 
     def restore(self, state: tuple[int, int, int]) -> None:
-        """Come back to what `state` told."""
+        """Go back to a `state`."""
         self.rows, self.bytes, self._digest = state
         self._uncounted = set()
         if self._changed is not None:

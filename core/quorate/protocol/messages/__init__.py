@@ -1,1 +1,1 @@
-"""What master, agents and tools say to each other, and which of it each may say."""
+"""The messages among master, agents and tools, and which role may send which."""

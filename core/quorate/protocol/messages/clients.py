@@ -1,6 +1,6 @@
-"""What agents say to each other of their clients: commands that one forwards to another.
+"""Messages among agents about clients: one agent forwards a command to another.
 
-They are part of `message.Message` and travel on the same links.
+They are part of `message.Message` and use the same links.
 """
 
 import msgspec
@@ -10,17 +10,21 @@ Words = tuple[bytes, ...]
 
 
 class Forward(msgspec.Struct, frozen=True, array_like=True, tag=56):
-    """Execute this for a client of mine: a command, or with `transaction` the commands of one, none
-    of which may happen unless the rows of `watched` (key, term, counter) are still the same; with
-    term 0 there must be none, and have been none since that counter.
+    """Asks the receiver to execute a command for a client of the sender.
 
-    (process, number) names the request: asked again, it gets the answer that it got first.
+    With `transaction`, `commands` are those of one transaction.  It happens only if the rows of
+    `watched` (key, term, counter) are unchanged.  Term 0 means: there is no row, and there has been
+    none since that counter.
 
-    `heard_ms` is when the receiver sent the newest heartbeat that the sender had heard of it, by
-    the receiver's boot clock; `left_ms`, for how long the client still waited when this was sent.
-    When that clock shows more than the sum it is not executed; so it is with 0, always.
+    (process, number) identifies the request: a repeated request gets the first reply again.
 
-    `external`: the client came by an external listener and is told external addresses."""
+    `heard_ms` is when the receiver sent the newest heartbeat that the sender has received from it,
+    by the receiver's boot clock.  `left_ms` is how long the client still waited when this was sent.
+    The receiver does not execute the command once its boot clock exceeds the sum.  With 0 it never
+    does.
+
+    `external`: the client came through an external listener and is given external addresses.
+    """
 
     zone: str
     process: str
@@ -35,7 +39,7 @@ class Forward(msgspec.Struct, frozen=True, array_like=True, tag=56):
 
 
 class Forwarded(msgspec.Struct, frozen=True, array_like=True, tag=57):
-    """The reply to a Forward, as the client would have got it."""
+    """The reply to a Forward, as the client would have received it."""
 
     zone: str
     process: str

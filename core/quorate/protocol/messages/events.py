@@ -1,9 +1,9 @@
-"""What users are told of a cluster: every reason there is, and what it means.
+"""Events for users: every reason, and what it means.
 
-The one catalogue: Kubernetes Events, metrics, `quorate events` and subscribers at agents have the
-same words.  An event may be told twice and may be missed (its teller ends); whoever begins to
-listen, or may have missed one, is told the present state instead.
-Source: docs/events.md.
+This is the only catalogue: Kubernetes Events, metrics, `quorate events` and subscribers at agents
+use the same words.  An event may be reported twice, or be missed when its reporter ends.  A new
+listener, or one that may have missed an event, receives the present state instead.  Source:
+docs/events.md.
 """
 
 import datetime
@@ -15,7 +15,7 @@ import msgspec
 
 
 class Reason(enum.StrEnum):
-    """Why somebody is told something."""
+    """The reason of an event."""
 
     NODE_JOINED = "NodeJoined"
     NODE_LEFT = "NodeLeft"
@@ -86,12 +86,12 @@ ROUTINE = frozenset(
         Reason.MIGRATION_FINISHED,
     }
 )
-"""What every migration that goes well is told by, once per partition: where people read line by
-line, many become one."""
+"""Reasons that every successful migration reports, once per partition.  Where people read line by
+line, many of them are combined into one."""
 
 
 class Event(NamedTuple):
-    """Something a user may want to know.  `zone` is its uid; empty: it concerns the cluster."""
+    """One event for users.  `zone` is its uid; empty: the event concerns the cluster."""
 
     zone: str
     partition: int | None
@@ -101,18 +101,19 @@ class Event(NamedTuple):
 
 
 STATE = "State"
-"""The reason of what is told in place of events that were missed."""
+"""The reason of a report that replaces missed events."""
 
 MASTER_LOST = "MasterLost"
-"""The reason of what an agent tells by itself: no master reaches it, so nothing else is told."""
+"""The reason that an agent reports by itself: no master reaches it, so it relays no events."""
 
 LOST_NAMED_MAX = 100
 
 
 class ZoneState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a zone is, for who may have missed events of it.
+    """The state of a zone, for a listener that may have missed events.
 
-    `lost_partitions` names the first of those `lost`.  Only the master knows what waits.
+    `lost_partitions` lists the first of the `lost` ones.  Only the master knows
+    `migrations_queued`.
     """
 
     phase: str
@@ -127,10 +128,11 @@ class ZoneState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToldEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An event as users get it: one JSON object, wherever they get it.
+    """An event as users receive it: one JSON object, on every channel.
 
-    `sequence` grows by one with each event of a cluster, and jumps when another master begins; of
-    a `State`: the last event that is in it.  `zone` is a name; empty: it concerns the cluster.
+    `sequence` grows by one with each event of a cluster, and jumps when another master begins; in a
+    `State` it is that of the last event included.  `zone` is a name; empty: it concerns the
+    cluster.
     """
 
     sequence: int
@@ -144,8 +146,8 @@ class ToldEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EventPage(msgspec.Struct, frozen=True):
-    """What an operator answers who asks for events: what was asked for, and after which sequence
-    the next ones come."""
+    """An operator's reply to a request for events.  `next`: the sequence after which to
+    continue."""
 
     cluster: str
     events: tuple[ToldEvent, ...]
@@ -156,11 +158,12 @@ TERM_STEP = 1_000_000_000
 
 
 def first_sequence(master_term: int) -> int:
-    """What the sequence of a master's events counts from; above all of its predecessors'."""
+    """Return the sequence from which a master's events count; it is above all of earlier
+    masters."""
     return master_term * TERM_STEP
 
 
 def time_text(wall_ms: int) -> str:
-    """Wall milliseconds as RFC 3339 writes them."""
+    """Return wall milliseconds in RFC 3339 format."""
     moment = datetime.datetime.fromtimestamp(wall_ms / 1000, datetime.UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,7 +1,7 @@
-"""Which formats of frames this build speaks, and since which format a message is known.
+"""The frame formats that this build speaks, and the format that introduced each message.
 
-The two sides of a link speak the highest format that both know: the handshake chooses it, and the
-link sends no message that it does not have.  A message that gains fields at its end stays in its
+The two sides of a link speak the highest format that both know.  The handshake chooses it, and the
+link sends no message that this format lacks.  New fields at the end of a message need no new
 format.  All rules: docs/protocol.md, section 3, "Versions that mix".
 """
 
@@ -18,12 +18,12 @@ class Formats(NamedTuple):
     highest: int
 
     def common(self, other: "Formats") -> int | None:
-        """The highest format that both speak; None: there is none."""
+        """Return the highest format that both sides speak; None if there is none."""
         highest = min(self.highest, other.highest)
         return highest if highest >= max(self.lowest, other.lowest) else None
 
     def __str__(self) -> str:
-        """Words for a sentence."""
+        """Return words for a sentence."""
         if self.lowest == self.highest:
             return f"format version {self.lowest}"
         return f"format versions {self.lowest} to {self.highest}"
@@ -32,10 +32,10 @@ class Formats(NamedTuple):
 SPOKEN: Final = Formats(FORMAT_LOWEST, FORMAT_VERSION)
 
 SINCE: Final[Mapping[type, int]] = {}
-"""The format that a message came with; what is not here is known since FORMAT_LOWEST.  A message is
-sent only to sides that speak its format."""
+"""Message -> the format that introduced it.  Messages that are not listed exist since
+FORMAT_LOWEST.  A message is sent only to sides that speak its format."""
 
 
 def unknown_in(version: int) -> frozenset[type]:
-    """The messages that a side which speaks format `version` does not know."""
+    """Return the messages that a side which speaks format `version` does not know."""
     return frozenset(message for message, since in SINCE.items() if since > version)

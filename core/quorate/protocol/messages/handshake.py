@@ -1,7 +1,8 @@
-"""How a connection begins: both sides prove that they know the secret, and say who they are.
+"""The first messages of a link: both sides prove that they know the secret, and identify
+themselves.
 
-What Challenge and Proof hold is for the handshake only (core/quorate_link/handshake.py): nothing is
-believed before.  Source: docs/protocol.md, section 3.
+Only the handshake uses the content of Challenge and Proof (core/quorate_link/handshake.py): before
+it is complete, nothing is believed.  Source: docs/protocol.md, section 3.
 """
 
 import enum
@@ -11,17 +12,18 @@ import msgspec
 NONCE_BYTES = 32
 FORMAT_LOWEST = 2
 FORMAT_VERSION = 2
-"""The lowest and the highest format of frames that this build speaks (formats.py)."""
+"""The lowest and the highest frame format that this build speaks (formats.py)."""
 FRAME_BYTES_MAX = 80 * 1024 * 1024
 
 
 class Challenge(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """The first frame of each side: its role, its cluster, and a fresh random nonce.
+    """The first frame of each side: its role, its cluster and a fresh random nonce.
 
-    `cluster` is the cluster's name, for sentences; `cluster_id` is its identity.
-    `format_version` is the lowest format that the side speaks and `format_highest` the highest.
-    A build of before spoke one format: it sends no highest, here 0, and takes the lowest for the
-    other side's only one."""
+    `cluster` is the cluster's name, for messages to people; `cluster_id` is its identity.
+    `format_version` is the lowest format that the side speaks, `format_highest` the highest.  A
+    build from before `format_highest` speaks one format.  It sends no highest, which reads as 0
+    here, and takes the lowest for the only format of the other side.
+    """
 
     format_version: int
     role: str
@@ -32,22 +34,24 @@ class Challenge(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class Proof(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """`mac` proves that the sender knows the key of the dialing side's role, and that it says
-    `said` on this very connection: an encoded Hello, or Refused in its place."""
+    """`mac` proves that the sender knows the key of the dialing side's role, and that it sent
+    `said` on this very connection.  `said` is an encoded Hello, or Refused instead."""
 
     mac: bytes
     said: bytes
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """What each side says together with its proof.  `role`: agent, master or tool; the folder's
-    store.  `format_version`: the format that is spoken over this link; the handshake writes it.
+    """The identity that each side sends with its proof.
 
-    `process` is an agent process's own random word (facts/topology.py); `master_word` the random
-    word of the mastership `master_term`: a master's own, an agent's of the one it last obeyed.
-    `client_ports`: the range of an agent that takes its zones' client ports from the master.
-    `external_host`: the host at which clients reach its external listener; None: it has none;
-    empty: it has one, and the operator knows its addresses."""
+    - `format_version`: the format spoken over this link; the handshake sets it.
+    - `role`: agent, master or tool.  `store`: that of the data folder.
+    - `process`: the random word of an agent process (facts/topology.py).
+    - `master_term`, `master_word`: a master's own mastership; of an agent, the one it last obeyed.
+    - `client_ports`: the port range of an agent whose zones get their client ports from the master.
+    - `external_host`: the host at which clients reach the agent's external listener.  None: it has
+      no such listener.  Empty: it has one, and the operator knows its addresses.
+    """
 
     format_version: int
     role: str
@@ -68,37 +72,40 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class RefusalCode(enum.StrEnum):
-    """Why a connection is refused, as far as the other side may act on it."""
+    """Why a connection is refused, for reasons on which the other side may act."""
 
     FORMAT = "format"
     CLUSTER = "cluster"
     SECRET = "secret"
-    """It was not proven that the cluster's secret is known."""
+    """The side did not prove that it knows the cluster's secret."""
     ROLE = "role"
     NODE = "node"
-    """Another node answers where one was expected."""
+    """Another node answered than the expected one."""
     NAME = "name"
     """No node may have this name."""
     NAME_IN_USE = "name-in-use"
     CONNECTED = "connected"
-    """This very process is connected already."""
+    """This very process is already connected."""
     COPIED_FOLDER = "copied-folder"
     OLDER_IMAGE = "older-image"
-    """The agent's folder must be set aside: it does so and starts anew."""
+    """The agent's folder must be set aside; the agent does so and starts over a new store."""
     OLDER_PROCESS = "older-process"
     STALE_MASTER = "stale-master"
     NOT_KEPT = "not-kept"
-    """The agent cannot make durable which mastership it obeys: later it may."""
+    """The agent cannot make the mastership durable now; later it may."""
     TERM_AHEAD = "term-ahead"
-    """The master's term is so far above all that the agent has heard of that it is not believed."""
+    """The master's term is too far above all terms that the agent has heard of to be believed."""
     GOODBYE = "bye"
-    """The process is ending, or has no use for the link: nothing is wrong."""
+    """The process is ending or does not need the link; this is no error."""
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """The other side will not talk; the connection closes.  `reason` is a sentence for people,
-    `code` a RefusalCode, or one of a version that knows more of them.  `master_term`, with
-    STALE_MASTER: the highest mastership that the agent knows; 0: it does not say."""
+    """Says why the sender refuses the connection, which it then closes.
+
+    `reason` is a sentence for people.  `code` is a RefusalCode, or an unknown one from a newer
+    version.  `master_term`, with STALE_MASTER: the highest mastership that the agent knows; 0: not
+    given.
+    """
 
     reason: str
     code: str = ""

@@ -1,6 +1,7 @@
-"""What the master and agents say to each other.
+"""Messages between the master and agents.
 
-`zone` is the zone's uid; `term`, `version`, counters as in docs/protocol.md; `*_ms` milliseconds.
+`zone` is the zone's uid; `term`, `version` and counters are as in docs/protocol.md; `*_ms` are
+milliseconds.
 """
 
 import enum
@@ -14,9 +15,9 @@ from quorate.protocol.messages.events import ToldEvent
 
 
 class Members(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """All registered nodes.  An agent takes part once its own incarnation is in here.
+    """All registered nodes.  An agent takes part once its own incarnation is listed.
 
-    `sequence` counts what this master has said of them: an older one says nothing.
+    `sequence` numbers the Members of one master: agents ignore an older one.
     """
 
     master_term: int
@@ -27,7 +28,7 @@ class Members(msgspec.Struct, frozen=True, array_like=True, tag=10):
 class ZoneTable(msgspec.Struct, frozen=True, array_like=True, tag=11):
     """A zone and some (or all) of its committed rows.
 
-    `members`: the sequence of the Members that know every store the rows name.
+    `members`: the sequence of the Members that list every store named in the rows.
     """
 
     master_term: int
@@ -44,14 +45,15 @@ class ZoneGone(msgspec.Struct, frozen=True, array_like=True, tag=12):
 
 
 class MasterPing(msgspec.Struct, frozen=True, array_like=True, tag=13):
-    """The master's heartbeat; answered by AgentReport."""
+    """The master's heartbeat; the reply is AgentReport."""
 
     master_term: int
     sequence: int
 
 
 class PreparedRow(msgspec.Struct, frozen=True, array_like=True, tag=14):
-    """Row version + 1 of a migration, for its destination to store; not yet the row."""
+    """The row after a migration (version + 1), which its destination stores.  It is not committed
+    yet."""
 
     master_term: int
     zone: str
@@ -60,7 +62,7 @@ class PreparedRow(msgspec.Struct, frozen=True, array_like=True, tag=14):
 
 
 class Freeze(msgspec.Struct, frozen=True, array_like=True, tag=15):
-    """To the primary: never serve again in this term, report the last counter."""
+    """Tells the primary never to serve again in this term, and to report its last counter."""
 
     master_term: int
     zone: str
@@ -70,11 +72,12 @@ class Freeze(msgspec.Struct, frozen=True, array_like=True, tag=15):
 
 
 class AskInventory(msgspec.Struct, frozen=True, array_like=True, tag=16):
-    """Report every copy of every zone (a new master asks; so does a re-registration).
+    """Asks for every copy of every zone.  A new master sends it, and so does a re-registration.
 
-    `rows`: the metastore is lost.  Report the rows as well, those of partitions without a copy here
-    included, and zones of which no row was told to this process.  `zone`: only this one, with its
-    rows; one that is not here is told as empty."""
+    `rows`: the metastore is lost.  The agent also reports its rows, including those of partitions
+    without a copy here, and zones of which this process was told no row.  `zone`: report only this
+    zone, with its rows; if it is not here, the report is empty.
+    """
 
     master_term: int
     rows: bool = False
@@ -82,17 +85,21 @@ class AskInventory(msgspec.Struct, frozen=True, array_like=True, tag=16):
 
 
 class EventsTold(msgspec.Struct, frozen=True, array_like=True, tag=17):
-    """What users are told since the last of these, for clients that subscribed to it.
+    """Events since the previous message of this kind, for clients that subscribed.
 
-    Not repeated: after a new link from its master an agent tells its clients the state."""
+    It is not repeated.  After a new link from its master, an agent sends its clients the state
+    instead.
+    """
 
     master_term: int
     events: tuple[ToldEvent, ...]
 
 
 class Greet(msgspec.Struct, frozen=True, array_like=True, tag=18):
-    """An agent at this address does not believe this mastership: greet it, so that it hears from
-    others which one they obey (masterships.py)."""
+    """Asks the receiver to greet the agent at this address, which does not believe this mastership.
+
+    The greetings tell that agent which mastership others obey (masterships.py).
+    """
 
     master_term: int
     host: str
@@ -100,10 +107,14 @@ class Greet(msgspec.Struct, frozen=True, array_like=True, tag=18):
 
 
 class CopyReport(msgspec.Struct, frozen=True, array_like=True):
-    """One copy as its agent has it: committed row version, prepared row, position, and `size`, the
-    bytes of its keys and values.  Where rows were asked for, `promised`: the term it has promised;
-    `row`: the newest committed row known here, of a partition that has no copy here too;
-    `unfrozen`: the term in which it is primary here and has not frozen, 0 where there is none."""
+    """One copy as its agent has it: committed row version, prepared row and position.
+
+    `size` is the bytes of keys and values.  Set only if rows were asked for:
+
+    - `promised`: the term that the copy has promised
+    - `row`: the newest committed row known here, also of a partition without a copy here
+    - `unfrozen`: the term in which the agent is primary and has not frozen; 0: none
+    """
 
     partition: int
     version: int
@@ -120,9 +131,13 @@ class CopyReport(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Inventory(msgspec.Struct, frozen=True, array_like=True, tag=20):
-    """All copies of one zone on the sending agent; `record`, where rows were asked for: the zone as
-    it was last told to it.  `rows`: the copies are told with their rows.  `kept`, with the last
-    one: the zones of which anything is stored here, whether they are open or not."""
+    """All copies of one zone on the sending agent.
+
+    - `rows`: the copies are reported with their rows
+    - `record`, if rows were asked for: the newest record of the zone that the agent was given
+    - `last`: this ends the inventory
+    - `kept`, in the last message: zones of which anything is stored here, open or not
+    """
 
     zone: str
     copies: tuple[CopyReport, ...]
@@ -133,9 +148,11 @@ class Inventory(msgspec.Struct, frozen=True, array_like=True, tag=20):
 
 
 class ZoneReady(msgspec.Struct, frozen=True, array_like=True, tag=21):
-    """The agent listens for clients of the zone on `port`; 0: it refuses the zone, has none of it
-    open, and `problem` says why and what to do.  `external_port`: the port of its external
-    listener, where the agent announces its own external host; else 0."""
+    """Says that the agent accepts clients of the zone on `port`, or refuses the zone.
+
+    Port 0: the zone is not open here, and `problem` says why and what to do.  `external_port`: the
+    port of the external listener if the agent announces its own external host, else 0.
+    """
 
     zone: str
     port: int
@@ -144,25 +161,25 @@ class ZoneReady(msgspec.Struct, frozen=True, array_like=True, tag=21):
 
 
 class RowsStored(msgspec.Struct, frozen=True, array_like=True, tag=22):
-    """The agent has these (partition, version) or newer."""
+    """The agent has these (partition, version), or newer ones."""
 
     zone: str
     versions: tuple[tuple[int, int], ...]
 
 
 class TroubleKind(enum.StrEnum):
-    """What a partition is stuck in at its primary."""
+    """In what state a partition is stuck at its primary."""
 
     ACTIVATING = "activating"
     FROZEN = "frozen"
     NO_QUORUM = "no-quorum"
-    """No majority grants it leases."""
+    """No quorum grants it leases."""
     NO_ROLE = "no-role"
-    """The row names it, and it can serve in that term no more."""
+    """The row names this primary, which can no longer serve in that term."""
 
 
 class Trouble(msgspec.Struct, frozen=True, array_like=True):
-    """A partition that is stuck at its primary, for `since_ms` by now."""
+    """A partition that has been stuck at its primary for `since_ms`."""
 
     zone: str
     partition: int
@@ -172,9 +189,13 @@ class Trouble(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AgentReport(msgspec.Struct, frozen=True, array_like=True, tag=23):
-    """Answer to MasterPing, with what is stuck, and the members that grant this agent no lease now:
-    messages to them, or theirs to it, do not get through.  By uid of a zone: `full`, why there is
-    no room for more of it; `refilling`, the partitions whose copies here are refilled."""
+    """Reply to MasterPing: stuck partitions, and other state of the agent.
+
+    - `unreached`: members that grant this agent no lease now, so messages do not get through in at
+      least one direction
+    - `full`: zone uid -> why there is no room for more of the zone
+    - `refilling`: zone uid -> partitions whose copies here are being refilled
+    """
 
     sequence: int
     troubles: tuple[Trouble, ...] = ()
@@ -185,8 +206,11 @@ class AgentReport(msgspec.Struct, frozen=True, array_like=True, tag=23):
 
 
 class CaughtUp(msgspec.Struct, frozen=True, array_like=True, tag=24):
-    """From the primary, in joint mode: a majority of the voters after the migration and its
-    destination durably hold every counter answered so far."""
+    """The primary reports, in joint mode, that the destination has caught up.
+
+    Quorums of the voters before and after the migration, and the destination, durably hold every
+    counter that was answered so far.
+    """
 
     zone: str
     partition: int
@@ -196,8 +220,10 @@ class CaughtUp(msgspec.Struct, frozen=True, array_like=True, tag=24):
 
 
 class Frozen(msgspec.Struct, frozen=True, array_like=True, tag=25):
-    """From the primary: it will never serve again in `term`; `last` is its last counter and the
-    destination holds it."""
+    """The primary reports that it will never serve again in `term`.
+
+    `last` is its last counter, which the destination holds.
+    """
 
     zone: str
     partition: int
@@ -207,7 +233,7 @@ class Frozen(msgspec.Struct, frozen=True, array_like=True, tag=25):
 
 
 class Prepared(msgspec.Struct, frozen=True, array_like=True, tag=26):
-    """From the destination: the prepared row is durable here, or refused for good."""
+    """The destination reports that the prepared row is durable here, or refused for good."""
 
     zone: str
     partition: int
@@ -218,7 +244,7 @@ class Prepared(msgspec.Struct, frozen=True, array_like=True, tag=26):
 
 
 class Activated(msgspec.Struct, frozen=True, array_like=True, tag=27):
-    """From the primary: it serves in this term."""
+    """The primary reports that it serves in this term."""
 
     zone: str
     partition: int
@@ -227,7 +253,7 @@ class Activated(msgspec.Struct, frozen=True, array_like=True, tag=27):
 
 
 class ActivationBlocked(msgspec.Struct, frozen=True, array_like=True, tag=28):
-    """From the primary: it cannot complete this activation from logs; `better` can."""
+    """The primary reports that it cannot complete this activation from logs, but `better` can."""
 
     zone: str
     partition: int
@@ -236,7 +262,8 @@ class ActivationBlocked(msgspec.Struct, frozen=True, array_like=True, tag=28):
 
 
 class CopyReady(msgspec.Struct, frozen=True, array_like=True, tag=29):
-    """From the primary: `node` (with this store) adopted the term and holds what was answered."""
+    """The primary reports that `node`, with this store, adopted the term and holds all that was
+    answered."""
 
     zone: str
     partition: int
@@ -246,7 +273,7 @@ class CopyReady(msgspec.Struct, frozen=True, array_like=True, tag=29):
 
 
 class TransferProgress(msgspec.Struct, frozen=True, array_like=True, tag=30):
-    """From a filling copy: how far it is, and why it is a full copy when it is one."""
+    """The progress of a filling copy.  `full_reason`: why it needs a full copy, if it does."""
 
     zone: str
     partition: int

@@ -1,9 +1,9 @@
-"""Every message, and which of them each role may send to another: the only table of it.
+"""All messages, and the only table of which role may send which of them to another role.
 
-Frames on a peer connection are a four-byte big-endian length and one of these structs in msgpack,
+A frame on a peer connection is a four-byte big-endian length and one of these structs in msgpack,
 as an array whose first element is the tag.  Core, agents and simulator use the structs as they are.
-A link decodes what the other side's proven role may send, and nothing else: a tool's ZoneGone is no
-message, so no later line has to remember to refuse it.
+A link decodes only what the proven role of the other side may send.  A ZoneGone from a tool is
+therefore not a message, and no later code has to refuse it.
 """
 
 from types import UnionType
@@ -29,5 +29,4 @@ MAY_SEND: dict[tuple[str, str], UnionType] = {
     ("tool", "agent"): FromTool | Refused,
     ("agent", "tool"): ToTool | Refused,
 }
-"""(sender, receiver) -> what may be sent.  Pairs that are not here have nothing to say to each
-other."""
+"""(sender, receiver) -> the messages that may be sent.  Other pairs may send nothing."""

@@ -1,6 +1,7 @@
-"""What agents say to each other of copies: leases, the promises of voters, updates and their acks.
+"""Messages among agents about copies: leases, promises, updates and their acknowledgements.
 
-`zone` is the zone's uid; `term`, `version`, counters as in docs/protocol.md; `*_ms` milliseconds.
+`zone` is the zone's uid; `term`, `version` and counters are as in docs/protocol.md; `*_ms` are
+milliseconds.
 """
 
 import msgspec
@@ -11,7 +12,7 @@ from quorate.protocol.storage import Operation
 
 
 class Update(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One update of a partition: resulting rows or tombstones, never deltas."""
+    """One update of a partition: the resulting rows or tombstones, never differences."""
 
     counter: int
     term: int
@@ -19,9 +20,10 @@ class Update(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=40):
-    """Asks the other agent for a lease on everything it promised to the sender's incarnation.
+    """Asks the receiver for a lease on everything that it promised to the sender's incarnation.
 
-    `sent_ms` is the sender's boot clock; `seen` the exception sequence it has taken in.
+    `sent_ms` is the sender's boot clock; `seen` is the last exception sequence that it has
+    processed.
     """
 
     sent_ms: int
@@ -29,10 +31,10 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=40):
 
 
 class HeartbeatAck(msgspec.Struct, frozen=True, array_like=True, tag=41):
-    """Grants the lease, counted by the holder from `sent_ms`, except where listed.
+    """Grants the lease, which the holder counts from `sent_ms`, for all promises but `exceptions`.
 
     `exceptions` are (zone, partition, promised term): promises that have moved to another holder.
-    They are repeated until a Heartbeat carries `sequence` as seen.
+    They are repeated until a Heartbeat reports `sequence` as seen.
     """
 
     sent_ms: int
@@ -42,7 +44,7 @@ class HeartbeatAck(msgspec.Struct, frozen=True, array_like=True, tag=41):
 
 
 class Fence(msgspec.Struct, frozen=True, array_like=True, tag=42):
-    """From a new primary to every voter: promise `term` to `holder`, report what you hold."""
+    """A new primary asks every voter to promise `term` to `holder` and to report what it holds."""
 
     zone: str
     partition: int
@@ -51,8 +53,11 @@ class Fence(msgspec.Struct, frozen=True, array_like=True, tag=42):
 
 
 class FenceAck(msgspec.Struct, frozen=True, array_like=True, tag=43):
-    """The promise is durable.  Held: every counter <= lwm (in the lineage's terms) and `above`,
-    (term, ranges).  `lease_ms`: how long a lease granted to an earlier holder may still run."""
+    """Says that the promise is durable, and reports what the copy holds.
+
+    Held are all counters <= lwm, in the lineage's terms, and `above` as (term, ranges).
+    `lease_ms`: how long a lease that was granted to an earlier holder may still run.
+    """
 
     zone: str
     partition: int
@@ -66,7 +71,7 @@ class FenceAck(msgspec.Struct, frozen=True, array_like=True, tag=43):
 
 
 class FenceRefused(msgspec.Struct, frozen=True, array_like=True, tag=44):
-    """A higher (or equal, another holder's) term was promised, or the store is not ready."""
+    """A higher term was promised, or this term to another holder, or the store is not ready."""
 
     zone: str
     partition: int
@@ -75,7 +80,8 @@ class FenceRefused(msgspec.Struct, frozen=True, array_like=True, tag=44):
 
 
 class Sync(msgspec.Struct, frozen=True, array_like=True, tag=45):
-    """From an active primary: adopt this lineage, whose last entry is the term's."""
+    """An active primary asks the receiver to adopt this lineage; its last entry is that of
+    `term`."""
 
     zone: str
     partition: int
@@ -85,8 +91,11 @@ class Sync(msgspec.Struct, frozen=True, array_like=True, tag=45):
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
-    """New updates of one partition in one term.  `hwm`: the highest counter sent so far;
-    `majority`: held by a majority (logs may be cut there); `settled`: held by all copies."""
+    """New updates of one partition in one term.
+
+    `hwm` is the highest counter sent so far.  A majority holds everything up to `majority`, so logs
+    may be cut there.  All copies hold everything up to `settled`.
+    """
 
     partition: int
     term: int
@@ -97,21 +106,25 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Append(msgspec.Struct, frozen=True, array_like=True, tag=46):
-    """From primaries of one agent, one turn's updates; each update is an encoded Update."""
+    """The updates of one turn, from all primaries of one agent.  Each update is an encoded
+    Update."""
 
     zone: str
     batches: tuple[Batch, ...]
 
 
 class Acks(msgspec.Struct, frozen=True, array_like=True, tag=47):
-    """(partition, term, lwm): durably held by a copy that has adopted the term."""
+    """(partition, term, lwm): what a copy that has adopted the term holds durably."""
 
     zone: str
     entries: tuple[tuple[int, int, int], ...]
 
 
 class Rejected(msgspec.Struct, frozen=True, array_like=True, tag=48):
-    """An Append or Sync of a term that is not the promised one; `promised` is, 0 for none."""
+    """Refuses an Append or Sync whose term is not the promised one.
+
+    `promised` is the promised term, or 0 if there is none.
+    """
 
     zone: str
     partition: int

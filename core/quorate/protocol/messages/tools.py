@@ -1,6 +1,6 @@
-"""What tools may ask an agent about its copies: messages of validators and people with a debugger.
+"""Messages between tools (validation, debugging) and an agent about its copies.
 
-They are part of `message.Message` and travel on the same links.
+They are part of `message.Message` and use the same links.
 """
 
 import msgspec
@@ -8,19 +8,21 @@ import msgspec
 from quorate.facts.lineage import Lineage
 
 DIGESTS_ASKED_MAX = 64
-"""Copies asked for their digests at once: each may have a thousand changed rows to hash."""
+"""Copies per request for digests: each may have a thousand changed rows to hash."""
 
 
 class AskCopies(msgspec.Struct, frozen=True, array_like=True, tag=60):
-    """List this agent's copies of a zone (by name), of all partitions or of one."""
+    """Lists this agent's copies of a zone (by name), of all partitions or of one."""
 
     zone_name: str
     partition: int | None = None
 
 
 class CopyState(msgspec.Struct, frozen=True, array_like=True):
-    """One copy for a validator: counters, gaps (held ranges above LWM), lineage, size,
-    state (facts.copy_state)."""
+    """One copy for a validator: counters, held ranges above LWM (`above`), lineage, size, state.
+
+    `state` is a value of facts.copy_state.
+    """
 
     partition: int
     replica_index: int
@@ -38,7 +40,7 @@ class CopyState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Copies(msgspec.Struct, frozen=True, array_like=True, tag=61):
-    """Answer to AskCopies; `problem` is empty when the zone is here."""
+    """Reply to AskCopies.  `problem` is empty if the zone is here."""
 
     zone_name: str
     node: str
@@ -47,8 +49,10 @@ class Copies(msgspec.Struct, frozen=True, array_like=True, tag=61):
 
 
 class AskRows(msgspec.Struct, frozen=True, array_like=True, tag=62):
-    """Read a copy's rows with key > after, tombstones included; with `buckets`, only rows whose
-    key is in one of them (protocol.totals)."""
+    """Reads a copy's rows with key > after, tombstones included.
+
+    With `buckets`, only rows whose key is in one of them (copies/totals.py).
+    """
 
     zone_name: str
     partition: int
@@ -58,7 +62,8 @@ class AskRows(msgspec.Struct, frozen=True, array_like=True, tag=62):
 
 
 class CopyRows(msgspec.Struct, frozen=True, array_like=True, tag=63):
-    """Rows of a copy as (key, counter, term, expires_at, value); `next` None: the last of them."""
+    """Rows of a copy as (key, counter, term, expires_at, value).  `next` None: these are the last
+    ones."""
 
     zone_name: str
     partition: int
@@ -69,7 +74,7 @@ class CopyRows(msgspec.Struct, frozen=True, array_like=True, tag=63):
 
 
 class Damage(msgspec.Struct, frozen=True, array_like=True, tag=64):
-    """Debug (off by default): overwrite one row of this copy behind the protocol's back."""
+    """Debugging (off by default): overwrites one row of this copy, bypassing the protocol."""
 
     zone_name: str
     key: bytes
@@ -77,14 +82,17 @@ class Damage(msgspec.Struct, frozen=True, array_like=True, tag=64):
 
 
 class Damaged(msgspec.Struct, frozen=True, array_like=True, tag=65):
-    """Answer to Damage."""
+    """Reply to Damage."""
 
     problem: str = ""
 
 
 class AskDigests(msgspec.Struct, frozen=True, array_like=True, tag=66):
-    """Digests of these copies now, of DIGESTS_ASKED_MAX at most; with `marks` (one per partition,
-    0: none) also the digest each has when its LWM is that counter, told by a later answer."""
+    """Asks for the present digests of at most DIGESTS_ASKED_MAX copies.
+
+    `marks` (one per partition, 0: none) also asks for the digest that each copy has when its LWM is
+    that counter; a later reply contains it.
+    """
 
     zone_name: str
     partitions: tuple[int, ...]
@@ -92,7 +100,7 @@ class AskDigests(msgspec.Struct, frozen=True, array_like=True, tag=66):
 
 
 class CopyDigest(msgspec.Struct, frozen=True, array_like=True):
-    """What the rows of one copy add up to at `lwm`, and what they did at `mark` (0: none)."""
+    """The digest of one copy's rows at `lwm`, and the one at `mark` (0: none)."""
 
     partition: int
     term: int
@@ -105,8 +113,11 @@ class CopyDigest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Digests(msgspec.Struct, frozen=True, array_like=True, tag=67):
-    """Answer to AskDigests: of the copies that are here and need not be counted for longer than an
-    agent may; who asks again hears of more."""
+    """Reply to AskDigests.
+
+    Copies that are not here are left out, and so are those whose rows take longer to count than one
+    request allows; a repeated request returns more.
+    """
 
     zone_name: str
     node: str
@@ -115,8 +126,10 @@ class Digests(msgspec.Struct, frozen=True, array_like=True, tag=67):
 
 
 class AskBuckets(msgspec.Struct, frozen=True, array_like=True, tag=68):
-    """Where in a copy's rows a difference may be: digests by range of the keys' hash, of rows with
-    key > after and counter <= upto."""
+    """Asks for the digests of a copy's rows by bucket of the key's hash, to locate a difference.
+
+    It covers rows with key > after and counter <= upto.
+    """
 
     zone_name: str
     partition: int
@@ -125,7 +138,8 @@ class AskBuckets(msgspec.Struct, frozen=True, array_like=True, tag=68):
 
 
 class Buckets(msgspec.Struct, frozen=True, array_like=True, tag=69):
-    """Answer to AskBuckets: (bucket, rows, digest) of the rows looked at; `next` None: the last."""
+    """Reply to AskBuckets: (bucket, rows, digest) of the rows read.  `next` None: these are the
+    last ones."""
 
     zone_name: str
     partition: int
@@ -136,8 +150,11 @@ class Buckets(msgspec.Struct, frozen=True, array_like=True, tag=69):
 
 
 class Refill(msgspec.Struct, frozen=True, array_like=True, tag=70):
-    """Fetch the rows of this agent's copy anew, from the copies of `suppliers`.  Asked again and
-    again with the same `token` until it is done; given up when nobody asks any more."""
+    """Asks to fetch the rows of this agent's copy anew, from the copies of `suppliers`.
+
+    The tool repeats it with the same `token` until it is done.  Without repetition the agent gives
+    up.
+    """
 
     zone_name: str
     partition: int
@@ -146,7 +163,7 @@ class Refill(msgspec.Struct, frozen=True, array_like=True, tag=70):
 
 
 class Refilling(msgspec.Struct, frozen=True, array_like=True, tag=71):
-    """Answer to Refill: how far it is, or the problem on account of which it is not done."""
+    """Reply to Refill: its progress, or the problem that prevents it."""
 
     zone_name: str
     partition: int

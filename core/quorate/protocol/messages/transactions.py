@@ -1,8 +1,8 @@
-"""What agents say to each other of transactions across partitions, and the rows they keep of them.
+"""Messages among agents about transactions across partitions, and the rows that store them.
 
-The messages are part of `message.Message`.  `transaction` names one attempt of one transaction;
-its *home* is the lowest of its partitions, where it is decided.  (term, counter) are those of the
-update that prepared a part: they tell it from any other part of the same name.
+The messages are part of `message.Message`.  `transaction` identifies one attempt of one
+transaction.  Its *home* is the lowest of its partitions, where it is decided.  (term, counter)
+identify the update that prepared a part, and so tell it from any other part of the same name.
 Source: docs/protocol.md, section 9.
 """
 
@@ -13,17 +13,19 @@ from quorate.protocol.messages.clients import Words
 from quorate.protocol.storage import Operation
 
 Watched = tuple[bytes, int, int]
-"""A key, and the (term, counter) that its row must still have; with term 0 there must be none, and
-have been none since that counter."""
+"""A key, and the (term, counter) that its row must still have.  Term 0 means: there is no row, and
+there has been none since that counter."""
 
 PartName = tuple[int, int, int]
-"""(partition, term, counter) of a part that was prepared."""
+"""(partition, term, counter) of a prepared part."""
 
 
 class PreparePart(msgspec.Struct, frozen=True, array_like=True, tag=80):
-    """Lock `keys` once nobody else has them, execute `commands`, keep what they would write.
+    """Lock `keys` once no other transaction has them, execute `commands`, keep what they would
+    write.
 
-    Without commands and conditions nothing is locked: it is told how the rows of `keys` are."""
+    Without commands and watched keys it locks nothing: the reply says how the rows of `keys` are.
+    """
 
     zone: str
     transaction: bytes
@@ -37,14 +39,17 @@ class PreparePart(msgspec.Struct, frozen=True, array_like=True, tag=80):
 
     @property
     def looks(self) -> bool:
-        """Whether it only asks."""
+        """Whether the message only reads the state of rows."""
         return not self.commands and not self.watched
 
 
 class PartPrepared(msgspec.Struct, frozen=True, array_like=True, tag=81):
-    """What the commands answer, should it be committed; or, with `refusal`, why nothing is kept.
+    """Either the replies of the commands, in case it is committed, or `refusal`: why nothing is
+    kept.
 
-    Counter 0 and no refusal: nothing is to be decided; the answers say how the keys' rows are."""
+    Counter 0 without a refusal: there is nothing to decide, and the answers say how the rows of the
+    keys are.
+    """
 
     zone: str
     transaction: bytes
@@ -57,7 +62,8 @@ class PartPrepared(msgspec.Struct, frozen=True, array_like=True, tag=81):
 
 
 class Decide(msgspec.Struct, frozen=True, array_like=True, tag=82):
-    """To the home: commit, if your part is still (term, counter).  `others`: the other parts."""
+    """Asks the home to commit, if its part is still (term, counter).  `others` are the other
+    parts."""
 
     zone: str
     transaction: bytes
@@ -68,9 +74,11 @@ class Decide(msgspec.Struct, frozen=True, array_like=True, tag=82):
 
 
 class Decided(msgspec.Struct, frozen=True, array_like=True, tag=83):
-    """Committed for good; or not there, so it is aborted, if nobody was asked to decide before.
+    """Says that the transaction is durably committed, or that the home does not have it.
 
-    The first is said again until the coordinator has confirmed it (PartFinished)."""
+    If it does not have it, the transaction is aborted, provided that no Decide was sent before.  A
+    commit is repeated until the coordinator confirms it (PartFinished).
+    """
 
     zone: str
     transaction: bytes
@@ -79,7 +87,8 @@ class Decided(msgspec.Struct, frozen=True, array_like=True, tag=83):
 
 
 class FinishPart(msgspec.Struct, frozen=True, array_like=True, tag=84):
-    """Write what was kept, or forget it.  Counter 0: whichever part it is, it is aborted."""
+    """Write what the part kept (`commit`), or discard it.  Counter 0: abort the part, whichever it
+    is."""
 
     zone: str
     transaction: bytes
@@ -91,11 +100,11 @@ class FinishPart(msgspec.Struct, frozen=True, array_like=True, tag=84):
 
 
 COORDINATOR = -1
-"""The partition of a PartFinished by which a coordinator confirms a decision."""
+"""The partition in a PartFinished with which a coordinator confirms a decision."""
 
 
 class PartFinished(msgspec.Struct, frozen=True, array_like=True, tag=85):
-    """The part that was named is not there any more: durably."""
+    """Says that the named part durably no longer exists."""
 
     zone: str
     transaction: bytes
@@ -104,7 +113,8 @@ class PartFinished(msgspec.Struct, frozen=True, array_like=True, tag=85):
 
 
 class AskDecision(msgspec.Struct, frozen=True, array_like=True, tag=86):
-    """To the home: what became of it?  Answered by FinishPart, once it is decided."""
+    """Asks the home what became of a transaction.  The reply is a FinishPart, once it is
+    decided."""
 
     zone: str
     transaction: bytes
@@ -115,8 +125,8 @@ class AskDecision(msgspec.Struct, frozen=True, array_like=True, tag=86):
 
 
 BYTES_PER_MS = 10_000
-"""What is said again while it may be on its way still makes a slow link slower: what is large is
-waited for as long as it takes at 10 MB per second."""
+"""Speed at which a large message is assumed to travel (10 MB per second).  It is not repeated while
+it may be in flight, because a repetition makes a slow link slower still."""
 
 
 TransactionMessage = (
@@ -125,10 +135,11 @@ TransactionMessage = (
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, tag="part"):
-    """The row of a part that is prepared and not yet committed or aborted: its keys are locked.
+    """The row of a prepared part that is neither committed nor aborted yet: its keys are locked.
 
-    `room`: in memory, as much as the rows of `operations` take beside their keys and values: there
-    is room for them on every copy when they take its place."""
+    `room`, for zones in memory: padding as large as what the rows of `operations` take beside their
+    keys and values.  It reserves room for them on every copy until they replace the part.
+    """
 
     home: int
     coordinator: Holder
@@ -139,8 +150,11 @@ class Part(msgspec.Struct, frozen=True, array_like=True, tag="part"):
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True, tag="decision"):
-    """The row, at the home, of a transaction that is committed, while parts of it may be left or
-    its coordinator may not have heard of it."""
+    """The home's row for a committed transaction.
+
+    It stays while parts of the transaction are unfinished, or its coordinator may not know the
+    outcome.
+    """
 
     coordinator: Holder
     others: tuple[PartName, ...]

@@ -1,13 +1,13 @@
-"""What a copy asks another one for, and how that answers: deltas, rows of keys, full copies.
+"""Messages between a copy and its supplier: deltas, rows of keys, full copies.
 
-They are part of `message.Message` and travel on the same links.
+They are part of `message.Message` and use the same links.
 """
 
 import msgspec
 
 
 class FetchUpdates(msgspec.Struct, frozen=True, array_like=True, tag=49):
-    """Send the updates of these inclusive counter ranges (answered by Updates)."""
+    """Asks for the updates of these inclusive counter ranges; the reply is Updates."""
 
     zone: str
     partition: int
@@ -16,8 +16,11 @@ class FetchUpdates(msgspec.Struct, frozen=True, array_like=True, tag=49):
 
 
 class Updates(msgspec.Struct, frozen=True, array_like=True, tag=50):
-    """Encoded updates asked for.  `reaches_from`: this log has everything above it up to its LWM;
-    a counter asked for that is at or below it can only come with a full copy."""
+    """The requested updates, encoded.
+
+    `reaches_from`: the supplier's log has everything above this counter up to its LWM.  A requested
+    counter at or below it can come only with a full copy.
+    """
 
     zone: str
     partition: int
@@ -27,8 +30,11 @@ class Updates(msgspec.Struct, frozen=True, array_like=True, tag=50):
 
 
 class FetchKeys(msgspec.Struct, frozen=True, array_like=True, tag=51):
-    """Send the present rows of these keys (they were touched by divergent updates); with `adopted`
-    only if you have adopted the term (an activation asks a voter that has only promised it)."""
+    """Asks for the present rows of these keys, which divergent updates touched.
+
+    `adopted`: reply only if the supplier has adopted the term.  An activation sets it to False,
+    because it asks a voter that has only promised the term.
+    """
 
     zone: str
     partition: int
@@ -38,9 +44,10 @@ class FetchKeys(msgspec.Struct, frozen=True, array_like=True, tag=51):
 
 
 class KeyRows(msgspec.Struct, frozen=True, array_like=True, tag=52):
-    """Rows asked for as (key, counter, term, expires_at, value); counter 0: there is none.
+    """The requested rows as (key, counter, term, expires_at, value); counter 0: there is no row.
 
-    `lwm` is the counter the supplier's rows stand at."""
+    `lwm` is the LWM of the supplier's rows.
+    """
 
     zone: str
     partition: int
@@ -50,7 +57,7 @@ class KeyRows(msgspec.Struct, frozen=True, array_like=True, tag=52):
 
 
 class FetchSnapshot(msgspec.Struct, frozen=True, array_like=True, tag=53):
-    """Send rows with key > after (None: from the start)."""
+    """Asks for rows with key > after (None: from the start)."""
 
     zone: str
     partition: int
@@ -60,8 +67,10 @@ class FetchSnapshot(msgspec.Struct, frozen=True, array_like=True, tag=53):
 
 
 class SnapshotChunk(msgspec.Struct, frozen=True, array_like=True, tag=54):
-    """Rows of (after, next]; `lwm` is where the supplier's rows stood when they were read,
-    `flushed` its last whole-partition delete.  `next` None: that was the last chunk."""
+    """Rows with after < key <= next.  `next` None: this is the last piece.
+
+    `lwm` is the LWM of the supplier's rows when they were read.  `flushed` is not used: always 0.
+    """
 
     zone: str
     partition: int
@@ -75,7 +84,7 @@ class SnapshotChunk(msgspec.Struct, frozen=True, array_like=True, tag=54):
 
 
 class Unavailable(msgspec.Struct, frozen=True, array_like=True, tag=55):
-    """The copy asked cannot supply (not adopted in that term): ask another."""
+    """Says that the copy cannot supply in that term; ask another copy."""
 
     zone: str
     partition: int
@@ -83,7 +92,7 @@ class Unavailable(msgspec.Struct, frozen=True, array_like=True, tag=55):
 
 
 def is_bulk(message: object) -> bool:
-    """Whether a message may be overtaken by ordinary ones."""
+    """Return whether ordinary messages may overtake the message."""
     return isinstance(message, SnapshotChunk)
 
 

@@ -1,10 +1,10 @@
-"""How one transaction over several partitions becomes all or nothing, seen from the agent that the
-client asked.
+"""Coordinates one transaction over several partitions, on the agent that received EXEC.
 
-Part after part is prepared, the lowest partition first: so nobody waits for locks in a circle.
-When all are, the home decides; from then on it has the others finished by itself.  Whoever is
-primary is asked, and asked again, until the bound is over.  Before a decision was asked for, the
-coordinator alone knows that there will be none.  Source: docs/protocol.md, section 9.
+Parts are prepared one after the other, the lowest partition first, so that transactions cannot
+deadlock.  When all are prepared, the home decides; from then on the home has the other parts
+finished by itself.  Each step is sent to the present primary, and repeated until the time limit.
+Until it has asked for the decision, the coordinator knows that the transaction cannot commit.
+Source: docs/protocol.md, section 9.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ if TYPE_CHECKING:
 
 
 ANSWERS_BYTES_MAX = 64 * 1024 * 1024
-"""Of all parts together: they become one reply."""
+"""Limit on the answers of all parts together: they become one reply."""
 
 
 class PartWanted(NamedTuple):
-    """What a transaction wants of one partition."""
+    """The share of a transaction in one partition."""
 
     partition: int
     keys: tuple[bytes, ...]
     commands: tuple[Words, ...]
     watched: tuple[Watched, ...]
-    byte_count: int = 0  # of all that is asked
+    byte_count: int = 0  # size of the whole request
 
 
 class Outcome(enum.Enum):
     """How a transaction ended."""
 
     COMMITTED = "committed"
-    REFUSED = "refused"  # nothing happened, and a part said why
-    TOO_LARGE = "too large"  # nothing happened: the answers would be
+    REFUSED = "refused"  # nothing happened; a part gave the reason
+    TOO_LARGE = "too large"  # nothing happened: the answers exceed the limit
     NOT_EXECUTED = "not executed"  # nothing happened: no primary or no locks in time
     UNKNOWN = "unknown"
 
 
 class Ended(NamedTuple):
-    """The end of a transaction for its client: `answers` of each part, by partition."""
+    """The end of a transaction for its client.  `answers`: partition -> the answers of its part."""
 
     cargo: object
     outcome: Outcome
@@ -64,7 +64,7 @@ class Ended(NamedTuple):
 
 
 class Stage(enum.Enum):
-    """How far it is."""
+    """The stage of a transaction attempt."""
 
     PREPARING = "preparing"
     DECIDING = "deciding"
@@ -72,7 +72,8 @@ class Stage(enum.Enum):
 
 
 class Coordinator:
-    """One attempt of one transaction.  `cargo` is the shell's; `wanted` in order of partition."""
+    """One attempt of one transaction.  `cargo` belongs to the shell; `wanted` is in order of
+    partition."""
 
     def __init__(
         self,
@@ -93,25 +94,25 @@ class Coordinator:
         self._prepared: list[PartPrepared] = []
         self._answers_bytes = 0
         self._asked_ms = -1
-        self._asked = ""  # whom
-        self.decides = 0  # how often the home was asked to
+        self._asked = ""  # the node that was asked last
+        self.decides = 0  # number of Decide messages sent
         self._to_abort: dict[int, None] = {}  # partitions that may still hold locks
 
     @property
     def home(self) -> int:
-        """The partition where it is decided."""
+        """The partition where the transaction is decided."""
         return self.wanted[0].partition
 
     @property
     def is_over(self) -> bool:
-        """Whether an aborted one has nothing left to tidy up."""
+        """Whether the transaction was aborted and no part is left to clean up."""
         return self.stage is Stage.ABORTING and not self._to_abort
 
     def prepared(self, message: PartPrepared) -> Ended | None:
-        """A part is prepared, or refused."""
+        """Take in the reply of a part; return the end if it ends the transaction."""
         at = len(self._prepared)
         if self.stage is not Stage.PREPARING or message.partition != self.wanted[at].partition:
-            return None  # said before
+            return None  # a repeated reply
         if message.refusal:
             return self.abort(Outcome.REFUSED, message.refusal)
         self._answers_bytes += sum(map(len, message.answers))
@@ -127,15 +128,16 @@ class Coordinator:
         return None
 
     def committed(self) -> Ended:
-        """The home has decided so."""
+        """Return the end after the home has committed."""
         answers = {part.partition: part.answers for part in self._prepared}
         return Ended(self.cargo, Outcome.COMMITTED, answers)
 
     def not_committed(self) -> Ended | None:
-        """The home has nothing of it.  None: it was aborted, and may be tried again in time.
+        """Return the end if the home does not have the transaction; None: it may be tried again.
 
-        Asked a second time, it might also have committed, finished and forgotten it meanwhile, if
-        it took us for gone."""
+        After more than one Decide the outcome is unknown: if the home took this coordinator for
+        gone, it may have committed, finished and forgotten the transaction.
+        """
         if self.decides > 1:
             return Ended(self.cargo, Outcome.UNKNOWN)
         if self._replicas.now.boot_ms >= self.deadline_ms:
@@ -143,7 +145,8 @@ class Coordinator:
         return None
 
     def abort(self, outcome: Outcome, refusal: bytes = b"") -> Ended:
-        """Nobody was asked to decide: nothing will happen.  Whoever holds locks is told."""
+        """Abort the transaction, before any Decide was sent; its parts are to release their
+        locks."""
         self.stage = Stage.ABORTING
         asked = self.wanted[: len(self._prepared) + 1]
         self._to_abort = {part.partition: None for part in asked}
@@ -151,11 +154,11 @@ class Coordinator:
         return Ended(self.cargo, outcome, refusal=refusal)
 
     def finished(self, message: PartFinished) -> None:
-        """A part of an aborted one is gone."""
+        """Note that a part of an aborted transaction is gone."""
         self._to_abort.pop(message.partition, None)
 
     def look(self, now_ms: int, send: Callable[[str, TransactionMessage], None]) -> Ended | None:
-        """Ask what is next, or again; the end when time is over."""
+        """Send the next message if it is due; return the end when the time is over."""
         if now_ms >= self.deadline_ms:
             if self.stage is Stage.PREPARING:
                 return self.abort(Outcome.NOT_EXECUTED)
@@ -163,7 +166,7 @@ class Coordinator:
             if now_ms >= self.deadline_ms + grace:
                 if self.stage is Stage.DECIDING:
                     return Ended(self.cargo, Outcome.UNKNOWN)
-                self._to_abort.clear()  # its parts ask the home, and find that it is not there
+                self._to_abort.clear()  # its parts ask the home and are aborted
                 return None
         match self.stage:
             case Stage.PREPARING:
@@ -190,7 +193,7 @@ class Coordinator:
             send(node, self._prepare())
 
     def _is_due(self, now_ms: int, node: str, byte_count: int = 0) -> bool:
-        """Whether to ask `node` now: it was not asked, or has not answered for some time."""
+        """Return whether to ask `node` now: it was not asked, or has not answered for some time."""
         retry_ms = self._replicas.settings.step_retry_ms + byte_count // BYTES_PER_MS
         if node == self._asked and self._asked_ms >= 0 and now_ms - self._asked_ms < retry_ms:
             return False

@@ -1,6 +1,6 @@
-"""Who waits for locks: transactions, in the order in which they came; FLUSHALL before later ones.
+"""The queue for locks: transactions wait in order of arrival; FLUSHALL precedes later ones.
 
-Locks themselves are their role's, with the parts that have them (parts.py).  Source:
+The locks themselves belong to the role, with the parts that have them (parts.py).  Source:
 docs/protocol.md, section 9.
 """
 
@@ -16,23 +16,24 @@ if TYPE_CHECKING:
     from quorate.protocol.agent.replicas import Replicas
 
 HELD_BACK_MS = 500
-"""How long transactions wait for a FLUSHALL that is asked for no more: its client went away."""
+"""How long transactions wait after the last attempt of a FLUSHALL: its client may be gone."""
 
 IN_DOUBT_MS = 1_000
-"""Parts are prepared, decided, finished in a few milliseconds each; in a busy cluster in tens."""
+"""A part that is undecided for this long is in doubt.  Usually a part is prepared, decided and
+finished in a few milliseconds each, in a busy cluster in tens of milliseconds."""
 
 
 class LockQueue:
-    """Those who wait, in the partitions whose primary is here."""
+    """The parts that wait for locks, in the partitions whose primary is here."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
         self._waiting: dict[int, dict[bytes, tuple[str, PreparePart]]] = {}
-        self._unlocked: dict[int, None] = {}  # partitions where they may go on
-        self._held_back: dict[int, int] = {}  # partitions where all of them wait, until when
+        self._unlocked: dict[int, None] = {}  # partitions whose parts may try again
+        self._held_back: dict[int, int] = {}  # partition -> until when all its parts wait
 
     def may_lock(self, role: Primary, ask: PreparePart) -> bool:
-        """Whether nobody has its keys, or has come before it to get them."""
+        """Return whether no key of the part is locked, or wanted by an earlier part."""
         if not role.locks.keys().isdisjoint(ask.keys):
             return False
         if ask.partition in self._held_back and not ask.looks:
@@ -46,38 +47,40 @@ class LockQueue:
         return True
 
     def add(self, node: str, ask: PreparePart) -> None:
-        """Let it wait, in its old place when it waits already; `node` is told."""
+        """Queue the part, or keep its place in the queue; the reply goes to `node`."""
         self._waiting.setdefault(ask.partition, {})[ask.transaction] = (node, ask)
 
     def remove(self, partition: int, transaction: bytes) -> None:
-        """It waits no more."""
+        """Remove the part from the queue."""
         self._waiting.get(partition, {}).pop(transaction, None)
 
     def unlocked(self, partition: int) -> None:
-        """Locks were given back there."""
+        """Note that locks were released in the partition."""
         self._unlocked[partition] = None
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody waits, or is held back."""
+        """Whether no part waits and no partition is held back."""
         return not (self._held_back or any(self._waiting.values()))
 
     @property
     def has_unlocked(self) -> bool:
-        """Whether anybody may go on."""
+        """Whether parts may try again."""
         return bool(self._unlocked)
 
     def take_unlocked(self) -> list[tuple[str, PreparePart]]:
-        """All who may go on now; they wait until they have their locks."""
+        """Return all parts that may try again; they stay queued until they have their locks."""
         unlocked, self._unlocked = self._unlocked, {}
         return [each for p in unlocked for each in self._waiting.get(p, {}).values()]
 
     def hold_back(self) -> bool:
-        """Whether nobody has locks here; if somebody has, nobody gets more of them for a while.
+        """Return whether no key is locked here; otherwise hold back partitions to reach that.
 
-        Asked again and again, it comes true: partition after partition is held back, the lowest
-        first, as those who have locks ask for more; so nobody waits in a circle.  Nobody is held
-        back for the sake of locks that are kept for long, by a part in doubt."""
+        FLUSHALL repeats this call.  A partition that is held back grants no new locks for a while.
+        Held back are the partitions up to the first one with locks, in rising order, as
+        transactions lock them; so there is no deadlock.  While a part is in doubt none is held
+        back, because its locks may last long.
+        """
         self._replicas.wake()
         before, self._held_back = self._held_back, {}
         roles = sorted(self._replicas.roles.items())
@@ -91,7 +94,7 @@ class LockQueue:
         return is_free
 
     def _is_in_doubt(self, role: Primary) -> bool:
-        """Whether somebody has had locks there for longer than it takes to decide."""
+        """Return whether a part has had locks there for longer than a decision takes."""
         if not role.locks:
             return False
         since = self._replicas.now.boot_ms - IN_DOUBT_MS
@@ -100,7 +103,7 @@ class LockQueue:
         )
 
     def tick(self, now: Now) -> None:
-        """Nobody is held back for ever, nor waits where no primary is here."""
+        """Release partitions held back for too long; drop parts where this agent does not serve."""
         for partition, until_ms in list(self._held_back.items()):
             if until_ms <= now.boot_ms:
                 del self._held_back[partition]
@@ -108,4 +111,4 @@ class LockQueue:
         for partition in list(self._waiting):
             role = self._replicas.primaries[partition]
             if role is None or not role.serves(now.boot_ms):
-                del self._waiting[partition]  # asked again, of whoever is primary then
+                del self._waiting[partition]  # the coordinator asks the next primary

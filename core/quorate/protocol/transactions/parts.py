@@ -1,10 +1,10 @@
 """What a primary does for transactions across partitions: lock, prepare, decide, finish.
 
-A part that is prepared is a row of its partition, written by an ordinary update: it is replicated,
-moved, taken over by the next primary and undone like any other, and so are the decision and its
-end.  Hence every step is safe to be asked for again, of whoever is primary then; nobody waits for a
-decision to activate.  A part is committed only by a decision that names the very update that
-prepared it; without such a decision it is aborted.  Source: docs/protocol.md, section 9.
+A prepared part is a row of its partition, written by an ordinary update, and so are the decision
+and its removal.  They are replicated, moved, taken over by the next primary and undone like any
+other row.  So every step may be repeated, also at the next primary, and no activation waits for a
+decision.  A part is committed only by a decision that names the very update that prepared it;
+without such a decision it is aborted.  Source: docs/protocol.md, section 9.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from quorate.protocol.agent.replicas import Replicas
 
 INDEX_KEY = RESERVED + b"transactions"
-"""The row that lists the transactions of which the partition has a part."""
+"""The key of the row that lists the transactions with a part or a decision in the partition."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Part | Decision).decode
@@ -48,8 +48,10 @@ _decode_index = msgspec.msgpack.Decoder(tuple[bytes, ...]).decode
 
 
 class Evaluated(NamedTuple):
-    """What a part's commands would write and answer; `refusal`: why they may not happen.  For one
-    that `looks`: how the rows of its keys are."""
+    """The result of a part's commands: their writes and answers, or the reason of a refusal.
+
+    For a PreparePart that only `looks`, the answers say how the rows of its keys are.
+    """
 
     operations: tuple[Operation, ...]
     answers: tuple[bytes, ...]
@@ -58,12 +60,15 @@ class Evaluated(NamedTuple):
 
 Evaluate = Callable[[Primary, PreparePart], Evaluated]
 Send = Callable[[str, TransactionMessage], None]
-"""To a node; to none, where a partition has no primary, it is not sent."""
+"""Sends to a node.  An empty node means that a partition has no primary: nothing is sent."""
 
 
 class OpenPart:
-    """A part, or a decision, as the primary knows it.  (term, counter) name the update that
-    prepared it; `left`: of a decision, the parts that have not said that they are finished."""
+    """A part or a decision, as the primary knows it.
+
+    (term, counter) identify the update that prepared it.  `left`, of a decision: the parts that
+    have not reported that they are finished, and COORDINATOR until it knows the outcome.
+    """
 
     __slots__ = ("asked_ms", "counter", "left", "since_ms", "state", "term", "told")
 
@@ -72,25 +77,25 @@ class OpenPart:
         self.counter = counter
         self.since_ms = now_ms
         self.asked_ms = -1
-        self.told = ("", 0)  # to whom its answers were told, and when
+        self.told = ("", 0)  # (node, time in boot ms) of the last reply
         self.left: dict[int, tuple[int, int]] = {}
         self.state = state
         if isinstance(state, Decision):
             self.decide(state)
 
     def decide(self, decision: Decision) -> None:
-        """It is committed."""
+        """Turn the part into the decision to commit."""
         self.state = decision
         self.left = {COORDINATOR: (0, 0)}
         for partition, term, counter in decision.others:
             self.left[partition] = (term, counter)
 
     def is_named(self, ask: Decide | FinishPart) -> bool:
-        """Whether it is the very part that is meant."""
+        """Return whether the message names this very part."""
         return (self.term, self.counter) == (ask.term, ask.counter)
 
     def is_due(self, now_ms: int, settings: ProtocolSettings) -> bool:
-        """Whether to ask or to tell again; notes that it is done now."""
+        """Return whether to ask or tell again; if so, note that it is done now."""
         if self.asked_ms >= 0 and now_ms - self.asked_ms < settings.step_retry_ms:
             return False
         self.asked_ms = now_ms
@@ -98,7 +103,7 @@ class OpenPart:
 
 
 class Telling(Waiter):
-    """What is told to `node` once everything written so far is acknowledged."""
+    """A message that is sent to `node` once everything written so far is acknowledged."""
 
     __slots__ = ("message", "node", "partition")
 
@@ -118,13 +123,15 @@ class Telling(Waiter):
 
 
 def part_key(transaction: bytes) -> bytes:
-    """The key of the row that is a transaction's part, or its decision."""
+    """Return the key of the row that holds a transaction's part or its decision."""
     return RESERVED + b"transaction/" + transaction
 
 
 class Parts:
-    """The parts of transactions in the partitions whose primary is here.  `evaluate` executes the
-    commands of one, `send` takes what is to be told."""
+    """The parts of transactions in the partitions whose primary is here.
+
+    `evaluate` executes the commands of a part; `send` sends a message.
+    """
 
     def __init__(self, replicas: Replicas, send: Send) -> None:
         self.evaluate: Evaluate | None = None
@@ -133,7 +140,10 @@ class Parts:
         self.waiting = LockQueue(replicas)
 
     def load(self, role: Primary, now_ms: int) -> None:
-        """Find what the partition's rows hold of transactions: the role begins to serve."""
+        """Load parts and locks from the partition's rows.
+
+        Called when the role begins to serve, and after a batch was refused.
+        """
         role.parts.clear()
         role.locks.clear()
         index = role.copy.get(INDEX_KEY)
@@ -153,10 +163,10 @@ class Parts:
     # --- preparing -------------------------------------------------------------------------------
 
     def prepare(self, node: str, ask: PreparePart) -> None:
-        """Lock and execute, or wait for those that have the locks."""
+        """Lock the keys and execute the commands, or queue the part until its locks are free."""
         role = self._serving(ask.partition)
         if role is None or self.evaluate is None or self._has_ended(ask.coordinator):
-            return  # asked again: who is not known to be registered yet may be by then
+            return  # it is asked again; its process may be registered by then
         known = role.parts.get(ask.transaction)
         if known is not None:
             self._tell_prepared(role, node, ask.transaction, known)
@@ -194,7 +204,7 @@ class Parts:
         rows: tuple[Operation, ...] = ((part_key(ask.transaction), _encode(state), 0),)
         self._write(role, (*rows, _index(role)), node, prepared)
         if role.changed is not None:
-            # The client may be answered, from the decision, before these rows are written here.
+            # The client may be answered after the decision, before these rows are written here.
             role.changed(found.operations)
 
     def _tell_prepared(self, role: Primary, node: str, transaction: bytes, part: OpenPart) -> None:
@@ -204,7 +214,7 @@ class Parts:
                 told == node
                 and now_ms - told_ms < sum(map(len, part.state.answers)) // BYTES_PER_MS
             ):
-                return  # on its way
+                return  # the earlier reply may be in flight
             part.told = (node, now_ms)
             message = PartPrepared(
                 self._replicas.uid,
@@ -221,7 +231,7 @@ class Parts:
     # --- deciding --------------------------------------------------------------------------------
 
     def decide(self, node: str, ask: Decide) -> None:
-        """At the home: commit, unless it was aborted."""
+        """At the home: commit the transaction unless it was aborted."""
         role = self._serving(ask.partition)
         if role is None:
             return
@@ -240,7 +250,7 @@ class Parts:
             self._tell(role, (key,), node, said)
 
     def finish(self, node: str, ask: FinishPart) -> None:
-        """Write what was kept, or forget it."""
+        """Write what the part kept, or discard it."""
         role = self._serving(ask.partition)
         if role is None:
             return
@@ -256,11 +266,11 @@ class Parts:
         ):
             self._close(role, ask.transaction, ask.commit, node, done)
         else:
-            # Where there is one, a request that came twice has prepared it: what is meant is done.
+            # The named part is finished.  A part that is here was prepared by a duplicate request.
             self._tell(role, (part_key(ask.transaction),), node, done)
 
     def part_finished(self, message: PartFinished) -> None:
-        """At the home: a part is done with, or the coordinator knows."""
+        """At the home: note that a part is finished, or that the coordinator knows the outcome."""
         role = self._serving(message.home)
         known = None if role is None else role.parts.get(message.transaction)
         if role is not None and known is not None and isinstance(known.state, Decision):
@@ -269,16 +279,17 @@ class Parts:
     def _strike_off(
         self, role: Primary, transaction: bytes, part: OpenPart, partition: int
     ) -> None:
-        """Nothing is left to do there; when nothing is left at all the decision is forgotten."""
+        """Note that nothing is left to do for `partition`; after the last one, forget the
+        decision."""
         part.left.pop(partition, None)
         if not part.left:
             self._close(role, transaction, False, "", None)
 
     def tell_decision(self, node: str, ask: AskDecision) -> None:
-        """At the home: what became of it; nothing is said while it is open."""
+        """At the home: reply what became of the transaction, unless it is undecided."""
         role = self._serving(ask.home)
         if role is None or role.is_pending(part_key(ask.transaction)):
-            return  # asked again
+            return  # it is asked again
         known = role.parts.get(ask.transaction)
         commit = False
         if known is not None:
@@ -301,7 +312,7 @@ class Parts:
     # --- time ------------------------------------------------------------------------------------
 
     def tick(self, now: Now) -> None:
-        """Drive decided transactions to their end, ask about parts that nobody finishes."""
+        """Have decided transactions finished, and ask about parts that stay undecided."""
         self.waiting.tick(now)
         for role in self._replicas.roles.values():
             if role.parts and role.serves(now.boot_ms):
@@ -323,7 +334,7 @@ class Parts:
         elif not part.is_due(now.boot_ms, settings):
             pass
         elif is_home:
-            # Its coordinator decides, or says that it knows nothing of it.
+            # The coordinator sends Decide, or replies that it has given the transaction up.
             self._tell_prepared(role, state.coordinator.node, transaction, part)
         else:
             ask = AskDecision(
@@ -337,7 +348,7 @@ class Parts:
             self._send(self._replicas.primary_of(state.home), ask)
 
     def _drive(self, role: Primary, transaction: bytes, part: OpenPart, decision: Decision) -> None:
-        """At the home: have the parts that are left committed, once the decision is for good."""
+        """At the home: have the remaining parts committed, once the decision is acknowledged."""
         replicas = self._replicas
         if role.is_pending(part_key(transaction)) or not part.is_due(
             replicas.now.boot_ms, replicas.settings
@@ -357,32 +368,34 @@ class Parts:
                 self._send(decision.coordinator.node, decided)
 
     def _has_left(self, coordinator: Holder) -> bool:
-        """Whether it is not there, as far as is known: what it has not had decided is aborted."""
+        """Return whether the coordinator is known to be gone: its undecided parts are aborted."""
         return self._has_ended(coordinator) or coordinator.node not in self._replicas.online
 
     def _has_ended(self, coordinator: Holder) -> bool:
-        """Whether the process will never ask again what was decided.
+        """Return whether the coordinator's process has ended, so that it never asks again.
 
-        It was registered when its part was prepared: another store of its node has followed."""
+        It was registered when its part was prepared.  If its node now has another store, that store
+        has replaced it.
+        """
         registered = self._replicas.registered.get(coordinator.node)
         if registered is None or registered > coordinator.incarnation:
             return True
         return self._replicas.stores.get(coordinator.node) != coordinator.store
 
     def told(self, waiter: Telling) -> None:
-        """What was written before it is acknowledged: tell it."""
+        """Send the message of `waiter`, because everything written before it is acknowledged."""
         message = waiter.message
         if isinstance(message, Decided) and message.committed:
             role = self._serving(waiter.partition)  # one that has frozen writes nothing more
             part = None if role is None else role.parts.get(message.transaction)
             if role is not None and part is not None and isinstance(part.state, Decision):
                 self._drive(role, message.transaction, part, part.state)
-                return  # the coordinator is told there
+                return  # `_drive` tells the coordinator
         if message is not None:
             self._send(waiter.node, message)
 
     def refused(self, waiter: Telling, why: bytes) -> None:
-        """What was to be told was not written, for want of room: a part is refused."""
+        """Refuse a part whose row found no room."""
         message, role = waiter.message, self._serving(waiter.partition)
         if (
             isinstance(message, PartPrepared)
@@ -403,7 +416,7 @@ class Parts:
     def _tell(
         self, role: Primary, keys: tuple[bytes, ...], node: str, message: TransactionMessage
     ) -> None:
-        """Say what was read of `keys`: when their last writes are acknowledged."""
+        """Send what was read of `keys` once their last writes are acknowledged."""
         if any(map(role.is_pending, keys)):
             role.wait(Telling((), role.copy.partition, node, message))
         else:
@@ -416,7 +429,7 @@ class Parts:
         node: str,
         message: TransactionMessage | None,
     ) -> None:
-        """One update; then tell `message`."""
+        """Write one update, and send `message` once it is acknowledged."""
         role.write(operations)
         self._replicas.commands_wrote(role)
         keys = tuple([key for key, _, _ in operations])
@@ -435,7 +448,7 @@ class Parts:
         node: str,
         message: TransactionMessage | None,
     ) -> None:
-        """End a part, with what it kept or without it."""
+        """End a part: write what it kept (`commit`), or discard it."""
         part = role.parts.pop(transaction)
         operations: tuple[Operation, ...] = ()
         if isinstance(part.state, Part):
@@ -445,9 +458,10 @@ class Parts:
         self._write(role, (*operations, *rows, _index(role)), node, message)
 
     def go_on(self) -> None:
-        """Whoever waits for locks that were given back tries again, in the order they came.
+        """Retry parts whose locks may be free, in order of arrival.
 
-        Called when commands that wait for the same keys have had their turn."""
+        Called after the commands that wait for the same keys.
+        """
         for node, ask in self.waiting.take_unlocked():
             self.prepare(node, ask)
 

@@ -1,5 +1,8 @@
-"""All of a zone's transactions across partitions on one agent: those that its clients asked for,
-and the parts whose partitions have their primary here.  Source: docs/protocol.md, section 9."""
+"""The transactions across partitions of one zone on one agent.
+
+These are the transactions of its clients, which it coordinates, and the parts in partitions whose
+primary is here.  Source: docs/protocol.md, section 9.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ if TYPE_CHECKING:
 
 
 class Transactions:
-    """The shell calls `begin`, hands every `Telling` that was answered to `told`, and takes what
-    `ended`."""
+    """The transactions of one zone.  The shell starts them with `begin`, passes each `Telling` that
+    was answered to `told`, and takes results from `ended`."""
 
     def __init__(self, replicas: Replicas) -> None:
         self.parts = Parts(replicas, self._send)
@@ -35,21 +38,21 @@ class Transactions:
         self._replicas = replicas
         self._coordinators: dict[bytes, Coordinator] = {}
         self._next = 1
-        self._own: deque[TransactionMessage] = deque()  # what we ask of ourselves
+        self._own: deque[TransactionMessage] = deque()  # messages from this agent to itself
 
     @property
     def coordinates(self) -> bool:
-        """Whether any of its clients' transactions has not ended."""
+        """Whether a transaction of this agent's clients has not ended."""
         return bool(self._coordinators)
 
     @property
     def is_idle(self) -> bool:
-        """Whether time alone changes nothing, beside the parts that roles have open."""
+        """Whether time alone changes nothing, apart from the open parts of roles."""
         return not (self._coordinators or self._own) and self.parts.waiting.is_idle
 
     @property
     def has_news(self) -> bool:
-        """Whether the shell has something to take, or parts that wait for locks may go on."""
+        """Whether the shell has a result to take, or parts that wait for locks may continue."""
         return bool(self.ended) or self.parts.waiting.has_unlocked
 
     def begin(
@@ -62,36 +65,38 @@ class Transactions:
     ) -> None:
         """Execute all of `wanted`, in rising order of partition, or nothing of it.
 
-        `now`: who stood still since the last tick must not take its leases for those of then."""
+        `now` is an argument because a process that was suspended since the last tick must not judge
+        its leases by the time of that tick.
+        """
         self._replicas.now = now
         self._replicas.wake()
         self._begin(wanted, resp3, cargo, deadline_ms)
         self._perform()
 
     def receive(self, node: str, message: TransactionMessage) -> None:
-        """What an agent asks or answers."""
+        """Take in a message of an agent."""
         self._take(node, message)
         self._perform()
 
     def told(self, waiter: Telling) -> None:
-        """What a part waits to tell is acknowledged."""
+        """Send the message of `waiter`, because everything written before it is acknowledged."""
         self.parts.told(waiter)
         self._perform()
 
     def refused(self, waiter: Telling, why: bytes) -> None:
-        """What a part wrote found no room."""
+        """Handle that a part's write found no room."""
         self.parts.refused(waiter, why)
         self._perform()
 
     def go_on(self) -> None:
-        """Parts that wait for locks have their turn, behind commands that do."""
+        """Let parts that wait for locks continue, after commands that wait for them."""
         if self.parts.waiting.has_unlocked:
             self.parts.go_on()
         if self._own:
             self._perform()
 
     def tick(self, now: Now) -> None:
-        """What is due by time."""
+        """Do what is due by time."""
         for coordinator in list(self._coordinators.values()):
             self._look(coordinator)
         self.parts.tick(now)
@@ -134,7 +139,7 @@ class Transactions:
             self._end(coordinator.prepared(message))
             self._look(coordinator)
         elif message.partition == message.home and message.counter:
-            # Of ours, and we have given it up: at its home nothing can be committed without us.
+            # Our transaction, already given up: its home cannot commit it without our Decide.
             forget = FinishPart(
                 message.zone,
                 message.transaction,
