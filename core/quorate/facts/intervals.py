@@ -62,8 +62,7 @@ class IntervalSet:
         return iter(zip(tuple(self._firsts), tuple(self._lasts), strict=True))
 
     def is_empty(self) -> bool:
-        """Return whether the set has no members. `bool` of a set is ambiguous and raises
-        TypeError."""
+        """Return whether the set has no members. `bool` of it is ambiguous: TypeError."""
         return not self._firsts
 
     def __bool__(self) -> bool:
@@ -85,8 +84,7 @@ class IntervalSet:
         return other
 
     def end_of_prefix(self, start: int) -> int:
-        """Return the highest n such that start+1..n are all in the set (`start` if there is
-        none)."""
+        """Return the highest n such that the set has all of start+1..n, or `start`."""
         index = bisect_left(self._lasts, start + 1)
         if index < len(self._lasts) and self._firsts[index] <= start + 1:
             return self._lasts[index]

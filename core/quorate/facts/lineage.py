@@ -57,8 +57,7 @@ class Lineage(msgspec.Struct, frozen=True, array_like=True):
         return term > self.base_term if at is None else at != term
 
     def edges(self) -> list[int]:
-        """Return, in order, the counters where the term may differ from that of the counter
-        before."""
+        """Return, in order, the counters where the term may differ from the counter before."""
         bounds = {entry.first for entry in self.entries}
         for entry in self.entries:
             for first, last in entry.closed:
@@ -95,9 +94,10 @@ class Lineage(msgspec.Struct, frozen=True, array_like=True):
         return Lineage(self.base_term, self.base_counter, (*self.entries, entry))
 
     def folded(self, counter: int) -> "Lineage":
-        """Return the lineage with the entries folded into the base that `counter` makes obsolete.
+        """Return the lineage with the entries that `counter` settles folded into the base.
 
-        All voters must hold everything up to `counter`.
+        All voters hold everything up to `counter`. It settles each entry that is followed by one
+        that starts at or below it.
         """
         keep = len(self.entries)
         for index, entry in enumerate(self.entries):

@@ -75,8 +75,7 @@ class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def voter_sets(self) -> tuple[tuple[Voter, ...], ...]:
-        """The sets of voters that must each give a quorum: `voters`, and `sets` if there are
-        any."""
+        """The sets of voters that must each give a quorum: `voters`, and `sets` if present."""
         return (self.voters, *self.sets)
 
     @property
@@ -129,8 +128,7 @@ def committed_row(row: PartitionRow) -> PartitionRow:
 
 
 def check_row(row: PartitionRow) -> None:
-    """Raise InvariantError unless the row is well-formed, as in: no owner twice, term <=
-    version."""
+    """Raise InvariantError unless the row is well-formed (no owner twice, term <= version, …)."""
     owners = [node for node in row.replicas if node is not None]
     owner_set, voter_set = set(owners), {voter.node for voter in row.voters}
     if len(owner_set) != len(owners):

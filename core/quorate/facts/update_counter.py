@@ -23,8 +23,10 @@ class UpdateCounter:
         self.above: dict[int, IntervalSet] = {}
 
     def reserve(self, delta: int = 1) -> int:
-        """Reserve `delta` counters above all that are held. Return the counter before the first of
-        them."""
+        """Reserve `delta` counters above all that are held.
+
+        Return the counter before the first of them.
+        """
         start = self.hwm
         if start < self.lwm:
             start = self.lwm
@@ -34,8 +36,7 @@ class UpdateCounter:
         return start
 
     def hold(self, term: int, first: int, last: int) -> bool:
-        """Note first..last of `term` as held, without moving LWM. Return whether any of them is
-        new."""
+        """Note first..last of `term` as held; LWM stays. Return whether any of them is new."""
         if first <= self.lwm:
             end = min(last, self.lwm)
             if not (self.lineage.is_divergent(term, first) or self.lineage.is_divergent(term, end)):
@@ -48,8 +49,7 @@ class UpdateCounter:
         return ranges.add(first, last)
 
     def next_held(self) -> tuple[int, int] | None:
-        """Return (term, last): the held updates of one term that directly follow LWM in the
-        lineage.
+        """Return (term, last): the held updates of one term that follow LWM in the lineage.
 
         None if there are none.
         """
@@ -78,10 +78,9 @@ class UpdateCounter:
         return True
 
     def finalize(self) -> list[tuple[int, int]]:
-        """Close every gap as no-ops (Ignite 2's finalizeUpdateCounters). Return the gaps,
-        inclusive.
+        """Close every gap as no-ops (Ignite 2's finalizeUpdateCounters).
 
-        Afterwards HWM is not below LWM.
+        Return the gaps, inclusive. Afterwards HWM is not below LWM.
         """
         top = self.highest_held()
         gaps = self.missing(top)
@@ -103,8 +102,7 @@ class UpdateCounter:
         return tuple((term, tuple(self.above[term])) for term in sorted(self.above))
 
     def held_under(self, lineage: Lineage, prefix: int) -> IntervalSet:
-        """Return the held counters that `lineage` keeps, if it agrees with our rows up to
-        `prefix`."""
+        """Return the held counters that `lineage` keeps, if it agrees with our rows to `prefix`."""
         return kept_under(lineage, prefix, self.held())
 
     def missing(self, upto: int) -> list[tuple[int, int]]:

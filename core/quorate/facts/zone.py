@@ -1,5 +1,4 @@
-"""A zone's declared settings, as the core uses them (the custom resource's model is
-wire/zone.py)."""
+"""A zone's declared settings in the core (the model of the custom resource is wire/zone.py)."""
 
 import enum
 
@@ -25,8 +24,7 @@ class SyncWrites(enum.StrEnum):
 
 
 class Planner(enum.StrEnum):
-    """The planner, which decides the steps from a row to its target
-    (planning/next_migration.py)."""
+    """The planner that finds the steps from a row to its target (planning/next_migration.py)."""
 
     MINIMAL = "Minimal"
     STAGED = "Staged"

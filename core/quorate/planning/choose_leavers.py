@@ -107,8 +107,7 @@ def _cheapest(
     held: Mapping[str, float],
     copies: int,
 ) -> AgentLoad:
-    """Return the agent that leaves next. `there`: agents that may hold copies, by failure
-    domain."""
+    """Return the agent that leaves next. `there`: possible holders of copies, by domain."""
     is_short = sum(map(len, there.values())) <= copies
     is_narrow = len(there) <= copies
 

@@ -156,8 +156,7 @@ class _Roles:
                 heappush(self._beside.setdefault((primary, other), []), -partition)
 
     def _learn_neighbours(self, partition: int) -> None:
-        """Note that the neighbouring partitions are now beside one of this partition's new
-        primary."""
+        """Note that the neighbouring partitions are now beside this partition's new primary."""
         taker = self.primaries[partition]
         for at in self._neighbours(partition):
             primary = self.primaries[at]

@@ -50,8 +50,7 @@ class ZoneNow(msgspec.Struct, frozen=True):
 
 
 class AgentDisruption(msgspec.Struct, frozen=True):
-    """The verdict on one agent. It may restart, or go, if the sentence on what that waits for is
-    empty."""
+    """The verdict on one agent: what its restart, and its removal, wait for; "": nothing."""
 
     name: str
     primaries: int
@@ -96,7 +95,7 @@ class NoEviction(msgspec.Struct, frozen=True):
 
 
 class Disruption(msgspec.Struct, frozen=True):
-    """The verdict on all agents, in the order in which they should restart: most primaries last.
+    """The verdicts on all agents, in the order in which they should restart: most primaries last.
 
     For a PodDisruptionBudget: any `unavailable_max` agents of `protected`, which are those that
     rows name, may be away at once. Agents that no row names may be away at any time. `no_eviction`:
@@ -203,8 +202,7 @@ class _Findings:
             self._block(destination.node, f"{where} is being moved to it")
 
     def _is_dead(self, voter: Voter, persistent: bool) -> bool:
-        """Return whether the voter's store is gone for good: its agent has registered another
-        one."""
+        """Return whether the voter's store is gone for good: its agent registered another one."""
         agent = self._agents.get(voter.node)
         record = agent.record if agent is not None else None
         return record is not None and record.zone_store(persistent) != voter.store

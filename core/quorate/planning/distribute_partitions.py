@@ -186,8 +186,7 @@ def _check_nodes(nodes: Sequence[DataNode], replicas: int) -> None:
 
 
 def _domain_numbers(nodes: Sequence[DataNode]) -> list[int]:
-    """Return the number of each node's failure domain; a node without one is a domain of its
-    own."""
+    """Return the number of each node's failure domain; a node without one gets its own."""
     numbers: dict[tuple[str, str], int] = {}
     return [
         numbers.setdefault(

@@ -131,8 +131,7 @@ class Network:
         return [node for node in some if self.domains[node] == domain]
 
     def _next_domains(self, partition: int, domain: int) -> list[Vertex]:
-        """Return the vertices for a copy that leaves its failure domain, or (NOBODY) has left
-        it."""
+        """Return the vertices for a copy that leaves `domain`, or (NOBODY) has left its domain."""
         inside = [self.domains[owner] for owner in self.owners[partition]]
         if domain == NOBODY:
             return [

@@ -119,8 +119,7 @@ class Placement:
         self._hand_over_by_chains()
 
     def _take_back(self) -> None:
-        """Exchange owners that were let go for owners that stay, where that evens out at no
-        cost."""
+        """Exchange owners that were let go for owners that stay, if that evens out for free."""
         for partition in self._let_go:
             owners = self.owners[partition]
             while len(owners) < self._copies:
@@ -176,8 +175,10 @@ class Placement:
         self.room[node] -= 1
 
     def _fill_directly(self) -> list[int]:
-        """Give each free place to a node that is due copies. Return the partitions that stay
-        short."""
+        """Give each free place to a node that is due copies.
+
+        Return the partitions that stay short.
+        """
         vacancies = Vacancies(self.owners, self.room, self._domains)
         short: list[int] = []
         count = len(self.owners)
@@ -251,8 +252,7 @@ class Placement:
         return NOBODY
 
     def _fill_by_chain(self, partition: int) -> None:
-        """Fill the places left: some node takes a copy above its quota and hands another copy
-        on."""
+        """Fill the places left: a node goes above its quota and hands another copy on."""
         owners = self.owners[partition]
         while len(owners) < self._copies:
             kept = self.kept[partition]

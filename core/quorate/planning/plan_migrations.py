@@ -90,8 +90,7 @@ def plan_migrations(
         row = after
 
     def primary_with(newcomer: str | None) -> str | None:
-        """Return the primary after a step: the newcomer if it is meant to be, else the present
-        one."""
+        """Return the primary after a step: the newcomer if the target says so, else as before."""
         return newcomer if newcomer == goal.primary else row[0]
 
     for newcomer, leaver in repairs:
@@ -205,8 +204,7 @@ class Goal:
         return bool(self.start) and self.start[0] is not None and self.primary is not None
 
     def pairs(self) -> list[tuple[str, str | None]]:
-        """Return each newcomer, lowest index first, with the voter it replaces (None: free
-        place)."""
+        """Return each newcomer, lowest index first, with the voter it replaces, if any."""
         newcomers = sorted(self.newcomers, key=self.places.index)
         leavers: list[str | None] = [*self.leavers_of(self.start, self.voters)]
         return list(zip_longest(newcomers, leavers[: len(newcomers)]))
@@ -226,8 +224,7 @@ class Goal:
     def arrange(
         self, row: Replicas, newcomer: str | None, leaver: str | None, primary: str | None
     ) -> Replicas:
-        """Return the row after a step: `primary` first, the others as near to their places as
-        fits."""
+        """Return the row after a step: `primary` first, the others near their places."""
         owners = [node for node in row if node is not None and node != leaver]
         if newcomer is not None:
             owners.append(newcomer)
@@ -260,8 +257,7 @@ def owners_of(row: Replicas) -> list[str]:
 
 
 def owners_in_place(row: Sequence[str | None]) -> list[tuple[int, str]]:
-    """Return the owners with their replica index, which is comparable between rows of other
-    width."""
+    """Return the owners with their replica index, to compare rows of different width."""
     return [(at, node) for at, node in enumerate(row) if node is not None]
 
 

@@ -101,8 +101,7 @@ class _Walk:
                 self._step(None, leaver)
 
     def _leaver_with(self, stage: Stage) -> str | None:
-        """Return the voter that loses its vote to the newcomer of this stage; None: no voter
-        does."""
+        """Return the voter, if any, that loses its vote to the newcomer of this stage."""
         leavers = self._goal.leavers_of(self._row, self._votes)
         if stage.source in leavers:
             return stage.source

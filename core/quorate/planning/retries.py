@@ -60,8 +60,7 @@ class Retries:
             self._trusted_with[destination] = self.at_most(destination) + 1
 
     def taken_over(self, zone: str, partition: int, node: str, now_ms: int) -> None:
-        """Note that another node became primary although `node` is online: it may get stuck
-        again."""
+        """Note that another node became primary although `node` is online: it may be stuck."""
         waits = self._taken_over.setdefault((zone, partition), {})
         last = waits.get(node)
         is_again = last is not None and now_ms - last.until_ms < LONGEST_WAIT_MS

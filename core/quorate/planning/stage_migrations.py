@@ -41,8 +41,7 @@ class StageKind(enum.StrEnum):
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """One stage: `source` and `destination` each go from one index to another; None: no such
-    index."""
+    """One stage: `source` and `destination` each go from one index to another (None: none)."""
 
     kind: StageKind
     source: str | None = None
@@ -167,8 +166,7 @@ class _Stages:
         return self._move(at)
 
     def _freeing(self, at: int, colder: int) -> Stage:
-        """Follow the chain of owners that wait for each other. Return the stage of one that can
-        move."""
+        """Follow the chain of owners that wait for each other, to one that can move."""
         while True:
             if self._target[colder] is None:
                 return self._shift_up(colder, at)
@@ -178,8 +176,7 @@ class _Stages:
             at, colder = colder, further
 
     def _shift_up(self, colder: int, at: int) -> Stage:
-        """Move the owner of `colder` to `at`, and the owner there to its own place if that is
-        free."""
+        """Move the owner of `colder` to `at`, and the owner there to its own place, if free."""
         mover, replaced = self._row[colder], self._row[at]
         if replaced is None:
             return Stage(StageKind.SHIFT_UP, None, None, None, mover, colder, at)
