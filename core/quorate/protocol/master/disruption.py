@@ -37,14 +37,13 @@ def cluster_disruption(
 
 
 def disruption_facts(agents: Mapping[str, Agent], zones: Iterable[ZoneMaster]) -> object:
-    """Return everything that `cluster_disruption` depends on. Comparing it is much cheaper."""
+    """Return what `cluster_disruption` reads of agents and zones: cheap to compare."""
     there = [(each.record, each.online, each.gone) for _, each in sorted(agents.items())]
     return there, [(zone.record, zone.parts.changes, zone.nodes.refusals()) for zone in zones]
 
 
 def cluster_load(agents: Mapping[str, Agent], zones: Iterable[ZoneMaster]) -> ClusterLoad:
-    """Return what each agent holds, including agents that a row names and that are not
-    registered."""
+    """Return what each agent holds, also those that only rows name."""
     totals: dict[str, tuple[int, int, int]] = {}
     copies = 0
     for zone in zones:

@@ -124,8 +124,7 @@ class Master:
         self._zone_writes: dict[str, ZoneRecord | None] = {}
 
     def load(self, snapshot: dict[Key, Value], now: Now) -> None:
-        """Take the contents of the metastore. Nothing is published before the agents have
-        reported."""
+        """Take the contents of the metastore. Nothing is published until agents have reported."""
         for key, value in snapshot.items():
             if isinstance(key, NodeKey) and isinstance(value, NodeRecord):
                 self._nodes.load(value, now)
@@ -299,8 +298,7 @@ class Master:
 
     @property
     def has_recovered(self) -> bool:
-        """Whether every connected agent has reported everything, and every partition has its
-        row."""
+        """Whether every connected agent has reported everything, and each partition has its row."""
         zones = self.zones.values()
         return self.has_heard_all and not any(zone.record.recovering for zone in zones)
 
@@ -482,10 +480,10 @@ class Master:
         self.next_deadline_ms = min(self.next_deadline_ms, due_ms)
 
     def _decide_zone(self, zone: ZoneMaster | None, now: Now) -> None:
-        """Look only at the zone that a report was about.
+        """Look only at the zone that has changed.
 
-        With many zones, looking at all of them for each message would take longer than the interval
-        between messages.
+        With many zones, looking at all of them after each change would take longer than the
+        interval between changes.
         """
         if zone is not None and zone.record.uid in self.zones:
             self._passes_left = 1
@@ -585,8 +583,7 @@ class Master:
     def reloaded(
         self, key: Key, value: Value | None, now: Now, damaged: Sequence[DamagedRow] = ()
     ) -> None:
-        """Take what the metastore holds now, after a write that failed or whose outcome is
-        unknown."""
+        """Take the stored value, after a write that failed or whose outcome is unknown."""
         self._writing.discard(key)
         if isinstance(key, NodeKey):
             self._nodes.reloaded(key.name, value if isinstance(value, NodeRecord) else None)
@@ -623,8 +620,7 @@ class Master:
         return ClusterStatus(self.master_term, nodes, zones)
 
     def check(self) -> None:
-        """Check that every row is well-formed (called by tests and the simulator after each
-        event)."""
+        """Raise InvariantError unless every row is well-formed. For tests and the simulator."""
         for zone in self.zones.values():
             for part in zone.parts.values():
                 check_row(part.row)

@@ -28,7 +28,7 @@ class Agent:
       clients outside reach it; `awaits_external`: the operator tells it, and not the agent.
     - `said_domain`, `told_domain`: the failure domain by its own word and by the operator's, which
       tells it only of agents that are `in_pod`.
-    - `followed`: its stores that others have followed.
+    - `followed`: its former stores, which were followed by others.
     - `inventory`: its reported copies by zone. `reported`: the zones whose copies it has reported.
       `told_all`: whether it has reported everything. `rows`: what it reported of zones with lost
       rows, by partition. `kept`: the zones of which it has anything stored.
@@ -181,8 +181,7 @@ def older_image(hello: Hello, registered: int) -> Refused:
 
 
 def _copied_folder(hello: Hello) -> Refused:
-    """Return the refusal of a process whose incarnation another process has, which may be
-    online."""
+    """Return the refusal of a process whose incarnation another, perhaps online, has."""
     return Refused(
         f"node {hello.node}: incarnation {hello.incarnation} of store {hello.store} is registered "
         "for another process, so the data folder of this one is a copy; stop it, then start it "
@@ -302,8 +301,7 @@ class ZoneNodes:
         return record is not None and record.zone_store(self._persistent) != voter.store
 
     def reported(self, node: str) -> bool:
-        """Return whether `node` reported its inventory of this zone, has left, or refuses the
-        zone."""
+        """Return whether `node` reported its inventory of the zone, has left, or refuses it."""
         agent = self._agents.get(node)
         if agent is None or self.refusal(node):
             return True

@@ -176,8 +176,7 @@ class NodeRegistry:
         self._master.event("", None, Reason.NODE_LEFT, f"{node} left: {why}", "Warning")
 
     def judge(self, now: Now) -> None:
-        """Mark agents that have been silent for too long as left, and register those that are
-        back."""
+        """Mark agents that are silent for too long as left, and register those that are back."""
         silence = self._master.settings.failure_detection_ms
         if now.boot_ms - self._judged_ms > STALL_MS:
             # This process did not run: what agents sent meanwhile is still unread.
@@ -203,8 +202,7 @@ class NodeRegistry:
     # --- who is to hold nothing ------------------------------------------------------------------
 
     def keep_primaries_off(self, nodes: Collection[str]) -> bool:
-        """Make exactly these agents the last choice as primaries. Return whether that is a
-        change."""
+        """Make exactly these agents the last choice as primaries. Return whether any changed."""
         changed = [
             agent for name, agent in self._agents.items() if agent.cordoned != (name in nodes)
         ]
@@ -369,8 +367,7 @@ class NodeRegistry:
     def statuses(
         self, primaries: Mapping[str, int], owners: Mapping[str, int]
     ) -> tuple[NodeStatus, ...]:
-        """Return every registered node as users see it, with its numbers of primaries and
-        copies."""
+        """Return every registered node as users see it, with its number of primaries and copies."""
         return tuple(
             NodeStatus(
                 name,

@@ -32,8 +32,10 @@ class Cause(enum.Enum):
 
     @property
     def is_told_elsewhere(self) -> bool:
-        """Whether users need no event that rows changed: events of the migration report it, or the
-        change is of no interest."""
+        """Whether users get no event that rows changed.
+
+        Events of the migration tell of these causes, or they are of no interest.
+        """
         return self in _TOLD_ELSEWHERE
 
 

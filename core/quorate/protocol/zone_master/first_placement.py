@@ -22,8 +22,7 @@ NOTE_MS = 5_000
 
 
 class FirstPlacement:
-    """First placement of one zone. `stored`: the metastore says that every partition has had a
-    row."""
+    """First placement of one zone. `stored`: the stored record says that it was placed."""
 
     def __init__(self, master: Master, zone: ZoneMaster, rebalance: Rebalance) -> None:
         self.stored = False

@@ -31,8 +31,7 @@ class Nodes(Protocol):
         """Return whether `node` has left, or is online with another store than `store`."""
 
     def dead_voters(self, row: PartitionRow) -> tuple[str, ...]:
-        """Return the row's voters whose store is gone for good: their node registered another
-        one."""
+        """Return the row's voters whose store is gone for good: the node registered another."""
 
     def reported(self, node: str) -> bool:
         """Return whether `node` has reported its inventory to this master (or has left)."""
@@ -122,8 +121,7 @@ NOTHING = Decision()
 
 
 def adopt_row(part: Part, row: PartitionRow, now_ms: int) -> Part:
-    """Return the part after its row was written or read. Facts about an older term are
-    forgotten."""
+    """Return the part after its row was written or read, without facts about an older term."""
     before = part.row
     same_migration = (
         row.active is not None

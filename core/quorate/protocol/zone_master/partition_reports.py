@@ -67,8 +67,7 @@ class PartitionReports:
             )  # fmt: skip
 
     def blocked(self, node: str, message: ActivationBlocked) -> None:
-        """Note that the primary's log does not reach far enough to activate, and that `better`
-        can."""
+        """Note that the primary cannot activate because its log is too short, and `better` can."""
         part = self._of_term(node, message.partition, message.term)
         if part is not None and not part.activated:
             self.note(message.partition, better=message.better)

@@ -151,8 +151,7 @@ class Rebalance:
             self._queued.pop(partition, None)
 
     def note_refilling(self, node: str, partitions: tuple[int, ...]) -> None:
-        """Note that `node` has its copies of these partitions refilled, so it must not lead
-        them."""
+        """Note the copies that `node` has refilled: it must not be primary of them."""
         before = self._refilling.pop(node, ())
         if partitions:
             self._refilling[node] = partitions
@@ -216,8 +215,7 @@ class Rebalance:
         return tuple(target)
 
     def _is_kept_off(self, row: PartitionRow, node: str) -> bool:
-        """Return whether `node`, by its own and others' reports, would be stuck as a new
-        primary."""
+        """Return whether `node`, by its own and others' reports, would be a stuck primary."""
         return node != row.replicas[0] and is_cut_off(self._nodes, row, node)
 
     def _lacks_successor(self, row: PartitionRow, wanted: Sequence[str]) -> bool:
@@ -378,8 +376,7 @@ class Rebalance:
         return old.node if self._nodes.holder(old.node) == old else ""
 
     def look_again(self, partition: int) -> None:
-        """Queue the partition again: its row may not be at its target, as after a failed
-        migration."""
+        """Queue the partition again: its row may not be at its target."""
         self.off_target.setdefault(partition)
 
     def forget(self, partition: int) -> None:

@@ -203,7 +203,8 @@ class ZoneRecovery:
     def known_of(self, partitions: Iterable[int], now: Now) -> list[int] | None:
         """Return those of `partitions`, which have no row, of which an agent has a row or a copy.
 
-        None while an online agent that has something of the zone has not reported yet what.
+        None until every online agent has reported everything, and also its rows of this zone if it
+        keeps anything of it.
         """
         agents = {node: each for node, each in self._master.agents.items() if each.online}
         if not all(agent.told_all for agent in agents.values()):

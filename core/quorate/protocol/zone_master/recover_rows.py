@@ -42,8 +42,7 @@ of one partition. A row that is rebuilt under mastership N has at least N times 
 
 
 class Told(NamedTuple):
-    """One agent that has reported everything. `report`: on the partition; None if it has nothing of
-    it."""
+    """One agent that has reported everything. `report`: on the partition; None for nothing."""
 
     holder: Holder
     report: CopyReport | None
@@ -107,7 +106,8 @@ def _all_together(
 ) -> tuple[Voter, ...]:
     """Return the voters of both sets, or those that are left, if too few are left for a quorum.
 
-    The quorum of each set finds what was answered; that of the voters left decides what will be.
+    A quorum of each set finds what was answered before; a quorum of the voters left has what will
+    be answered.
     """
     voters = tuple(dict.fromkeys(voter for each in (newest.voters, *both) for voter in each))
     left = tuple(voter for voter in voters if voter not in dead)
@@ -119,8 +119,7 @@ def _all_together(
 def _both_sets(newest: PartitionRow, told: Mapping[str, Told]) -> tuple[tuple[Voter, ...], ...]:
     """Return the voters before and after a migration that may have been committed.
 
-    () if there is none, or if both are the same. The row's own `sets` if its migration was not
-    committed.
+    () if both are the same. Without such a migration, the row's own `sets`.
     """
     active = newest.active
     if active is None or _is_uncommitted(newest, told):

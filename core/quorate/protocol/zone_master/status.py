@@ -16,8 +16,7 @@ LOST_SHOWN_MAX = 8
 
 
 class Parts(dict[int, Part]):
-    """A zone's parts by partition. It counts its changes, so that unchanged parts are not read
-    again."""
+    """A zone's parts by partition, with a count of changes, so that readers can cache results."""
 
     changes = 0
 

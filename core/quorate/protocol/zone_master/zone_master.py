@@ -107,8 +107,7 @@ class ZoneMaster:
 
     @property
     def told(self) -> ZoneRecord:
-        """The zone's record as agents are told it: with its client port only once that is
-        written."""
+        """The zone's record as agents are told it: its client port only once it is written."""
         if self.record.port == self._port_written:
             return self.record
         return msgspec.structs.replace(self.record, port=self._port_written)
@@ -157,8 +156,7 @@ class ZoneMaster:
             self.topology_changed()
 
     def copies_told(self, node: str, copies: Iterable[CopyReport]) -> None:
-        """Take an agent's report on its copies. The complete ones tell the size of their
-        partitions."""
+        """Take an agent's report on its copies. Adopted copies tell their partitions' sizes."""
         self.opened(node)
         for copy in copies:
             if copy.adopted and copy.partition in self.parts:
@@ -173,8 +171,10 @@ class ZoneMaster:
         self._rebalance.note_refilling(node, report.refilling.get(self.record.uid, ()))
 
     def stood_still(self, now: Now) -> None:
-        """Restart the timeouts of migrations: this process was suspended, their reports are
-        unread."""
+        """Restart the timeouts of migrations, because this process was suspended.
+
+        What migrations reported meanwhile is still unread.
+        """
         for partition, part in list(self.parts.items()):
             if part.row.active is not None:
                 caught_up_ms = now.boot_ms if part.caught_up else -1
@@ -291,15 +291,13 @@ class ZoneMaster:
 
     @property
     def sizes(self) -> Mapping[int, int]:
-        """Bytes of a copy by partition, as far as agents have reported them: at most a minute
-        old."""
+        """Bytes of a copy by partition, as far as agents reported them; up to a minute old."""
         return self._rebalance.sizes
 
     # --- migrations that wait (migration_queue.py) -----------------------------------------------
 
     def preview(self, without: Sequence[str], more: int, now: Now) -> Preview:
-        """Return what would move if `without` were lost and `more` nodes added; see
-        zone_preview."""
+        """Return what would move without `without` and with `more` new nodes; see zone_preview."""
         nodes, sizes = self._rebalance.data_nodes(self.record, now), self._rebalance.sizes
         registered = self._master.agents
         rows = {partition: part.row for partition, part in self.parts.items()}
@@ -333,8 +331,7 @@ class ZoneMaster:
         return self._rebalance.running(self.record.uid, rows.values())
 
     def misses_copies(self, migrations: Iterable[QueuedMigration], retries: Retries) -> bool:
-        """Return whether copies are missing that are on their way back; False for a deleted
-        zone."""
+        """Return whether missing copies are on their way back; False for a deleted zone."""
         return not self.record.deleting and self._rebalance.misses_copies(migrations, retries)
 
     def begin(self, partition: int) -> None:
@@ -398,8 +395,7 @@ class ZoneMaster:
         self._take(ports={**ports, **known.ports}, port=port)
 
     def withdraw(self, versions: Mapping[int, int], why: str) -> None:
-        """Discard rows that are older than what agents have: those up to `versions`, by
-        partition."""
+        """Discard rows that are older than agents' rows: those up to `versions`, by partition."""
         for partition in versions:
             self.drop_row(partition)
         self._recovery.withdraw(versions, why)
