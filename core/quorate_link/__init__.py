@@ -1,6 +1,7 @@
-"""How master, agents and tools are connected: links that carry the core's messages over TCP.
+"""Links between master, agents and tools: TCP connections that carry the core's messages.
 
-A library for shells (asyncio or uvloop, one thread): it knows frames and handshakes, not meanings.
+A library for shells (asyncio or uvloop, one thread). It handles frames and handshakes, and does not
+interpret messages.
 """
 
 from quorate_link.endpoint import Endpoint, Peer

@@ -1,4 +1,4 @@
-"""The handshake of a tool that does nothing else meanwhile: a blocking socket instead of a loop."""
+"""The handshake over a blocking socket, for tools that do nothing else meanwhile."""
 
 import socket
 import time
@@ -9,8 +9,11 @@ RECEIVE_BYTES = 64 * 1024
 
 
 def shake_hands(connection: socket.socket, handshake: Handshake, deadline_s: float) -> bytes | None:
-    """Go through the handshake until `time.monotonic()` is `deadline_s`; what came behind it, None
-    when the other side hung up.  Raises OSError, WireError, Unproven."""
+    """Do the handshake, until `time.monotonic()` is `deadline_s` at the latest.
+
+    Return the bytes that came behind it; None if the other side hung up. Raises OSError, WireError,
+    Unproven.
+    """
     rest: bytes | None = None
     while rest is None:
         if outgoing := handshake.take_outgoing():
@@ -23,8 +26,11 @@ def shake_hands(connection: socket.socket, handshake: Handshake, deadline_s: flo
 
 
 def receive(connection: socket.socket, deadline_s: float, bytes_max: int = RECEIVE_BYTES) -> bytes:
-    """What comes next.  TimeoutError behind the deadline, however many single bytes come before:
-    a time limit per receive would begin anew with each."""
+    """Return the next bytes. TimeoutError after the deadline.
+
+    The deadline holds however many single bytes come; a time limit per call would begin anew with
+    each.
+    """
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:
         raise TimeoutError

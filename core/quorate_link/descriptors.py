@@ -1,4 +1,4 @@
-"""How many file descriptors this process may have open: sockets and files are counted alike."""
+"""The limit of open file descriptors of this process (sockets and files count alike)."""
 
 import logging
 import resource
@@ -6,11 +6,12 @@ import resource
 _log = logging.getLogger("quorate.descriptors")
 
 LIMIT_MAX = 1 << 20
-"""What Linux allows a process unless told otherwise; where the limit is none, this is asked for."""
+"""The most that Linux allows a process by default. It is asked for if the hard limit is
+infinite."""
 
 
 def raise_limit() -> int:
-    """Raise the soft limit to the hard one, as far as the system lets it; the limit from now on."""
+    """Raise the soft limit to the hard one, if the system permits it. Return the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = LIMIT_MAX if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,4 +1,4 @@
-"""The present addresses of a dialed host: its name is looked up anew for each attempt."""
+"""Connect to hosts by name or address. A name is looked up anew at each attempt."""
 
 import asyncio
 import errno
@@ -16,18 +16,23 @@ class Address(NamedTuple):
 
 
 class DialedHosts:
-    """Looks names up and connects.  One look-up of a name is under way at a time: each keeps a
-    thread for as long as a name server is silent."""
+    """Looks names up and connects.
+
+    Each name has one look-up at a time, because each look-up blocks a thread for as long as a name
+    server is silent.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._looking: dict[tuple[str, int], asyncio.Task[list[Address]]] = {}
 
     async def connect(self, host: str, port: int, bound_s: float) -> socket.socket:
-        """A socket connected to one of the host's addresses, tried in the order of the name server
-        for the same part of `bound_s` each.
+        """Return a socket that is connected to one of the host's addresses.
 
-        ConnectionRefusedError: all refuse.  OSError, TimeoutError: else the last problem."""
+        The addresses are tried in the order of the name server, each for an equal part of the time
+        left of `bound_s` seconds. Raises ConnectionRefusedError if all refuse; else the last
+        problem that was no refusal, an OSError or TimeoutError.
+        """
         problem: OSError | None = None
         refused: OSError | None = None
         deadline = self._loop.time() + bound_s
@@ -50,12 +55,12 @@ class DialedHosts:
             looking = self._loop.create_task(self._addresses(host, port))
             self._looking[host, port] = looking
             looking.add_done_callback(lambda ended: self._looked_up(host, port, ended))
-        return await asyncio.shield(looking)  # who gives up does not end it for the others
+        return await asyncio.shield(looking)  # the others that wait still need it
 
     def _looked_up(self, host: str, port: int, ended: asyncio.Task[list[Address]]) -> None:
         self._looking.pop((host, port), None)
         if not ended.cancelled():
-            ended.exception()  # told to those that wait, if any still do
+            ended.exception()  # marks it as seen; callers still waiting get it
 
     async def _addresses(self, host: str, port: int) -> list[Address]:
         if is_ip(host):

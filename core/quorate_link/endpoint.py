@@ -1,4 +1,4 @@
-"""All links of one process: whom it listens to, whom it keeps dialing, when their bytes leave."""
+"""All links of one process: where it listens, which peers it dials, when its bytes leave."""
 
 import asyncio
 import logging
@@ -20,8 +20,11 @@ LISTEN_BACKLOG = 512
 
 
 class Peer:
-    """An address that is dialed for as long as the endpoint has it; a name is looked up for each
-    attempt.  `problem`: why the last attempt made no connection; empty: it made one."""
+    """An address that is dialed as long as the endpoint has it.
+
+    A name is looked up at each attempt. `problem`: why the last attempt made no connection; "" if
+    it made one.
+    """
 
     def __init__(self, endpoint: "Endpoint", host: str, port: int, node: str | None) -> None:
         self.address = (host, port)
@@ -30,7 +33,7 @@ class Peer:
         self.refused: Refused | None = None
         self.problem = ""
         self._endpoint = endpoint
-        self._lost: Link | None = None  # the link whose loss was not followed by another yet
+        self._lost: Link | None = None  # the last lost link, until another is up
         self._wake = asyncio.Event()
         self._attempts = 0
         self._stopped = False
@@ -38,15 +41,15 @@ class Peer:
         self._task = endpoint.loop.create_task(self._keep_dialing())
 
     def move(self, host: str, port: int) -> None:
-        """The peer is elsewhere now: a link to the old address is closed."""
+        """Set the peer's new address, and close a link to the old one."""
         if (host, port) == self.address:
             return
         self.address = (host, port)
-        self._lost = None  # a refusal at the new address says nothing of the process at the old
+        self._lost = None  # a refusal there says nothing of the old process
         self._dial_anew("the peer has moved")
 
     def redial(self, why: str) -> None:
-        """Give the present link up: what is at its other side is not the peer any more."""
+        """Close the present link and dial again: its other side is not the peer any more."""
         self._lost = None
         self._dial_anew(why)
 
@@ -58,7 +61,7 @@ class Peer:
         self._wake.set()
 
     def judge(self, hello: Hello) -> Refused | None:
-        """Whether it is the expected node that answers."""
+        """Return a refusal if another node than the expected one answers."""
         if self.node is None or hello.node == self.node:
             return None
         return Refused(
@@ -68,7 +71,7 @@ class Peer:
         )
 
     def link_up(self, link: Link) -> None:
-        """The handshake is done."""
+        """Note that the handshake is done."""
         self.link = link
         self._lost = None
         self.refused = None
@@ -98,7 +101,7 @@ class Peer:
             self._attempts += 1
 
     async def _dial_once(self) -> Link | None:
-        """Try once; None when no connection was made."""
+        """Try once. None if no connection was made."""
         endpoint = self._endpoint
         try:
             bound_s = endpoint.settings.connect_timeout_ms / 1000
@@ -115,7 +118,7 @@ class Peer:
             _log.debug("dialing %s: %s", join_address(*self.address), self.problem)
             return None
         self.problem = ""
-        # Cancelled in here, uvloop would drop the transport and never report it lost.
+        # If it were cancelled in here, uvloop would drop the transport and never report it lost.
         self._taking = True
         try:
             _, link = await endpoint.loop.create_connection(
@@ -135,11 +138,11 @@ class Peer:
                 await self._wake.wait()
 
     def link_lost(self, link: Link, refused: Refused | None) -> None:
-        """The connection has ended, after a handshake or before one."""
+        """Note that the connection has ended, after a handshake or before one."""
         if refused is not None:
             self.refused = refused
-            self._lost = None  # somebody lives there
-            self._attempts = 16  # refused for a reason that will hardly be gone in a moment
+            self._lost = None  # a process answers there
+            self._attempts = 16  # the reason will hardly be gone in a moment
         if self.link is link:
             self.link = None
             if refused is None:
@@ -147,7 +150,7 @@ class Peer:
 
 
 class Endpoint:
-    """The links of one process.  Make it inside the running loop that it is to live in."""
+    """The links of one process. It must be made inside the event loop that it runs in."""
 
     def __init__(
         self,
@@ -178,7 +181,7 @@ class Endpoint:
     # --- links
 
     async def listen(self, host: str, port: int) -> int:
-        """Accept links at host:port (0: a free port); the port."""
+        """Accept links at host:port (0: a free port). Return the port."""
         server = await self.loop.create_server(
             lambda: Link(self, None), host, port, backlog=LISTEN_BACKLOG
         )
@@ -187,13 +190,13 @@ class Endpoint:
         return bound
 
     def dial(self, host: str, port: int, node: str | None = None) -> Peer:
-        """Keep a link up to whoever listens at host:port; `node`: only if that is its name."""
+        """Keep a link up to the process at host:port. `node`: the name that it must have."""
         peer = Peer(self, host, port, node)
         self._peers.append(peer)
         return peer
 
     def undial(self, peer: Peer) -> None:
-        """Close the link (what was sent still goes out) and dial no more."""
+        """Close the peer's link, after what was sent, and dial it no more."""
         if peer in self._peers:
             self._peers.remove(peer)
         peer.stop()
@@ -207,7 +210,10 @@ class Endpoint:
         return list(self._up)
 
     async def close(self, patience_ms: int = 1_000) -> None:
-        """Close everything; what was sent has `patience_ms` to go out.  No calls afterwards."""
+        """Close everything. What was sent has `patience_ms` to leave.
+
+        The handler gets no calls afterwards.
+        """
         self.flush()
         self._closed = True
         for server in self._servers:
@@ -241,7 +247,7 @@ class Endpoint:
             link.flush()
 
     def gather(self) -> None:
-        """What is sent from here on leaves with the `flush` that the owner calls."""
+        """Hold what is sent from here on until the owner calls `flush`."""
         self._flush_scheduled = True
 
     def flush_later(self, link: Link) -> None:
@@ -254,8 +260,11 @@ class Endpoint:
     # --- what links report
 
     def admit(self, link: Link) -> bool:
-        """Take one more connection; False: this endpoint is closed.  One that was accepted gets a
-        place among those that have proven nothing, where another may have to make room."""
+        """Take one more connection. False: this endpoint is closed.
+
+        An accepted one gets a place among those that have proven nothing; another may have to make
+        room.
+        """
         if self._closed:
             return False
         self._connections[link] = None
@@ -268,7 +277,7 @@ class Endpoint:
         return True
 
     def why_full(self) -> Refused | None:
-        """Why an accepted connection that is proven has no place; None when there is one."""
+        """Return why there is no place for an accepted and proven connection, or None."""
         if len(self._members) < self.settings.links_max:
             return None
         return Refused(
@@ -277,16 +286,16 @@ class Endpoint:
         )
 
     def stranger(self, link: Link, reason: str) -> None:
-        """The other side has not proven that it knows the secret: it is closed, counted, logged."""
+        """Count and log a connection whose other side has not proven that it knows the secret."""
         self._strangers.close(link, reason)
 
     def proven(self, link: Link) -> None:
-        """The other side has proven that it knows the secret, whether it is taken or refused."""
+        """Count a connection as a member's: its other side is proven, even if it gets refused."""
         self._strangers.discard(link)
         self._members[link] = None
 
     def link_up(self, link: Link, hello: Hello) -> None:
-        """The handshake is done."""
+        """Note that the handshake is done."""
         if self._closed:
             return
         if link.peer is not None:
@@ -301,7 +310,7 @@ class Endpoint:
         self.handler.on_up(link, hello)
 
     def link_lost(self, link: Link, refused: Refused | None) -> None:
-        """The connection has ended."""
+        """Note that the connection has ended."""
         self._connections.pop(link, None)
         self._members.pop(link, None)
         self._strangers.lost(link)

@@ -1,4 +1,4 @@
-"""What an endpoint tells its owner, what it can be set to, and what it counts."""
+"""The calls of an endpoint to its owner, its settings, and its counters."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -13,27 +13,30 @@ if TYPE_CHECKING:
 
 
 class Handler(Protocol):
-    """The owner of an endpoint.  Calls come on the event loop, never from inside `send`."""
+    """The owner of an endpoint. Calls come on the event loop, never from inside `send`."""
 
     def on_up(self, link: "Link", hello: Hello) -> None:
         """Both sides said Hello and accepted: messages may flow."""
 
     def on_message(self, link: "Link", message: Message) -> None:
-        """A message other than Hello and Refused."""
+        """A message other than Hello and Refused has come."""
 
     def on_down(self, link: "Link", refused: Refused | None) -> None:
-        """The link is lost; once per on_up.  `refused`: the other side said why."""
+        """The link is lost; once per on_up. `refused`: the reason that the other side gave."""
 
     def on_gone(self, link: "Link") -> None:
-        """After on_down of a dialed link, before its next on_up: the redial was refused by the
-        peer's host.  With the connection lost before, evidence that the process is gone."""
+        """The redial of a lost dialed link was refused by the peer's host.
+
+        Called after on_down and before the next on_up. Together with the loss it is evidence that
+        the process is gone.
+        """
 
     def on_refused(self, link: "Link", refused: Refused) -> None:
-        """A dialed peer refused our Hello, or its own was not acceptable.  Tried again later."""
+        """A dialed peer refused our Hello, or its own was not acceptable. It is dialed again."""
 
 
 class BaseHandler:
-    """Does nothing; to be subclassed by owners that want only some of the calls."""
+    """A handler that does nothing, for owners that need only some of the calls."""
 
     def on_up(self, link: "Link", hello: Hello) -> None:
         """Ignore."""
@@ -53,53 +56,55 @@ class BaseHandler:
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """Bounds and delays of an endpoint's links."""
+    """Limits and delays of an endpoint's links."""
 
     hello_timeout_ms: int = 5_000
     """From the connection to the other side's proof and Hello; then the connection is closed."""
 
     opening_bytes_max: int = OPENING_BYTES_MAX
-    """Largest frame before that: who is not known yet gets little memory."""
+    """Largest frame before the proof, so that an unknown side can occupy only little memory."""
 
     formats: Formats = SPOKEN
-    """Formats of frames that are spoken; another side must speak one of them."""
+    """The formats of frames that this side speaks. The other side must speak one of them."""
 
     strangers_max: int = 512
-    """Accepted connections that have not proven anything yet, besides `links_max`.  When one more
-    comes, the oldest of the host with the most of them is closed: whoever opens many keeps out
-    nobody on another host, and on its own nobody whose handshake takes a few round trips."""
+    """The most accepted connections without a proof, beside `links_max`. When one more comes, the
+    oldest one of the host with the most of them is closed. So a host that opens many keeps out no
+    other host, and on the host itself no connection whose handshake takes a few round trips."""
 
     frame_bytes_max: int = FRAME_BYTES_MAX
-    """Largest frame after it."""
+    """Largest frame after the proof."""
 
     pending_bytes_max: int = 192 * 1024 * 1024
-    """Not yet taken by a peer.  Above, the peer is too slow and the link is dropped; two of the
-    largest frames must fit, or large values could never pass."""
+    """Bytes that a peer has not taken yet. Above this the peer is too slow and the link is dropped.
+    It must have room for two of the largest frames, or large values could never pass."""
 
     connect_timeout_ms: int = 2_000
-    """A host that answers nothing: how long one attempt takes."""
+    """Time for one attempt to reach a host that does not answer."""
 
     redial_first_ms: int = 50
     redial_max_ms: int = 500
-    """Between attempts; doubled from first to max.  The first attempt after a loss is immediate.
-    Small: a restarted agent is found that fast, and a refused attempt on a LAN costs nothing."""
+    """Pauses between attempts, doubled from first to max. The first attempt after a loss is
+    immediate. They are short, so that a restarted agent is found fast; a refused attempt on a LAN
+    costs nothing."""
 
     links_max: int = 4_096
-    """Connections at a time that were dialed, or accepted and proven.  More are refused."""
+    """The most connections that were dialed, or accepted and proven. More are refused."""
 
     window_bytes: int = 256 * 1024
-    """Frames are written only while less than this waits in the transport: urgent messages wait
-    behind so much, and one frame, at most.  A long message is many frames."""
+    """Frames are written only while less than this waits in the transport. So an urgent message
+    waits behind at most this and one frame. A long message is many frames."""
 
     kernel_bytes: int = 512 * 1024
-    """What the kernel is asked to keep of a connection, on each side, with nothing overtaking it;
-    Linux takes twice that, or less when its net.core.*mem_max are lower.  Left alone it takes
-    megabytes, which a busy peer reads in seconds.  So much goes through in one round trip."""
+    """What the kernel is asked to buffer of a connection, on each side. Nothing overtakes that.
+    Linux takes twice as much, or less if its net.core.*mem_max are lower. By default it would take
+    megabytes, which a busy peer needs seconds to read. About this much goes through in one round
+    trip."""
 
 
 @dataclass(slots=True)
 class LinkCounters:
-    """What an endpoint has seen since it was made (for metrics)."""
+    """Counters of an endpoint since it was made (for metrics)."""
 
     bytes_in: int = 0
     bytes_out: int = 0
@@ -108,7 +113,7 @@ class LinkCounters:
     links_opened: int = 0
     links_lost: int = 0
     dials_refused: int = 0
-    """By a host where nobody listens."""
+    """By a host where no process listens."""
     garbage: int = 0
     refused: int = 0
     slow_dropped: int = 0

@@ -1,4 +1,6 @@
-"""How both sides of a connection prove that they know the cluster's secret.  No I/O: bytes in, out.
+"""The handshake: both sides of a connection prove that they know the cluster's secret.
+
+No I/O: bytes in, bytes out.
 
     dialing side                                   accepting side
     Challenge(role, cluster id, nonce)   ------>
@@ -6,12 +8,12 @@
     Proof(mac, Hello)                    ------>   checked
     checked                              <------   Proof(mac, Hello or Refused)
 
-Both proofs are made with the key of the dialing side's role, so whoever has a tool's key alone is
-believed as a tool only.  A proof covers its direction, both challenges and what is said, so it is
-of no use on another connection, in the other direction, or beside another Hello.  Until the other
-side is proven only small frames are taken, and of what it says nothing but a sentence is used.
-The challenges say which formats each side speaks: the link speaks the highest common one.
-Source: docs/protocol.md, section 3.
+Both proofs are made with the key of the dialing side's role. So a process that has only a tool's
+key is believed as a tool and nothing else. A proof covers its direction, both challenges and what
+is said: it is of no use on another connection, in the other direction, or beside another Hello.
+Until the other side is proven, only small frames are taken, and of what it says only the sentence
+of a refusal is used. The challenges say which formats each side speaks; the link speaks the highest
+common one. Source: docs/protocol.md, section 3.
 """
 
 import hmac
@@ -43,18 +45,18 @@ from quorate.wire.long_frames import HEADER_BYTES
 from quorate_link.secret import RoleKeys
 
 OPENING_BYTES_MAX: Final = 8 * 1024
-"""Largest frame before the proofs: who is not known yet gets little memory."""
+"""Largest frame before the proofs, so that an unknown side can occupy only little memory."""
 _DIALING: Final = b"quorate link 2, dialing side"
 _ACCEPTING: Final = b"quorate link 2, accepting side"
 _OF_STRANGERS: Final = (RefusalCode.FORMAT, RefusalCode.CLUSTER, RefusalCode.SECRET)
-"""Codes that an unproven side may refuse with: nothing is done on account of these."""
+"""Codes that an unproven side may refuse with. They have no effect."""
 
 SayHello = Callable[[], Hello]
 Judge = Callable[[Hello], Refused | None]
 
 
 class Unproven(QuorateError):
-    """The other side is not believed.  `code` says why to programs."""
+    """The other side is not believed. `code`: the reason, for programs."""
 
     def __init__(self, reason: str, code: str) -> None:
         super().__init__(reason)
@@ -62,9 +64,10 @@ class Unproven(QuorateError):
 
 
 class Handshake:
-    """One side of one connection's beginning.  After an Unproven or WireError it must not be fed.
+    """One side of the handshake of one connection. It must not be fed after Unproven or WireError.
 
-    When it is over `hello` is the other side's, proven, or `refused` what it says instead."""
+    When it is over, `hello` is the other side's proven Hello, or `refused` is its refusal.
+    """
 
     def __init__(
         self,
@@ -76,13 +79,13 @@ class Handshake:
         bytes_max: int = OPENING_BYTES_MAX,
         formats: Formats = SPOKEN,
     ) -> None:
-        """`judge`: whether the accepting side takes a proven Hello.  `formats`: spoken here."""
+        """Begin. `judge`: whether the accepting side takes a proven Hello. `formats`: ours."""
         self.hello: Hello | None = None
         self.refused: Refused | None = None
         self.rejected: Refused | None = None
-        """The refusal of `judge`; None when it took the Hello."""
+        """The refusal that `judge` returned; None if it accepted the Hello."""
         self.is_proven = False
-        """Whether the other side has proven that it knows the secret, also where it is refused."""
+        """Whether the other side has proven that it knows the secret, even if it is refused."""
         self.format = formats.lowest
         """The format that both sides speak, once the other side's Challenge has come."""
         self._formats = formats
@@ -118,7 +121,7 @@ class Handshake:
         return data
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take in what came.  None: it goes on; else what came behind its end."""
+        """Take received bytes. Return None until the handshake is over, then the bytes after it."""
         self._buffer += data
         while not self._over:
             body = next_frame(self._buffer, self._bytes_max)
@@ -132,7 +135,7 @@ class Handshake:
     def _take(self, body: bytes) -> None:
         match decode_opening(body):
             case Refused(reason=reason, code=code):
-                # What it names besides, as a master's term, would have to be believed.
+                # Its other fields, as a master's term, have no proof.
                 self.refused = Refused(reason, code if code in _OF_STRANGERS else "")
                 self._over = True
             case Hello(role=role, node=node):
@@ -225,8 +228,10 @@ class Handshake:
         self._over = True
 
     def _answer(self, hello: Hello, said: bytes) -> None:
-        """Prove ourselves to a dialing side that has, also where it is refused: what is to be done
-        about a refusal depends on who says it."""
+        """Prove this side to a dialing side that is proven, even if it is refused.
+
+        What the other side does about a refusal depends on which process says it.
+        """
         self.rejected = self._judge(hello)
         answer = encode_said(self.rejected or self._my_hello())
         self._outgoing += encode_frame(Proof(self._mac(_ACCEPTING, said, answer), answer))

@@ -1,9 +1,10 @@
-"""One connection to a peer: handshake, frames in, one write per turn out: urgent, ordinary, bulk.
+"""One connection to a peer: the handshake, then frames; one write per turn of the event loop.
+
+What is sent leaves in three classes: urgent, ordinary, bulk. Before the other side has proven that
+it knows the cluster's secret (handshake.py), no message is handed on, and only the handshake is
+answered.
 
     CONNECTED --their Hello proven and accepted--> UP --lost, refused, too slow, garbage--> CLOSED
-
-Nothing is handed on, and nothing but the handshake is answered, before the other side has proven
-that it knows the cluster's secret (handshake.py).
 """
 
 import asyncio
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger("quorate.link")
 
 PASSED_WINDOWS = 4
-"""After so many windows of ordinary messages in a row, one piece of bulk goes before the next of
-them.  So bulk also reaches a peer to which ordinary messages never end."""
+"""After this many windows of ordinary messages in a row, one piece of bulk is sent. So bulk also
+reaches a peer to which ordinary messages never end."""
 
 
 class Link(asyncio.Protocol):
-    """One connection.  `data` belongs to the owner; everything public may be read at any time."""
+    """One connection. `data` belongs to the owner. Public attributes may be read at any time."""
 
     def __init__(self, endpoint: "Endpoint", peer: "Peer | None") -> None:
         self.peer = peer
@@ -42,7 +43,7 @@ class Link(asyncio.Protocol):
         self.down_reason = ""
         self.data: Any = None
         self.bulk_bytes = 0
-        self.bulk_written = 0  # bytes of bulk that are on their way and overtaken no more
+        self.bulk_written = 0  # bytes of bulk that can no longer be overtaken
         self._endpoint = endpoint
         self._transport: asyncio.Transport | None = None
         self.ended = asyncio.Event()
@@ -57,9 +58,9 @@ class Link(asyncio.Protocol):
         self._unknown: frozenset[type] = frozenset()  # messages of later formats than this link's
         self._reader: FrameReader | None = None
         self._urgent: list[bytes] = []
-        self._buffer: deque[bytes | Iterator[bytes]] = deque()  # the pieces of long messages
-        self._long_count = 0  # of these
-        self._buffer_bytes = 0  # of both
+        self._buffer: deque[bytes | Iterator[bytes]] = deque()  # frames, or pieces of long ones
+        self._long_count = 0  # long messages in it
+        self._buffer_bytes = 0  # of `_urgent` and `_buffer`
         self._dirty = False  # the endpoint will flush it
         self._bulk: deque[Iterator[bytes]] = deque()
         self._passed = 0  # bytes of ordinary messages that have overtaken the next piece of bulk
@@ -77,19 +78,19 @@ class Link(asyncio.Protocol):
 
     @property
     def peer_name(self) -> str:
-        """The other side's node, or its address while that is not known."""
+        """The other side's node, or its address until that is known."""
         if self.peer_hello is not None and self.peer_hello.node:
             return self.peer_hello.node
         return self._address
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that were given to be sent and that the socket has not taken."""
+        """Bytes that are to be sent and that the socket has not taken yet."""
         return self._buffer_bytes + self.bulk_bytes + self._transport_bytes()
 
     @property
     def incoming_bytes(self) -> int:
-        """Bytes that have come of a message that is not complete."""
+        """Bytes received of a message that is not complete."""
         return 0 if self._reader is None else self._reader.pending_bytes
 
     @property
@@ -100,12 +101,14 @@ class Link(asyncio.Protocol):
     # --- sending
 
     def send(self, message: Message) -> bool:
-        """Send with this turn's write, or when the peer has taken what is before it.  False: the
-        link is down, or the other side does not know such a message: it is dropped."""
+        """Send with this turn's write, or when the peer has taken what is queued before.
+
+        False: the message is dropped, because the link is down or the other side does not know it.
+        """
         return self.send_frame(type(message), encode_to_send(message))
 
     def send_frame(self, kind: type, frame: bytes | LongFrame) -> bool:
-        """`send` of a message of type `kind` encoded before: once, for several peers."""
+        """Send a message of type `kind` that was encoded once for several peers; see `send`."""
         if not self.up or self._is_unknown(kind):
             return False
         if isinstance(frame, LongFrame):
@@ -118,7 +121,7 @@ class Link(asyncio.Protocol):
         return True
 
     def send_urgent(self, message: Message) -> bool:
-        """Send before all that waits: for short messages, that may overtake others."""
+        """Send before everything that is queued: for short messages that may overtake others."""
         if not self.up or self._is_unknown(type(message)):
             return False
         frame = encode_frame(message)
@@ -128,12 +131,14 @@ class Link(asyncio.Protocol):
         return True
 
     def send_bulk(self, message: Message) -> bool:
-        """Send when nothing ordinary waits, or much of it has passed.  May be overtaken by `send`;
-        bulk keeps its order."""
+        """Send when no ordinary message waits, or when many of them have overtaken it.
+
+        Bulk may be overtaken by `send`, and keeps its own order.
+        """
         return self.send_bulk_frame(type(message), encode_to_send(message))
 
     def send_bulk_frame(self, kind: type, frame: bytes | LongFrame) -> bool:
-        """`send_bulk` of a message of type `kind` encoded before."""
+        """Send a message of type `kind` that is already encoded; see `send_bulk`."""
         if not self.up or self._is_unknown(kind):
             return False
         if isinstance(frame, LongFrame):
@@ -145,7 +150,7 @@ class Link(asyncio.Protocol):
         return True
 
     def _is_unknown(self, kind: type) -> bool:
-        """Whether the other side speaks an earlier format, without this message."""
+        """Return whether the other side speaks an earlier format, without this message."""
         if kind not in self._unknown:
             return False
         self._endpoint.counters.unspoken += 1
@@ -157,7 +162,10 @@ class Link(asyncio.Protocol):
             self._endpoint.flush_later(self)
 
     def flush(self) -> None:
-        """Write what was sent, as far as the window goes: in one piece when it is not longer."""
+        """Write what was queued, as far as the window permits; in one piece if all of it fits.
+
+        A link on which too many bytes wait is dropped as too slow.
+        """
         self._dirty = False
         if self._transport is None or self._closing:
             return
@@ -167,7 +175,7 @@ class Link(asyncio.Protocol):
             self.abort(f"too slow: {self.pending_bytes} bytes wait for it")
 
     def _pump(self) -> None:
-        """Write while the transport's buffer is short: what waits in it nothing can overtake."""
+        """Write while the transport's buffer is short: nothing overtakes what waits in it."""
         transport = self._transport
         if transport is None or self._closing:
             return
@@ -204,7 +212,7 @@ class Link(asyncio.Protocol):
             self._bulk.popleft()
 
     def _take_frames(self, room: int) -> list[bytes]:
-        """Frames and pieces from the front of the buffer, until they take so many bytes."""
+        """Take frames and pieces from the front of the buffer, until they fill `room` bytes."""
         buffer = self._buffer
         frames: list[bytes] = []
         while room > 0 and buffer:
@@ -223,7 +231,7 @@ class Link(asyncio.Protocol):
         return frames
 
     def _write_held(self, transport: asyncio.Transport) -> None:
-        """Write all but bulk, however long the transport's buffer gets: nothing follows."""
+        """Write everything but bulk, however long the transport's buffer gets: it is the last."""
         frames = [*self._urgent, *self._take_frames(self._buffer_bytes)]
         self._urgent.clear()
         if frames:
@@ -246,7 +254,7 @@ class Link(asyncio.Protocol):
     # --- closing
 
     def close(self, reason: str, code: str = "", master_term: int = 0) -> None:
-        """Tell the other side why (after what was sent before; see Refused), then close."""
+        """Tell the other side the reason, after what was sent before (see Refused), then close."""
         if self._closing or self._transport is None:
             return
         self.flush()
@@ -266,19 +274,19 @@ class Link(asyncio.Protocol):
         self._hello_timer = self._endpoint.loop.call_later(patience, self.kill)
 
     def abort(self, reason: str) -> None:
-        """Close at once; what was not taken is lost."""
+        """Close at once. What the socket has not taken is lost."""
         if self._closing or self._transport is None:
             return
         self._end(reason)
         self._transport.abort()
 
     def kill(self) -> None:
-        """Do not wait any longer for a close that is under way."""
+        """Stop waiting for a close that is in progress."""
         if self._transport is not None:
             self._transport.abort()
 
     def pause_reading(self) -> None:
-        """Take nothing from the socket until `resume_reading`."""
+        """Read nothing from the socket until `resume_reading`."""
         if self._transport is not None and not self._closing:
             self._transport.pause_reading()
 
@@ -288,7 +296,7 @@ class Link(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _end(self, reason: str) -> None:
-        """No more in or out; the owner hears of it when the connection is lost."""
+        """Stop sending and receiving. The owner is told when the connection is lost."""
         self._closing = True
         self.up = False
         self.down_reason = self.down_reason or reason
@@ -303,11 +311,11 @@ class Link(asyncio.Protocol):
     # --- asyncio.Protocol
 
     def connection_made(self, made: asyncio.BaseTransport) -> None:
-        """Begin the handshake when this side dialed; give the other a while for its part."""
+        """Begin the handshake if this side dialed, and start its timeout."""
         transport = cast(asyncio.Transport, made)  # uvloop's transports are not subclasses
         self._transport = transport
-        # `resume_writing` comes only after `pause_writing`: writing must not stop at a length that
-        # the transport does not call long.
+        # asyncio calls `resume_writing` only after `pause_writing`. So the transport must call its
+        # buffer long at the length at which `_pump` stops.
         window = self._endpoint.settings.window_bytes
         transport.set_write_buffer_limits(high=window - 1, low=window // 4)
         name = transport.get_extra_info("peername")
@@ -325,7 +333,7 @@ class Link(asyncio.Protocol):
             self._answer(self._handshake.take_outgoing())
 
     def data_received(self, data: bytes) -> None:
-        """Cut into messages and hand them on."""
+        """Cut the bytes into messages and hand them on."""
         if self._closing:
             return
         counters = self._endpoint.counters
@@ -352,18 +360,19 @@ class Link(asyncio.Protocol):
                 return
 
     def eof_received(self) -> bool:
-        """The other side has ended: so does this one, behind what was sent."""
+        """Close this side too, after what was sent before."""
         if self._transport is not None and not self._closing:
             self._write_held(self._transport)
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the owner once, and the peer's dialer."""
+        """Tell the owner and the peer's dialer, once."""
         was_closing = self._closing
         self._end("lost" if exc is None else f"lost: {exc}")
         self._transport = None
         if not was_closing:
-            # A tool asks and goes, and so does a probe; a member of the cluster is missed.
+            # Tools and probes hang up as a matter of course. Only the loss of a member is worth
+            # INFO.
             role = "" if self.peer_hello is None else self.peer_hello.role
             is_missed = self.dialed if role == "" else role != "tool"
             level = logging.INFO if is_missed else logging.DEBUG
@@ -372,13 +381,13 @@ class Link(asyncio.Protocol):
         self._endpoint.link_lost(self, self._refused)
 
     def resume_writing(self) -> None:
-        """The transport's buffer is short again."""
+        """Go on writing: the transport's buffer is short again."""
         self._pump()
 
     # --- handshake
 
     def _shake_hands(self, handshake: Handshake, data: bytes) -> bytes:
-        """Go on with it; what came behind its end."""
+        """Go on with the handshake. Return the bytes that came behind its end."""
         endpoint = self._endpoint
         try:
             rest = handshake.feed(data)
@@ -404,7 +413,7 @@ class Link(asyncio.Protocol):
             _log.warning("link to %s refused: %s", self._address, refused.reason)
             self._end_behind_what_was_sent(refused.reason)
         elif handshake.refused is not None:
-            if not handshake.is_proven and not self.dialed:  # else its owner hears of it
+            if not handshake.is_proven and not self.dialed:  # else its owner is told
                 endpoint.stranger(self, f"it refuses, proven nothing: {handshake.refused.reason}")
             self._take_refusal(handshake.refused)
         elif handshake.hello is not None:
@@ -412,7 +421,7 @@ class Link(asyncio.Protocol):
         return rest
 
     def _begin(self, hello: Hello) -> None:
-        """Both sides are proven and accepted."""
+        """Open the link for messages: both sides are proven and accepted."""
         endpoint = self._endpoint
         if self._hello_timer is not None:
             self._hello_timer.cancel()
@@ -448,7 +457,7 @@ class Link(asyncio.Protocol):
         self._end_behind_what_was_sent(refused.reason)
 
     def _not_proven(self, reason: str, code: str) -> None:
-        """Close; to the other side, whoever it is, a sentence goes and nothing more."""
+        """Close. The other side, which is unknown, is told one sentence at most."""
         endpoint = self._endpoint
         endpoint.stranger(self, reason)
         if self.dialed and code:
@@ -466,8 +475,11 @@ class Link(asyncio.Protocol):
 
 
 def _set_up(transport: asyncio.Transport, kernel_bytes: int) -> None:
-    """Let the kernel end a connection whose other host says nothing for about 25 s, and keep little
-    of what is on its way, for nothing overtakes that."""
+    """Set the socket's keepalive and kernel buffers.
+
+    The kernel ends a connection whose other host is silent for about 25 s. It buffers little,
+    because nothing can overtake what it has.
+    """
     connection = transport.get_extra_info("socket")
     for level, option, value in (
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),

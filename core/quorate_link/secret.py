@@ -1,10 +1,10 @@
 """A cluster's secret: its identity, the key that all its members know, and how these are kept.
 
-From the one key each role gets a key of its own (HKDF-SHA256, RFC 5869).  A process holds the keys
-of the roles that it takes or answers; the key of one role tells nothing of the others.
+Each role gets a key of its own, derived from the one key (HKDF-SHA256, RFC 5869). A process holds
+the keys of the roles that it takes or answers. The key of one role reveals nothing of the others.
 
-In a file: a JSON object with `clusterId` and `key`, readable by its owner alone.  As a folder, the
-form in which Kubernetes mounts a Secret: a file `clusterId` and a file `key`.
+As a file: a JSON object with `clusterId` and `key`, readable by its owner alone. As a folder, which
+is how Kubernetes mounts a Secret: a file `clusterId` and a file `key`.
 """
 
 import hmac
@@ -30,12 +30,12 @@ _ID_TEXT = re.compile(r"[0-9A-Za-z][-._0-9A-Za-z]{0,127}")
 
 
 class SecretRefused(QuorateError):
-    """No secret can be had there: names the file or object, what is wrong, and the way out."""
+    """No valid secret is there. The message names the place, what is wrong, and the way out."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoleKeys:
-    """The cluster's identity and the keys by which a process proves roles, and checks them."""
+    """The cluster's identity, and the keys by which a process proves and checks roles."""
 
     cluster_id: str
     by_role: dict[str, bytes] = field(repr=False)
@@ -43,17 +43,17 @@ class RoleKeys:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSecret:
-    """The whole secret.  Whoever has it is a member."""
+    """The whole secret. A process that has it counts as a member."""
 
     cluster_id: str
     key: bytes = field(repr=False)
 
     def keys(self, *roles: str) -> RoleKeys:
-        """The keys of `roles`; of all of them where none is named, as agents need them."""
+        """Return the keys of `roles`, or of all roles if none is named, as agents need them."""
         return RoleKeys(self.cluster_id, {each: self._derive(each) for each in roles or ROLES})
 
     def texts(self) -> dict[str, str]:
-        """The two values as they are written."""
+        """Return the two values as they are written."""
         return {CLUSTER_ID: self.cluster_id, KEY: self.key.hex()}
 
     def _derive(self, use: str) -> bytes:
@@ -62,12 +62,15 @@ class ClusterSecret:
 
 
 def draw_secret() -> ClusterSecret:
-    """A new one, of a cluster that nobody has heard of."""
+    """Draw the secret of a new cluster."""
     return ClusterSecret(secrets.token_hex(16), secrets.token_bytes(KEY_BYTES))
 
 
 def parse_secret(where: str, cluster_id: object, key: object) -> ClusterSecret:
-    """The secret of two values as they are written; `where` they were found.  SecretRefused."""
+    """Return the secret from its two written values. Raises SecretRefused.
+
+    `where`: the place that they come from, for the message.
+    """
     for name, value, form, wanted in (
         (CLUSTER_ID, cluster_id, _ID_TEXT, "letters, digits, '-', '_' and '.', up to 128"),
         (KEY, key, _KEY_TEXT, f"{2 * KEY_BYTES} digits of a hexadecimal number in lower case"),
@@ -82,10 +85,10 @@ def parse_secret(where: str, cluster_id: object, key: object) -> ClusterSecret:
 
 
 def read_secret(path: Path) -> ClusterSecret:
-    """The secret in a file, or in a folder where a Secret is mounted.  SecretRefused."""
+    """Return the secret in a file, or in a folder that is a mounted Secret. SecretRefused."""
     way_out = "name the file of the cluster's secret that the operator has (docs/protocol.md, 3)"
     try:
-        if path.is_dir():  # who may read it there is the matter of whoever mounted it
+        if path.is_dir():  # its permissions are those of the mount
             texts: dict[str, object] = {
                 name: _text(path / name).strip() for name in (CLUSTER_ID, KEY)
             }
@@ -108,9 +111,10 @@ def read_secret(path: Path) -> ClusterSecret:
 
 
 def make_secret(path: Path) -> ClusterSecret:
-    """The secret in `path`, drawn and written there if there is none.  SecretRefused.
+    """Return the secret in `path`; draw and write it if there is none. Raises SecretRefused.
 
-    Of several that do this at once all get the same one; it is durable when this returns."""
+    Processes that do this at once all get the same one. It is durable when this returns.
+    """
     if not path.exists():
         fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
         try:
@@ -129,7 +133,7 @@ def make_secret(path: Path) -> ClusterSecret:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Put `text` into a file that its owner alone may read, in one step."""
+    """Replace the contents of a file, readable by its owner alone, in one step."""
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
     _write(fresh, text.encode())
     fresh.replace(path)

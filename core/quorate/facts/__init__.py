@@ -1,1 +1,1 @@
-"""Values everything else is about: rows, counters, lineages, nodes, keys."""
+"""Plain values that all other packages use: rows, counters, lineages, nodes, keys."""

@@ -1,4 +1,4 @@
-"""Addresses as users write them: HOST:PORT, a host being an IPv4 or IPv6 address or a DNS name."""
+"""Addresses as users write them: HOST:PORT, where HOST is an IPv4 or IPv6 address or a DNS name."""
 
 import ipaddress
 import re
@@ -13,14 +13,15 @@ WAY_OUT = "write host:port, for example 10.0.0.7:7100 or [fd00::7]:7100"
 
 
 class NotAnAddress(QuorateError):
-    """A text that should be host:port and is not, as a sentence with the way out."""
+    """A text that is not a valid host:port. The message names the way out."""
 
 
 def read_address(text: str, *, may_be_free: bool = False) -> tuple[str, int]:
-    """Return the bare host and the port of a text that a user wrote.  NotAnAddress.
+    """Return the bare host and the port of a text that a user wrote. Raises NotAnAddress.
 
-    An IPv6 host stands in brackets, and no other host does.  `may_be_free`: port 0 is allowed, for
-    the system to choose one."""
+    An IPv6 host must stand in brackets, and no other host may. `may_be_free`: port 0 is allowed;
+    the system then chooses one.
+    """
     host, _, port = text.rpartition(":")
     is_bracketed = host.startswith("[") and host.endswith("]")
     bare = host[1:-1] if is_bracketed else host
@@ -34,28 +35,28 @@ def read_address(text: str, *, may_be_free: bool = False) -> tuple[str, int]:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of HOST:PORT that was judged before; an IPv6 host stands in brackets."""
+    """Return host and port of a HOST:PORT that is known to be valid, the host without brackets."""
     host, _, port = address.rpartition(":")
     return bare_host(host), int(port)
 
 
 def bare_host(host: str) -> str:
-    """The host without the brackets in which an IPv6 address may stand."""
+    """Return the host without the brackets of an IPv6 address."""
     return host.removeprefix("[").removesuffix("]")
 
 
 def join_address(host: str, port: int) -> str:
-    """HOST:PORT of a bare host."""
+    """Return HOST:PORT of a bare host."""
     return f"{bracketed(host)}:{port}"
 
 
 def bracketed(host: str) -> str:
-    """The host as it stands before a port: an IPv6 address in brackets."""
+    """Return the host as it is written before a port: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def is_ip(host: str) -> bool:
-    """Whether the host is an IPv4 or IPv6 address."""
+    """Return whether the host is an IPv4 or IPv6 address."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -64,18 +65,20 @@ def is_ip(host: str) -> bool:
 
 
 def is_any(host: str) -> bool:
-    """Whether the host means every address of the machine (0.0.0.0, ::), so that none can be
-    dialed by it."""
+    """Return whether the host stands for all addresses of the machine (0.0.0.0, ::).
+
+    It cannot be dialed then.
+    """
     return is_ip(host) and ipaddress.ip_address(host).is_unspecified
 
 
 def is_dialable(host: str) -> bool:
-    """Whether others can be told to dial the host: an address of one machine, or a DNS name."""
+    """Return whether others can dial the host: an address of one machine, or a DNS name."""
     if is_ip(host):
         return not is_any(host)
     return is_name(host)
 
 
 def is_name(host: str) -> bool:
-    """Whether the host is a DNS name."""
+    """Return whether the host is a DNS name."""
     return len(host) <= NAME_LENGTH_MAX and _NAME.fullmatch(host) is not None

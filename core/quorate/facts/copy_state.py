@@ -1,4 +1,4 @@
-"""What a copy may become: the states of one copy of a partition, and every way between them.
+"""The states of one copy of a partition, and the allowed transitions between them.
 
 Source: Ignite 2's partition states; docs/protocol.md, section 2.
 """
@@ -9,21 +9,22 @@ from quorate.facts.errors import InvariantError
 
 
 class State(enum.StrEnum):
-    """What one copy is worth."""
+    """State of one copy."""
 
     ABSENT = "ABSENT"
-    """Nothing was ever here."""
+    """This agent never had a copy."""
     MOVING = "MOVING"
-    """Data, perhaps, but not of the term it has promised: it votes, its acknowledgements do not."""
+    """The copy has not adopted the term it promised, and may lack data: it votes, but its
+    acknowledgements do not count."""
     OWNING = "OWNING"
-    """It has adopted the term it promised: it counts, and supplies others."""
+    """It has adopted the term it promised: its acknowledgements count, and it supplies others."""
     RENTING = "RENTING"
-    """A committed row newer than the copy names this agent nowhere: its data goes."""
+    """A committed row newer than the copy does not name this agent: the data is to be removed."""
     EVICTED = "EVICTED"
-    """Its data is gone, its promise stays as long as the store."""
+    """The data is removed. The promise is kept as long as the store."""
     LOST = "LOST"
-    """The stores of all voters are gone for good.  Only the master can tell; agents keep what is
-    there, and nothing leads out of it but a decision of a person."""
+    """The stores of all voters are gone for good. Only the master can tell. Agents keep what they
+    have, and only a decision of a person leads out of this state."""
 
 
 TRANSITIONS: dict[tuple[State, State], str] = {
@@ -37,10 +38,10 @@ TRANSITIONS: dict[tuple[State, State], str] = {
     (State.MOVING, State.LOST): "every voter's store is gone for good",
     (State.OWNING, State.LOST): "every voter's store is gone for good",
 }
-"""Why a copy goes from one state to another; what is not listed does not happen."""
+"""The reason for each allowed transition. All others are errors."""
 
 
 def check_transition(partition: int, before: State, after: State) -> None:
-    """Raise InvariantError unless `after` is `before` or a transition leads to it."""
+    """Raise InvariantError unless `after` equals `before` or is an allowed transition from it."""
     if before is not after and (before, after) not in TRANSITIONS:
         raise InvariantError(f"partition {partition}: a copy that is {before} becomes {after}")

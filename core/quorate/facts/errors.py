@@ -1,17 +1,17 @@
-"""The kinds of error the core knows.
+"""The errors of the core.
 
-Expected outcomes (stale, busy, late) are values, never exceptions.  What remains is bad input,
-raised at a gate, and the impossible, which stops a zone before anything is written.
+Expected outcomes (stale, busy, late) are values, never exceptions. Exceptions are raised for bad
+input, where it enters, and for impossible states, which stop a zone before anything is written.
 """
 
 
 class QuorateError(Exception):
-    """Base of everything this project raises on purpose."""
+    """Base class of every exception that this project raises on purpose."""
 
 
 class WireError(QuorateError):
-    """Input from outside that cannot become a value: names object, field, value and way out."""
+    """Input from outside that is not valid: names the object, field, value and way out."""
 
 
 class InvariantError(QuorateError):
-    """A state that must not exist.  Never caught inside the core; the shell writes nothing."""
+    """A state that must not exist. The core never catches it; the shell then writes nothing."""

@@ -1,6 +1,7 @@
-"""Which counters are in a set of ranges: a normalised interval set.
+"""A set of counters kept as ranges.
 
-Any overlap and any order of additions give the same value.  Bounds are inclusive.
+Ranges may be added in any order and may overlap: the same members always give an equal value.
+Bounds are inclusive.
 """
 
 from bisect import bisect_left, bisect_right
@@ -8,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 
 class IntervalSet:
-    """Sorted, disjoint, non-adjacent inclusive ranges of integers."""
+    """A set of integers as sorted, disjoint, non-adjacent inclusive ranges."""
 
     __slots__ = ("_firsts", "_lasts")
 
@@ -19,7 +20,7 @@ class IntervalSet:
             self.add(first, last)
 
     def add(self, first: int, last: int) -> bool:
-        """Add first..last (nothing when last < first); True when something was new."""
+        """Add first..last (nothing if last < first). Return whether any of them was new."""
         if last < first:
             return False
         firsts, lasts = self._firsts, self._lasts
@@ -38,7 +39,7 @@ class IntervalSet:
         return True
 
     def remove(self, first: int, last: int) -> None:
-        """Take first..last out (nothing when last < first)."""
+        """Remove first..last (nothing if last < first)."""
         if last < first:
             return
         kept: list[tuple[int, int]] = []
@@ -61,13 +62,13 @@ class IntervalSet:
         return iter(zip(tuple(self._firsts), tuple(self._lasts), strict=True))
 
     def is_empty(self) -> bool:
-        """Whether no integer is in the set (truth testing is ambiguous and refused)."""
+        """Return whether the set has no members. `bool` of it is ambiguous: TypeError."""
         return not self._firsts
 
     def __bool__(self) -> bool:
         raise TypeError("ask is_empty(): the truth of an interval set is ambiguous")
 
-    def __eq__(self, other: object) -> bool:  # and so it is nobody's key: it may change
+    def __eq__(self, other: object) -> bool:  # which also makes it unhashable: it is mutable
         if not isinstance(other, IntervalSet):
             return NotImplemented
         return self._firsts == other._firsts and self._lasts == other._lasts
@@ -76,21 +77,21 @@ class IntervalSet:
         return f"IntervalSet({list(self)})"
 
     def copy(self) -> "IntervalSet":
-        """An independent copy."""
+        """Return an independent copy."""
         other = IntervalSet()
         other._firsts = self._firsts[:]
         other._lasts = self._lasts[:]
         return other
 
     def end_of_prefix(self, start: int) -> int:
-        """The highest n such that start+1..n are all in the set (start when start+1 is not)."""
+        """Return the highest n such that the set has all of start+1..n, or `start`."""
         index = bisect_left(self._lasts, start + 1)
         if index < len(self._lasts) and self._firsts[index] <= start + 1:
             return self._lasts[index]
         return start
 
     def cut_below(self, value: int) -> None:
-        """Forget everything up to and including `value`."""
+        """Remove everything up to and including `value`."""
         firsts, lasts = self._firsts, self._lasts
         index = bisect_right(lasts, value)
         del firsts[:index]
@@ -99,7 +100,7 @@ class IntervalSet:
             firsts[0] = value + 1
 
     def gaps(self, first: int, last: int) -> list[tuple[int, int]]:
-        """The ranges of first..last that are not in the set."""
+        """Return the ranges of first..last that are not in the set."""
         missing: list[tuple[int, int]] = []
         at = first
         for low, high in self:
@@ -115,9 +116,9 @@ class IntervalSet:
         return missing
 
     def count(self) -> int:
-        """How many integers are in the set."""
+        """Return how many integers are in the set."""
         return sum(high - low + 1 for low, high in self)
 
     def max(self) -> int:
-        """The highest member; 0 when empty."""
+        """Return the highest member; 0 if the set is empty."""
         return self._lasts[-1] if self._lasts else 0

@@ -1,10 +1,11 @@
-"""In which term each counter of a partition was written: the lineage of a copy.
+"""The lineage of a copy: the term in which each counter of a partition was written.
 
-Source: docs/protocol.md, section 2.  A lineage is a list of entries (term, first counter, closed
-counters) above a folded base (base term, base counter).  An update (t, c) is *divergent* against a
-lineage when t is not in it, or a later entry starts at or below c, or a later entry closed c, or c
-is below t's first counter and t did not close it.  All four say the same: the last entry that
-covers c (starts at or below it, or closed it) is not t's.
+Source: docs/protocol.md, section 2. A lineage is a list of entries (term, first counter, closed
+counters) above a folded base (base term, base counter). An entry *covers* the counters from its
+first one on, and those it closed. The term at counter c is that of the last entry that covers c.
+
+An update (t, c) is *divergent* against a lineage if the term at c is not t: because t is not in the
+lineage, because a later entry covers c, or because t's own entry does not.
 """
 
 from itertools import pairwise
@@ -15,14 +16,14 @@ from quorate.facts.errors import InvariantError
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """Term `term` wrote the counters from `first` on and closed the listed ones as no-ops."""
+    """Term `term` wrote the counters from `first` on, and closed those in `closed` as no-ops."""
 
     term: int
     first: int
     closed: tuple[tuple[int, int], ...] = ()
 
     def covers(self, counter: int) -> bool:
-        """Whether this entry decides whose update `counter` is, unless a later one does."""
+        """Return whether this entry decides the term of `counter`, unless a later entry does."""
         return counter >= self.first or any(low <= counter <= high for low, high in self.closed)
 
 
@@ -44,19 +45,19 @@ class Lineage(msgspec.Struct, frozen=True, array_like=True):
         return self.entries[-1].first if self.entries else self.base_counter + 1
 
     def term_at(self, counter: int) -> int | None:
-        """The term whose update `counter` must be; None below the base, where it is forgotten."""
+        """Return the term of `counter`; None below the base, where terms are forgotten."""
         for entry in reversed(self.entries):
             if entry.covers(counter):
                 return entry.term
         return self.base_term if counter >= self.base_counter else None
 
     def is_divergent(self, term: int, counter: int) -> bool:
-        """Whether update (term, counter) is not part of this history."""
+        """Return whether update (term, counter) is not part of this history."""
         at = self.term_at(counter)
         return term > self.base_term if at is None else at != term
 
     def edges(self) -> list[int]:
-        """The counters, in order, where the term may be another than at the counter before."""
+        """Return, in order, the counters where the term may differ from the counter before."""
         bounds = {entry.first for entry in self.entries}
         for entry in self.entries:
             for first, last in entry.closed:
@@ -64,14 +65,15 @@ class Lineage(msgspec.Struct, frozen=True, array_like=True):
         return sorted(bounds)
 
     def stretches(self, first: int, last: int) -> list[tuple[int, int]]:
-        """first..last cut where the term may change: inclusive ranges of one term each."""
+        """Split first..last into inclusive ranges of one term each."""
         cuts = [first, *(edge for edge in self.edges() if first < edge <= last), last + 1]
         return [(low, high - 1) for low, high in pairwise(cuts)]
 
     def agreed_prefix(self, other: "Lineage", upto: int) -> int:
-        """The highest m <= upto such that both lineages have the same term for every c <= m.
+        """Return the highest m <= upto such that both lineages have the same term at every c <= m.
 
-        Below a folded base nothing can be compared, so a copy that ends there agrees on nothing.
+        Terms below a folded base are unknown, so the result is 0 if the higher base is above
+        `upto`.
         """
         low = max(self.base_counter, other.base_counter)
         if low > upto:
@@ -86,13 +88,17 @@ class Lineage(msgspec.Struct, frozen=True, array_like=True):
         return upto
 
     def appended(self, entry: Entry) -> "Lineage":
-        """This lineage with one more, later, entry."""
+        """Return this lineage with one more entry. InvariantError unless its term is higher."""
         if entry.term <= self.last_term and self.entries:
             raise InvariantError(f"term {entry.term} is not above {self.last_term}")
         return Lineage(self.base_term, self.base_counter, (*self.entries, entry))
 
     def folded(self, counter: int) -> "Lineage":
-        """The lineage with everything that `counter` (held by all voters) settles folded away."""
+        """Return the lineage with the entries that `counter` settles folded into the base.
+
+        All voters hold everything up to `counter`. It settles each entry that is followed by one
+        that starts at or below it.
+        """
         keep = len(self.entries)
         for index, entry in enumerate(self.entries):
             if entry.first > counter:
@@ -105,7 +111,7 @@ class Lineage(msgspec.Struct, frozen=True, array_like=True):
         base = kept[0].first - 1
         if base < self.base_counter or any(entry.closed for entry in kept):
             return self
-        # Not always the last settled term: that one may have written nothing which survived.
+        # Not always the last settled term: that one may have written nothing that survived.
         base_term = Lineage(self.base_term, self.base_counter, settled).term_at(base)
         if base_term is None or any(e.closed and e.term > base_term for e in settled):
             return self

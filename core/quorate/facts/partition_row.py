@@ -1,8 +1,8 @@
-"""What the metastore says of one partition: who owns it, who votes, which migration is under way.
+"""The metastore's row of one partition: its owners, its voters, its active migration.
 
-Source: docs/protocol.md, section 2 (Hazelcast's partition table; Ignite 3's assignments).
-Rows are ordered by version: +1 for each committed change, +2 past a migration commit whose outcome
-is unknown.  Two different rows of a partition never share a version.
+Source: docs/protocol.md, section 2 (Hazelcast's partition table; Ignite 3's assignments). Rows are
+ordered by version: +1 for each committed change, +2 past a migration whose commit has an unknown
+outcome. Two different rows of a partition never share a version.
 """
 
 import enum
@@ -30,8 +30,8 @@ class MigrationKind(enum.StrEnum):
 class Migration(msgspec.Struct, frozen=True, array_like=True):
     """One atomic change of one row: at most one newcomer, any reordering, at most one leaver.
 
-    `destination` is the newcomer, or for a change of order the new primary; None when the
-    change only drops or reorders backups.  `replicas` and `voters` are the row after the commit.
+    `destination` is the newcomer or, if only the order changes, the new primary; None if the change
+    only drops or reorders backups. `replicas` and `voters` are the row after the commit.
     """
 
     migration_id: str
@@ -43,12 +43,15 @@ class Migration(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
-    """`replicas[replica_index]` is who is online and owns (index 0: primary); `voters` the quorum.
+    """One partition's row in the metastore.
 
-    `term` is the version under which `primary` was activated; a later version with the same
-    primary keeps it.  `sets`: of a row that was rebuilt, and whose migration may have been
-    committed, the voters before it and those after it, until its first activation is over;
-    stores that are gone for good may stand in these alone.
+    `replicas[replica_index]` names the online owners (index 0: the primary); `voters` count for the
+    quorum, online or not. `term` is the version under which `primary` was activated; a later
+    version with the same primary keeps it.
+
+    `sets` is set only in a row that was rebuilt while its migration may have been committed. It
+    holds the voters before and after that migration, until the first activation is over. Stores
+    that are gone for good may be named in `sets` alone.
     """
 
     partition: int
@@ -62,43 +65,45 @@ class PartitionRow(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """Names of the online owners, hottest first."""
+        """Names of the online owners, in the order of their replica indexes."""
         return tuple([node for node in self.replicas if node is not None])
 
     @property
     def voter_nodes(self) -> tuple[str, ...]:
-        """Names of the quorum's members, offline ones included."""
+        """Names of the voters, including those that are offline."""
         return tuple([voter.node for voter in self.voters])
 
     @property
     def voter_sets(self) -> tuple[tuple[Voter, ...], ...]:
-        """Of each of these sets a quorum must agree: the voters, and `sets` while there are any."""
+        """The sets of voters that must each give a quorum: `voters`, and `sets` if present."""
         return (self.voters, *self.sets)
 
     @property
     def destination(self) -> Holder | None:
-        """The newcomer of the active migration, when there is one."""
+        """The destination of the active migration; None without one."""
         return self.active.destination if self.active is not None else None
 
 
 def majority(count: int) -> int:
-    """How many of `count` voters are a majority."""
+    """Return how many of `count` voters are a majority."""
     return count // 2 + 1
 
 
 def quorum(voters: int, dead: int) -> int:
-    """How many of `voters` must agree when the stores of `dead` of them are gone for good.
+    """Return how many of `voters` must agree if the stores of `dead` of them are gone for good.
 
-    A majority; when too few are left for one, all that are left, provided that every majority there
-    ever was has one of them (docs/protocol.md, section 5).
+    This is a majority. If fewer are left than that, it is all that are left, provided that every
+    possible majority contains one of them (docs/protocol.md, section 5).
     """
     needed, left = majority(voters), voters - dead
     return left if voters - needed < left < needed else needed
 
 
 def is_quorum(row: PartitionRow, here: Collection[str], dead: Collection[str]) -> bool:
-    """Whether the voters at the nodes `here` are a quorum of each of the row's sets of voters; at
-    those of `dead` the stores that vote are gone for good."""
+    """Return whether the voters at the nodes `here` are a quorum of each set of voters of the row.
+
+    `dead`: nodes whose voting store is gone for good.
+    """
     for voters in row.voter_sets:
         nodes = [voter.node for voter in voters]
         needed = quorum(len(nodes), sum(node in dead for node in nodes))
@@ -108,7 +113,10 @@ def is_quorum(row: PartitionRow, here: Collection[str], dead: Collection[str]) -
 
 
 def committed_row(row: PartitionRow) -> PartitionRow:
-    """The row after its active migration: version + 1, a new term when the primary changes."""
+    """Return the row after its active migration: version + 1, a new term if the primary changes.
+
+    InvariantError if no migration is active.
+    """
     migration = row.active
     if migration is None:
         raise InvariantError(f"partition {row.partition}: no migration to commit in {row}")
@@ -120,7 +128,7 @@ def committed_row(row: PartitionRow) -> PartitionRow:
 
 
 def check_row(row: PartitionRow) -> None:
-    """Raise InvariantError unless the row is well-formed: no owner twice, term <= version."""
+    """Raise InvariantError unless the row is well-formed (no owner twice, term <= version, …)."""
     owners = [node for node in row.replicas if node is not None]
     owner_set, voter_set = set(owners), {voter.node for voter in row.voters}
     if len(owner_set) != len(owners):
@@ -153,7 +161,7 @@ def _check_sets(row: PartitionRow) -> None:
 
 
 def is_committed(before: PartitionRow, after: PartitionRow) -> bool:
-    """Whether `after` is what the active migration of `before` was to make of it."""
+    """Return whether `after` is the row that the active migration of `before` leads to."""
     active = before.active
     return (
         active is not None
@@ -163,10 +171,10 @@ def is_committed(before: PartitionRow, after: PartitionRow) -> bool:
 
 
 def is_hand_over(before: PartitionRow, after: PartitionRow) -> bool:
-    """Whether `after` commits the migration of `before` and with it changes the primary.
+    """Return whether `after` commits the migration of `before` and thereby changes the primary.
 
-    The master prepares such a row only when the old primary, which was serving, has reported
-    Frozen: no lease of its term, or of an earlier one, is used any more.
+    The master prepares such a row only after the old primary, which was serving, has reported
+    Frozen. So no lease of its term, or of an earlier one, is in use any more.
     """
     return (
         before.active is not None

@@ -1,24 +1,24 @@
-"""Who the nodes are: names, stores, incarnations, addresses, failure domains.
+"""The identity of nodes: names, stores, incarnations, addresses, failure domains.
 
-A node is (name, store, incarnation).  `store` is made when the data folder is created and names
-the data; `incarnation` counts the starts of the process over that folder.  A node whose store is
-new is a different voter: what its old store acknowledged or promised does not count for it.
-`process` is drawn at random by every process: a copy of a folder counts its starts like the
-original, so two processes can have the same incarnation of the same store.
+A node is (name, store, incarnation). `store` is drawn when the data folder is created and
+identifies the data; `incarnation` counts the process starts over that folder. A node with a new
+store is a different voter: what its old store acknowledged or promised does not count for it.
+`process` is drawn at random by every process, because a copied folder counts its starts like the
+original: two processes can have the same incarnation of the same store.
 """
 
 import msgspec
 
 
 class Voter(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """A member of a partition's quorum: a node with the very store that holds the promises."""
+    """A member of a partition's quorum: a node with the store that holds the promises."""
 
     node: str
     store: str
 
 
 class Holder(msgspec.Struct, frozen=True, array_like=True):
-    """One process incarnation of one store: what a term is bound to."""
+    """One process incarnation of one store. A term belongs to one holder."""
 
     node: str
     store: str
@@ -26,13 +26,15 @@ class Holder(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
-    """What the metastore holds of one agent.
+    """The registration of one agent in the metastore.
 
-    `host`/`peer_port` is where other agents and the master dial it, `client_host` what clients
-    are told, `external_host` what clients of its external listener are told (empty: nothing).
-    `left_since_ms` is wall time, None while the node is online.  `draining`: it is to
-    hold nothing, until that is taken back or the record is removed.  `client_ports`: the first and
-    the last of the ports of which the master gives each zone one; None: the agent chooses.
+    - `host` and `peer_port`: where other agents and the master dial it.
+    - `client_host`: the host that clients are told. `external_host`: the one that clients of its
+      external listener are told; empty: none.
+    - `left_since_ms`: wall time at which it left; None while it is online.
+    - `draining`: it is to hold no copies, until that is taken back or the record is removed.
+    - `client_ports`: first and last of the ports from which the master gives each zone one; None:
+      the agent chooses.
     """
 
     name: str
@@ -50,9 +52,9 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     external_host: str = ""
 
     def zone_store(self, persistent: bool) -> str:
-        """The store id this node's copies live in: memory is new with every process."""
+        """Return the store id of this node's copies. Memory is a new store with every process."""
         return self.store if persistent else f"{self.store}.{self.incarnation}"
 
     def holder(self, persistent: bool) -> Holder:
-        """This incarnation as the holder of a term."""
+        """Return this incarnation as the holder of a term."""
         return Holder(self.name, self.zone_store(persistent), self.incarnation)

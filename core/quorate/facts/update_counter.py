@@ -1,9 +1,9 @@
-"""Which updates of a partition a copy holds: low and high watermark and the ranges between.
+"""The updates of a partition that a copy holds: its LWM, its HWM and the ranges between.
 
-Source: Ignite 2, "update counter structure"; docs/protocol.md, section 2.  LWM: every update up to
-it is held, in the terms of the lineage.  HWM: the highest counter reserved, as far as the copy was
-told.  Updates may arrive in any order, overlapping and repeated, and of more than one term: until
-a term is adopted nobody knows which of two updates with the same counter will last.
+Source: Ignite 2, "update counter structure"; docs/protocol.md, section 2. LWM: every update up to
+it is held, in the terms of the lineage. HWM: the highest counter reserved, as far as the copy was
+told. Updates may arrive in any order, overlapping and repeated, and of more than one term: until a
+term is adopted, the copy cannot know which of two updates with the same counter will last.
 """
 
 from quorate.facts.errors import InvariantError
@@ -12,7 +12,7 @@ from quorate.facts.lineage import EMPTY_LINEAGE, Lineage
 
 
 class UpdateCounter:
-    """Counter state of one copy.  `above[term]`: held ranges that LWM has not reached."""
+    """Counter state of one copy. `above[term]`: ranges held above LWM."""
 
     __slots__ = ("above", "hwm", "lineage", "lwm")
 
@@ -23,7 +23,10 @@ class UpdateCounter:
         self.above: dict[int, IntervalSet] = {}
 
     def reserve(self, delta: int = 1) -> int:
-        """Reserve `delta` counters; the last counter before them.  Never reissues a held one."""
+        """Reserve `delta` counters above all that are held.
+
+        Return the counter before the first of them.
+        """
         start = self.hwm
         if start < self.lwm:
             start = self.lwm
@@ -33,7 +36,7 @@ class UpdateCounter:
         return start
 
     def hold(self, term: int, first: int, last: int) -> bool:
-        """Hold first..last of `term`; LWM stays.  False when all of them were held already."""
+        """Note first..last of `term` as held; LWM stays. Return whether any of them is new."""
         if first <= self.lwm:
             end = min(last, self.lwm)
             if not (self.lineage.is_divergent(term, first) or self.lineage.is_divergent(term, end)):
@@ -46,7 +49,10 @@ class UpdateCounter:
         return ranges.add(first, last)
 
     def next_held(self) -> tuple[int, int] | None:
-        """(term, last): held updates of one term that follow LWM as the lineage has it."""
+        """Return (term, last): the held updates of one term that follow LWM in the lineage.
+
+        None if there are none.
+        """
         term = self.lineage.term_at(self.lwm + 1)
         if term is None or term not in self.above:
             return None
@@ -56,7 +62,7 @@ class UpdateCounter:
         return term, self.lineage.stretches(self.lwm + 1, last)[0][1]
 
     def advance(self, term: int, last: int) -> None:
-        """LWM passes held updates of `term` up to `last`, as `next_held` gave them."""
+        """Move LWM to `last` over held updates of `term`, as returned by `next_held`."""
         self.lwm = last
         ranges = self.above[term]
         ranges.cut_below(last)
@@ -64,7 +70,7 @@ class UpdateCounter:
             del self.above[term]
 
     def update(self, start: int, delta: int, term: int = 0) -> bool:
-        """Hold start+1..start+delta and let LWM follow.  False when all were held already."""
+        """Note start+1..start+delta as held and advance LWM. Return whether any of them is new."""
         if not self.hold(term, start + 1, start + delta):
             return False
         while found := self.next_held():
@@ -72,9 +78,9 @@ class UpdateCounter:
         return True
 
     def finalize(self) -> list[tuple[int, int]]:
-        """Close every gap as no-ops (Ignite 2's finalizeUpdateCounters); the gaps, inclusive.
+        """Close every gap as no-ops (Ignite 2's finalizeUpdateCounters).
 
-        Afterwards HWM is not below LWM.
+        Return the gaps, inclusive. Afterwards HWM is not below LWM.
         """
         top = self.highest_held()
         gaps = self.missing(top)
@@ -82,25 +88,25 @@ class UpdateCounter:
         return gaps
 
     def activate(self, upto: int, hwm: int = 0) -> None:
-        """LWM = `upto`, as an activation found it; what lies above is forgotten."""
+        """Set LWM to `upto`, as an activation found it, and forget everything above."""
         self.lwm = upto
         self.hwm = max(upto, hwm)
         self.above = {}
 
     def highest_held(self) -> int:
-        """The highest counter held."""
+        """Return the highest counter held."""
         return max([self.lwm, *(ranges.max() for ranges in self.above.values())])
 
     def held(self) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...]:
-        """Held ranges above LWM by term, in order of term."""
+        """Return the held ranges above LWM by term, in order of term."""
         return tuple((term, tuple(self.above[term])) for term in sorted(self.above))
 
     def held_under(self, lineage: Lineage, prefix: int) -> IntervalSet:
-        """Counters held that `lineage` keeps, when it agrees with our rows up to `prefix`."""
+        """Return the held counters that `lineage` keeps, if it agrees with our rows to `prefix`."""
         return kept_under(lineage, prefix, self.held())
 
     def missing(self, upto: int) -> list[tuple[int, int]]:
-        """Inclusive ranges up to `upto` that are not held, of whatever term."""
+        """Return the inclusive ranges from LWM up to `upto` that are not held in any term."""
         held = IntervalSet(pair for ranges in self.above.values() for pair in ranges)
         return held.gaps(self.lwm + 1, upto)
 
@@ -108,7 +114,7 @@ class UpdateCounter:
 def kept_under(
     lineage: Lineage, prefix: int, held: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
 ) -> IntervalSet:
-    """1..`prefix` and those of `held` that are not divergent against `lineage`."""
+    """Return 1..`prefix` and those of `held` that are not divergent against `lineage`."""
     kept = IntervalSet([(1, prefix)])
     for term, ranges in held:
         for first, last in ranges:
@@ -119,6 +125,6 @@ def kept_under(
 
 
 def check_primary_counter(counter: UpdateCounter) -> None:
-    """I-2: on a primary HWM is never below LWM."""
+    """Raise InvariantError if HWM is below LWM (I-2: it never is on a primary)."""
     if counter.hwm < counter.lwm:
         raise InvariantError(f"HWM {counter.hwm} below LWM {counter.lwm}")

@@ -1,16 +1,16 @@
-"""What a zone asks for, as the core uses it (the custom resource's model is wire/zone.py)."""
+"""A zone's declared settings in the core (the model of the custom resource is wire/zone.py)."""
 
 import enum
 
 import msgspec
 
 SCALE_DOWN_MS = 300_000
-"""How long a lost agent is waited for unless the zone says otherwise.  Restarts and upgrades of a
-machine are shorter; another agent would be given a copy of everything that the lost one holds."""
+"""Default time to wait for an agent that has left. Restarts and machine upgrades are shorter; after
+it, another agent gets a copy of everything that the one that left holds."""
 
 
 class StorageKind(enum.StrEnum):
-    """Where copies live."""
+    """Where copies are stored."""
 
     PERSISTENT = "Persistent"
     IN_MEMORY = "InMemory"
@@ -24,23 +24,26 @@ class SyncWrites(enum.StrEnum):
 
 
 class Planner(enum.StrEnum):
-    """Which steps lead from a row to its target (planning/next_migration.py)."""
+    """The planner that finds the steps from a row to its target (planning/next_migration.py)."""
 
     MINIMAL = "Minimal"
     STAGED = "Staged"
 
 
 class ZoneRecord(msgspec.Struct, frozen=True, array_like=True):
-    """One declared zone.  `uid` tells a zone from a later one of the same name.
+    """One declared zone.
 
-    `port` is the client port that the master gave the zone, for agents that take theirs from it
-    (0: none yet); `ports` maps each node to the port on which it listens, whoever chose it.
-    `external_ports` maps each node to the port at which clients of an external listener dial it,
-    which may be another one than it listens on.
-    `max_memory_bytes` 0 means no limit.
-    `recovering`: rows were lost; partitions without a row have one at the agents.  `placed`: every
-    partition has had a row: one that is missing was lost, and is never placed afresh.
-    `scale_down_ms`: how long an agent that has left is waited for before a spare takes its place.
+    - `uid` tells this zone from a later one of the same name.
+    - `port`: the client port that the master gave the zone, for agents that take theirs from it; 0:
+      none yet.
+    - `ports`: node -> the port on which it listens for the zone's clients, however it was chosen.
+    - `external_ports`: node -> the port that clients of an external listener dial, which may differ
+      from the one it listens on.
+    - `max_memory_bytes`: 0 means no limit.
+    - `recovering`: rows were lost. A partition without a row has one at the agents.
+    - `placed`: every partition has had a row. A missing row was lost, and the partition is never
+      placed afresh.
+    - `scale_down_ms`: how long to wait for an agent that has left before a spare takes its place.
     """
 
     uid: str

@@ -1,1 +1,1 @@
-"""Which nodes should own each partition, and by which safe steps a row gets there."""
+"""Plan which nodes should own each partition, and the safe steps that lead a row there."""

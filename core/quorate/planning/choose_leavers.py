@@ -1,17 +1,18 @@
-"""The agents that leave when there are to be fewer, so that the least data has to move.
+"""Choose the agents that leave when there are to be fewer, so that the least data moves.
 
-One after the other is chosen, each time of those that are left:
+Agents are chosen one after the other, each among those that are left:
 
-1. none without which fewer agents than a zone asks for copies would be there to hold them, nor one
-   without which these would be in fewer failure domains, as long as another can go;
-2. first those that hold nothing and never took part, or are on their way out already;
-3. then the one that holds least; of those that hold nearly the same the one with the fewest copies
-   and primaries, then the last one.  What it holds goes to those that are left: to those of its own
-   failure domain where each domain has to have a copy, else to all alike.
+1. If another agent can go, keep one without which there would be fewer agents, or fewer failure
+   domains, than a zone asks for copies.
+2. Prefer agents that hold nothing and never took part, or are already draining.
+3. Then take the one that holds the fewest bytes. Among those that hold nearly the same, take the
+   one with the fewest copies, then the fewest primaries, then the last one. What it holds counts as
+   spread over those that are left: over its own failure domain if each domain must have a copy,
+   else over all.
 
-An agent that is away does not count as one that holds copies.  Who is chosen is drained: its copies
-are elsewhere before it goes, and every partition keeps its voters and its copies meanwhile, however
-many are drained at once.
+An offline agent does not count as one that holds copies. A chosen agent is drained: its copies are
+elsewhere before it goes, and every partition keeps its voters and copies meanwhile, however many
+agents are drained at once.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,13 +22,16 @@ import msgspec
 from quorate.facts.partition_row import PartitionRow
 
 NEARLY_BYTES = 64 << 20
-"""Two agents hold nearly the same if they differ by at most this, or by a tenth of the average: a
-few keys do not decide which one leaves."""
+"""Two agents hold nearly the same if they differ by at most this, or by a tenth of the average. So
+a few keys do not decide which one leaves."""
 
 
 class AgentLoad(msgspec.Struct, frozen=True):
-    """One agent and what it holds, in all zones.  `takes_part`: it is registered, or a row names
-    it.  `failure_domain`: empty where it is one by itself.  `bytes`: as far as they are known."""
+    """One agent and what it holds in all zones.
+
+    `takes_part`: it is registered, or a row names it. `failure_domain`: "" if it is a domain of its
+    own. `bytes`: as far as they are known.
+    """
 
     name: str
     takes_part: bool = True
@@ -45,12 +49,12 @@ class AgentLoad(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> tuple[str, str]:
-        """Its failure domain, by a name that no other has."""
+        """Its failure domain, under a name that no other domain has."""
         return self.failure_domain, "" if self.failure_domain else self.name
 
 
 class ClusterLoad(msgspec.Struct, frozen=True):
-    """All agents of a cluster with what they hold.  `copies`: the most that a zone asks for."""
+    """All agents of a cluster and what they hold. `copies`: the most that any zone asks for."""
 
     agents: tuple[AgentLoad, ...] = ()
     copies: int = 0
@@ -59,8 +63,10 @@ class ClusterLoad(msgspec.Struct, frozen=True):
 def zone_load(
     rows: Sequence[PartitionRow], sizes: Mapping[int, int]
 ) -> dict[str, tuple[int, int, int]]:
-    """Return bytes, copies and primaries that each agent holds of one zone.  `sizes`: of a copy, by
-    partition."""
+    """Return the bytes, copies and primaries that each agent holds of one zone.
+
+    `sizes`: bytes of one copy, by partition.
+    """
     found: dict[str, tuple[int, int, int]] = {}
     for row in rows:
         owners = dict.fromkeys((*row.owners, *row.voter_nodes))
@@ -72,8 +78,10 @@ def zone_load(
 
 
 def choose_leavers(agents: Collection[AgentLoad], count: int, copies: int) -> tuple[str, ...]:
-    """`count` of these agents, in the order of the choice.  `copies`: the most that a zone asks
-    for.  Of equals the last one of `agents` goes first."""
+    """Choose `count` of these agents, in the order of the choice.
+
+    `copies`: the most that any zone asks for. Of equal agents, the last one in `agents` goes first.
+    """
     left = {agent.name: agent for agent in agents}
     held = {agent.name: float(agent.bytes) for agent in agents}
     chosen: list[str] = []
@@ -99,13 +107,15 @@ def _cheapest(
     held: Mapping[str, float],
     copies: int,
 ) -> AgentLoad:
-    """The one that leaves next; `there`: agents that hold copies, by failure domain."""
+    """Return the agent that leaves next. `there`: possible holders of copies, by domain."""
     is_short = sum(map(len, there.values())) <= copies
     is_narrow = len(there) <= copies
 
     def cost_of_leaving(agent: AgentLoad) -> tuple[bool, bool, bool]:
-        """Whether copies lack an agent, or a failure domain, and whether it takes part; the first
-        that differs between two agents decides."""
+        """Return what leaving costs; the first entry that differs between two agents decides.
+
+        The entries: too few agents for the copies, too few failure domains, the agent takes part.
+        """
         return (
             agent.is_there and is_short,
             agent.is_there and is_narrow and len(there[agent.place]) == 1,

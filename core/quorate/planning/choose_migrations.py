@@ -1,15 +1,15 @@
-"""Which of the waiting migrations start now.
+"""Choose the waiting migrations that start now.
 
-All partitions wait in one queue: those with fewest copies first, then the smaller ones, then those
-whose two ends have least to do.  Nothing that cannot start holds up what is behind it.
+All partitions wait in one queue: those with the fewest copies first, then the smaller ones, then
+those whose two ends have the least to do. A migration that cannot start does not block those behind
+it.
 
-A transfer starts when both of its ends and its zone are below their limits of migrations and of
-bytes under way.  One that is larger than the limit of bytes starts when nothing else is under way
-there.  A change of roles moves no data and has a limit of its own, so that it does not wait behind
-transfers.
+A transfer starts when both of its ends and its zone are below their limits of active migrations and
+bytes. One that is larger than the limit of bytes starts when no other is active there. A change of
+roles moves no data and has a limit of its own, so it does not wait behind transfers.
 
-While a zone has lost copies that are not replaced, its repairs go on and its moves for balance do
-not begin; changes of roles do.
+While a zone has lost copies that are not replaced, its repairs and changes of roles go on, and its
+moves for balance do not begin.
 """
 
 from collections.abc import Collection, Iterable
@@ -21,11 +21,11 @@ from quorate.planning.retries import Retries
 
 
 class QueuedMigration(msgspec.Struct, frozen=True):
-    """One partition's next step, waiting or under way.
+    """One partition's next step, waiting or active.
 
-    `owning` is how many copies the partition has now, `bytes` what must be copied.  `source`
-    supplies the data, `destination` gets it or becomes the primary; None when nobody does.
-    `is_repair`: it replaces a copy that was lost.
+    - `owning`: the number of copies that the partition has now. `bytes`: what must be copied.
+    - `source` supplies the data. `destination` gets it or becomes the primary. None: no such node.
+    - `is_repair`: it replaces a copy that was lost.
     """
 
     zone: str
@@ -39,17 +39,17 @@ class QueuedMigration(msgspec.Struct, frozen=True):
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """The nodes it burdens, each once."""
+        """The nodes that it burdens, each once."""
         ends = (self.source, self.destination)
         return tuple(node for node in dict.fromkeys(ends) if node is not None)
 
 
 class StartLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much may be under way at once.
+    """How much may be active at once.
 
     `node_` limits hold for each node as source and destination together, `zone_` limits for each
-    zone.  How many may be under way to one destination, transfers and changes of roles each, is
-    limited by `Retries.at_most` as well.
+    zone. `Retries.at_most` also limits the migrations to one destination, separately for transfers
+    and for changes of roles.
     """
 
     node_migrations: int = 8
@@ -67,12 +67,13 @@ def choose_migrations(
     losses: Collection[str],
     now_ms: int,
 ) -> tuple[QueuedMigration, ...]:
-    """What starts now, in that order.
+    """Return the migrations that start now, in that order.
 
-    `running` are those under way in all zones; `losses` the zones with copies that were lost and
-    are not replaced; what `retries` holds back at `now_ms` does not start, nor does a second
-    migration of a partition.  Of two that are alike in everything the one with the lower zone and
-    partition comes first, in whatever order they wait.
+    - `running`: the active ones in all zones.
+    - `losses`: zones with lost copies that are not replaced.
+
+    Not started: what `retries` holds back at `now_ms`, and a second migration of a partition. Of
+    equals, the one with the lower zone and partition comes first, whatever the order of `waiting`.
     """
     busy = _Busy(limits, retries)
     under_way: dict[tuple[str, int], None] = {}
@@ -87,7 +88,7 @@ def choose_migrations(
             continue
         if retries.is_held_back(zone, partition, migration.destination, now_ms):
             continue
-        if busy.has_room(migration):  # there will not be more room further down
+        if busy.has_room(migration):  # room only shrinks from here on
             load = busy.load(migration)
             queue.append((migration.owning, migration.bytes, load, zone, partition, migration))
     heapify(queue)
@@ -97,7 +98,7 @@ def choose_migrations(
         if (zone, partition) in under_way or not busy.has_room(migration):
             continue
         load_now = busy.load(migration)
-        if load_now > load:  # what was started meanwhile burdens it; loads never become less
+        if load_now > load:  # others were started meanwhile; loads only grow
             heappush(queue, (owning, size, load_now, zone, partition, migration))
             continue
         busy.add(migration)
@@ -107,7 +108,7 @@ def choose_migrations(
 
 
 class _Busy:
-    """What is under way, counted by node and by zone."""
+    """The active migrations, counted by node and by zone."""
 
     __slots__ = ("_bytes", "_count", "_incoming", "_limits", "_retries", "_role_changes")
 
@@ -120,7 +121,7 @@ class _Busy:
         self._incoming: dict[tuple[str | None, bool], int] = {}  # by destination and copies_data
 
     def load(self, migration: QueuedMigration) -> int:
-        """How much both ends have to do."""
+        """Return the number of migrations that are active at both ends."""
         return sum(
             self._count.get(("node", node), 0) + self._role_changes.get(node, 0)
             for node in migration.ends

@@ -1,7 +1,7 @@
-"""Which owner of each partition is its primary, so that primaries are balanced and few change.
+"""Choose the primary among the owners of each partition: balanced, with few changes.
 
-Nodes are integers here.  A node with too many primaries hands the role to another owner of the same
-partition, along the shortest chain of nodes that ends at one with too few.  When no chain is left,
+Nodes are integers here. A node with too many primaries hands a role to another owner of the same
+partition, along the shortest chain of nodes that ends at one with too few. When no chain is left,
 no choice of primaries among these owners is more even.
 """
 
@@ -18,11 +18,13 @@ def choose_primaries(
     present: Sequence[int],
     quotas: Sequence[tuple[int, int]],
 ) -> list[int]:
-    """The primary of each partition, one of its owners (NOBODY when it has none).
+    """Return the primary of each partition, one of its owners (NOBODY if it has none).
 
-    `kept` are the owners that hold the data already: a vacancy goes to one of them before it goes
-    to a newcomer.  `present` is who is primary and stays owner, else NOBODY; `quotas[node]` the
-    least and the most partitions it should be primary of, met as nearly as the owners allow.
+    - `kept`: the owners that already hold the data. A vacancy goes to one of them before it goes to
+      a newcomer.
+    - `present`: the present primary if it stays an owner, else NOBODY.
+    - `quotas[node]`: the least and the most partitions it should be primary of, met as nearly as
+      the owners allow.
     """
     roles = _Roles(owners, present, len(quotas))
     held = roles.held
@@ -59,9 +61,10 @@ def choose_primaries(
 class _Roles:
     """`primaries[partition]`, and the same by node: `held[node]` are the partitions it leads.
 
-    `_takers[giver][taker]` counts what the giver leads and the taker owns: a chain is looked for
-    among nodes, not among their thousands of partitions.  `_last` and `_beside` are heaps of the
-    partitions behind such a pair; an entry that is out of date is dropped when it comes up.
+    `_takers[giver][taker]` counts the partitions that the giver leads and the taker owns, so that
+    chains are searched among nodes and not among their thousands of partitions. `_last` and
+    `_beside` are heaps of the partitions of such a pair; an outdated entry is dropped when it comes
+    up.
     """
 
     __slots__ = ("_beside", "_last", "_owners", "_takers", "held", "primaries")
@@ -92,9 +95,10 @@ class _Roles:
             self._learn_neighbours(partition)
 
     def shift(self, givers: Sequence[int], is_taker: Callable[[int], bool]) -> bool:
-        """Take one role off one of the givers and let it end at a taker; False when none can.
+        """Take one role off one of the givers so that a taker ends up with one more.
 
-        Breadth first: a chain of n nodes changes n - 1 primaries.
+        Return False if no chain leads there. The search is breadth first: a chain of n nodes
+        changes n - 1 primaries.
         """
         if not self._takers:
             self._learn_all()
@@ -115,7 +119,7 @@ class _Roles:
         return False
 
     def _to_pass(self, giver: int, taker: int) -> int:
-        """Which role goes from one to the other: beside the taker's own ones, else the last."""
+        """Return the role to pass on: one beside the taker's own partitions, else the last."""
         pair = (giver, taker)
         beside = self._beside.get(pair, [])
         while beside:
@@ -141,7 +145,7 @@ class _Roles:
                 self._learn(node, partition)
 
     def _learn(self, primary: int, partition: int) -> None:
-        """The other owners may take the partition from its primary."""
+        """Note that the other owners may take the partition from its primary."""
         takers = self._takers[primary]
         for other in self._owners[partition]:
             if other == primary:
@@ -152,7 +156,7 @@ class _Roles:
                 heappush(self._beside.setdefault((primary, other), []), -partition)
 
     def _learn_neighbours(self, partition: int) -> None:
-        """The partitions around are now beside one of this partition's new primary."""
+        """Note that the neighbouring partitions are now beside this partition's new primary."""
         taker = self.primaries[partition]
         for at in self._neighbours(partition):
             primary = self.primaries[at]

@@ -1,16 +1,16 @@
-"""The agents that may restart now, those that may go for good, and the number that may be away.
+"""Decide which agents may restart now, which may go for good, and how many may be away.
 
-The rules, for every partition in which an agent votes with the store that is registered of it:
+The rules, for every partition in which an agent votes with its registered store:
 
-1. without the agent, a majority of the voters is there and holds everything; while a migration is
-   under way this is asked of the voters before it and of those after it;
+1. without the agent, a majority of the voters is online and holds everything; during a migration
+   this must hold for the voters before it and for those after it;
 2. the partition is served, and the agent is not the destination of a migration;
 3. the agent that was restarted before holds everything again, and no partition lacks voters.
 
-Whether a voter holds everything is read from the row: `replicas` names the voters that own, and one
-that was away is named again only when it has caught up.  A restart of an agent in a zone without
-persistent storage costs the copy, so rule 1 keeps the data there as well.  What is not known counts
-against a restart.
+Whether a voter holds everything is read from the row: `replicas` names the voters that own, and a
+voter that was away is named again only when it has caught up. Restarting an agent of a zone without
+persistent storage costs the copy, so rule 1 also keeps the data there. Unknown facts count against
+a restart.
 """
 
 import enum
@@ -23,7 +23,7 @@ from quorate.facts.topology import NodeRecord, Voter
 
 
 class AgentNow(msgspec.Struct, frozen=True):
-    """One agent.  `record` is its registration, None where there is none.
+    """One agent. `record` is its registration, None if it has none.
 
     `gone`: no process of it runs, so a restart takes nothing away.
     """
@@ -35,10 +35,9 @@ class AgentNow(msgspec.Struct, frozen=True):
 
 
 class ZoneNow(msgspec.Struct, frozen=True):
-    """One zone with the rows that are known.  `replicas`: the copies of a partition that are asked
-    for.
+    """One zone with its known rows. `replicas`: the copies that each partition should have.
 
-    `unserved`: partitions whose primary does not serve, or is not known to.  `lacks_rows`: a
+    `unserved`: partitions whose primary does not serve, or is not known to. `lacks_rows`: a
     partition that was placed has no row at present.
     """
 
@@ -51,7 +50,7 @@ class ZoneNow(msgspec.Struct, frozen=True):
 
 
 class AgentDisruption(msgspec.Struct, frozen=True):
-    """Verdict on one agent.  An empty sentence about what is missing means that it may."""
+    """The verdict on one agent: what its restart, and its removal, wait for; "": nothing."""
 
     name: str
     primaries: int
@@ -67,16 +66,16 @@ class AgentDisruption(msgspec.Struct, frozen=True):
 
     @property
     def may_go(self) -> bool:
-        """Whether it may be removed with its store."""
+        """Whether the agent may be removed together with its store."""
         return not self.going_waits_for
 
 
 class EvictionBlock(enum.StrEnum):
-    """Reason why no protected agent may be evicted; where there are several, the first is told."""
+    """Reason why no protected agent may be evicted. If several apply, the first is reported."""
 
     ROWS_REBUILT = "RowsRebuilt"
     TOO_FEW_COPIES = "TooFewCopies"
-    """A zone asks for one copy or two: every one is needed, whatever comes back."""
+    """A zone asks for one or two copies: each one is needed, whichever agents come back."""
     AGENTS_AWAY = "AgentsAway"
     CATCHING_UP = "CatchingUp"
     NOT_SERVED = "NotServed"
@@ -84,8 +83,11 @@ class EvictionBlock(enum.StrEnum):
 
 
 class NoEviction(msgspec.Struct, frozen=True):
-    """No protected agent may be evicted now.  `message`: why, a sentence that stays the same while
-    partition after partition catches up; `agents`: those that are waited for, in order."""
+    """The reason why no protected agent may be evicted now.
+
+    `message`: the reason as a sentence, which stays the same while one partition after the other
+    catches up. `agents`: the agents that are waited for, sorted.
+    """
 
     reason: EvictionBlock
     message: str
@@ -93,11 +95,11 @@ class NoEviction(msgspec.Struct, frozen=True):
 
 
 class Disruption(msgspec.Struct, frozen=True):
-    """`agents` are in the order in which they are restarted: most primaries last.
+    """The verdicts on all agents, in the order in which they should restart: most primaries last.
 
-    For a PodDisruptionBudget: of `protected`, the agents that rows name, any `unavailable_max` may
-    be away at once; agents that no row names may be away at any time.  `no_eviction`: why
-    `unavailable_max` is 0; None where it is more, or nothing is protected.
+    For a PodDisruptionBudget: any `unavailable_max` agents of `protected`, which are those that
+    rows name, may be away at once. Agents that no row names may be away at any time. `no_eviction`:
+    why `unavailable_max` is 0; None if it is more, or if nothing is protected.
     """
 
     agents: tuple[AgentDisruption, ...]
@@ -106,7 +108,7 @@ class Disruption(msgspec.Struct, frozen=True):
     no_eviction: NoEviction | None = None
 
     def of(self, name: str) -> AgentDisruption:
-        """The agent of this name; KeyError where there is none."""
+        """Return the verdict on the agent of this name; KeyError if there is none."""
         for agent in self.agents:
             if agent.name == name:
                 return agent
@@ -118,8 +120,8 @@ def disruption(
 ) -> Disruption:
     """Judge for each of `agents` whether it may restart or go now.
 
-    `restarted`: agents that were restarted before on account of the same change; the next one waits
-    until these hold everything again.
+    `restarted`: agents that were restarted before for the same change. The next one waits until
+    these hold everything again.
     """
     found = _Findings(agents)
     for zone in zones:
@@ -131,18 +133,18 @@ def disruption(
 
 
 class _Findings:
-    """Facts that are gathered partition by partition."""
+    """What was found, gathered partition by partition."""
 
     def __init__(self, agents: Sequence[AgentNow]) -> None:
         self._agents = {agent.name: agent for agent in agents}
         self._primaries = dict.fromkeys(self._agents, 0)
         self._copies = dict.fromkeys(self._agents, 0)
         self._blocks: dict[str, list[str]] = {name: [] for name in self._agents}
-        """Agent -> the first sentence of each partition on why a restart has to wait."""
+        """Agent -> one sentence for each partition because of which its restart has to wait."""
         self._named: dict[str, dict[str, int]] = {}
         """Agent -> zone -> number of its partitions that name the agent."""
         self._behind: dict[str, str] = {}
-        """Agent -> the first partition where it votes and does not hold everything."""
+        """Agent -> the first partition where it votes but does not hold everything."""
         self._short = ""
         """The first partition that has fewer voters than it could have."""
         self._online = sum(self._is_online(name) for name in self._agents)
@@ -150,10 +152,11 @@ class _Findings:
         self._spare: int | None = None
         """The number of voters that every partition can do without."""
         self._needed: dict[EvictionBlock, dict[str, set[str]]] = {}
-        """Reason -> zone -> agents that are waited for: of partitions that need every voter."""
+        """Reason -> zone -> agents that are waited for, over the partitions that need every
+        voter."""
 
     def lacks_rows(self, zone: str) -> None:
-        """Rows of a zone are being rebuilt from what agents have."""
+        """Note that rows of a zone are being rebuilt from what agents have."""
         self._lacking.append(zone)
 
     def look(self, zone: ZoneNow, row: PartitionRow) -> None:
@@ -199,7 +202,7 @@ class _Findings:
             self._block(destination.node, f"{where} is being moved to it")
 
     def _is_dead(self, voter: Voter, persistent: bool) -> bool:
-        """Whether the voter's store is gone for good: its agent is registered with another."""
+        """Return whether the voter's store is gone for good: its agent registered another one."""
         agent = self._agents.get(voter.node)
         record = agent.record if agent is not None else None
         return record is not None and record.zone_store(persistent) != voter.store
@@ -222,7 +225,7 @@ class _Findings:
     def _note_need(
         self, zone: ZoneNow, is_served: bool, away: Collection[str], behind: Collection[str]
     ) -> None:
-        """A partition of `zone` can do without no voter."""
+        """Note that a partition of `zone` can do without none of its voters, and why."""
         agents: Collection[str] = ()
         if majority(zone.replicas) == zone.replicas:
             reason = EvictionBlock.TOO_FEW_COPIES
@@ -261,7 +264,7 @@ class _Findings:
         return NoEviction(reason, why, agents)
 
     def result(self, restarted: Collection[str]) -> Disruption:
-        """Everything that was found."""
+        """Return the verdict from everything that was found."""
         behind = [name for name in sorted(restarted) if self._is_behind(name)]
         made = [
             AgentDisruption(
@@ -296,7 +299,7 @@ class _Findings:
 
     def _restart_waits_for(self, name: str, behind: Sequence[str], short: str) -> str:
         if self._agents[name].gone:
-            return ""  # it takes nothing away, and may be what is missing
+            return ""  # its restart takes nothing away, and may bring back what is missing
         if self._lacking:
             return f"agent {name}: {_rebuilt(self._lacking[0])}"
         blocks = self._blocks[name]
@@ -333,7 +336,7 @@ def _too_few(
     name: str,
     left: int,
 ) -> str:
-    """Why the majority would be lost."""
+    """Return the sentence on why the majority would be lost."""
     missing = [
         f"{voter.node} {'is catching up' if voter in there else 'is away'}"
         for voter in voters

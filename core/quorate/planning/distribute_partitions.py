@@ -1,17 +1,19 @@
-"""Which nodes should own each partition, and which owner should be its primary.
+"""Distribute a zone's partitions: which nodes own each one, and which owner is its primary.
 
-In this order, the earlier rule winning where two collide:
+The rules; where two collide, the earlier one wins:
 
-1. the copies of a partition are on distinct nodes;
-2. failure domains: a partition's copies are spread over them as evenly as their nodes allow.  Where
-   a domain would have to hold less than its nodes' share for that, its nodes get more than theirs;
-3. each node owns its share of the copies, by weight, rounded up or down (largest remainder); and
-4. no more copies move than these counts require;
-5. each node is primary of its share of the partitions, rounded up or down, few primaries change;
-6. a zone without any copy gets one contiguous run of primaries per node (short CLUSTER SLOTS).
+1. The copies of a partition are on distinct nodes.
+2. A partition's copies are spread over the failure domains as evenly as their nodes allow. If a
+   domain would have to hold less than its nodes' share for that, its nodes get more.
+3. Each node owns its share of the copies, by weight, rounded up or down (largest remainder).
+4. No more copies move than rule 3 requires.
+5. Each node is primary of its share of the partitions, rounded up or down, and few primaries
+   change.
+6. In a zone without any copies, each node gets one contiguous run of primaries (short CLUSTER
+   SLOTS).
 
-Names of nodes are sorted and become integers at the edge; no set is iterated: the same input gives
-the same answer under any hash seed (I-9).
+The names of the nodes are sorted and replaced by integers at the edge, and no set is iterated: the
+same input gives the same answer under any hash seed (I-9).
 """
 
 from collections.abc import Sequence
@@ -29,9 +31,9 @@ from quorate.planning.quotas import copy_shares, even_spread, rounded_shares, sh
 class DataNode(msgspec.Struct, frozen=True):
     """A node that may own copies.
 
-    `failure_domain` "" means that the node is one by itself.  A node that is not `online` gets
-    nothing new and is never primary; it stays an owner only where fewer nodes than the zone's
-    replicas are online: a lost voter is replaced as soon as there is a spare, and not before.
+    `failure_domain` "": the node is a domain of its own. A node that is not `online` gets nothing
+    new and is never primary. It stays an owner only if fewer nodes are online than the zone has
+    replicas: a lost voter is replaced as soon as there is a spare, and not before.
     """
 
     name: str
@@ -41,7 +43,7 @@ class DataNode(msgspec.Struct, frozen=True):
 
 
 class NodeLoad(msgspec.Struct, frozen=True):
-    """What one online node was given; `fair_copies` is its exact share of the copies."""
+    """What one online node was given. `fair_copies`: its exact share of the copies."""
 
     name: str
     copies: int
@@ -50,12 +52,14 @@ class NodeLoad(msgspec.Struct, frozen=True):
 
 
 class DistributionReport(msgspec.Struct, frozen=True):
-    """How well the rules could be kept.
+    """How well the rules were kept.
 
-    `copies_per_partition` is the zone's replicas or the number of online nodes, whichever is less,
-    and `missing_copies` the difference.  `shared_domains`: (failure domain, number of partitions
-    that had to put two copies or more into it), sorted by name.  `moved_copies` counts copies on
-    nodes that did not have them, `changed_primaries` partitions that had another primary.
+    - `copies_per_partition`: the zone's replicas or the number of online nodes, whichever is less;
+      `missing_copies`: the zone's replicas less that.
+    - `shared_domains`: (failure domain, number of partitions with two or more copies in it), sorted
+      by name.
+    - `moved_copies`: copies on nodes that did not have them.
+    - `changed_primaries`: partitions that had another primary.
     """
 
     copies_per_partition: int
@@ -67,22 +71,22 @@ class DistributionReport(msgspec.Struct, frozen=True):
 
     @property
     def copies_min(self) -> int:
-        """Copies on the node with fewest."""
+        """Copies on the node with the fewest."""
         return min(load.copies for load in self.loads)
 
     @property
     def copies_max(self) -> int:
-        """Copies on the node with most."""
+        """Copies on the node with the most."""
         return max(load.copies for load in self.loads)
 
     @property
     def primaries_min(self) -> int:
-        """Primaries on the node with fewest."""
+        """Primaries on the node with the fewest."""
         return min(load.primaries for load in self.loads)
 
     @property
     def primaries_max(self) -> int:
-        """Primaries on the node with most."""
+        """Primaries on the node with the most."""
         return max(load.primaries for load in self.loads)
 
 
@@ -96,11 +100,11 @@ class Distribution(msgspec.Struct, frozen=True):
 def distribute_partitions(
     current: Sequence[Sequence[str | None]], nodes: Sequence[DataNode], replicas: int
 ) -> Distribution:
-    """The target assignments of a zone.
+    """Return the target assignments of a zone.
 
-    `current[partition]` are its owners by replica index, None for nobody; names that are not in
-    `nodes` are gone.  For a new zone it is a sequence of empty sequences.  ValueError when no node
-    is online, a name comes twice, a weight is below 1 or `replicas` not in 1..7.
+    `current[partition]`: its owners by replica index, None for a free place; names that are not in
+    `nodes` are gone. For a new zone it is a sequence of empty sequences. ValueError if no node is
+    online, a name comes twice, a weight is below 1, or `replicas` is not in 1..7.
     """
     _check_nodes(nodes, replicas)
     online = sorted((node for node in nodes if node.online), key=lambda node: node.name)
@@ -158,9 +162,9 @@ def distribute_partitions(
 
 
 def placed_voters(replicas: Sequence[str | None], voters: Sequence[str]) -> tuple[str | None, ...]:
-    """A row's `replicas` with the voters that are not in it put where it has None.
+    """Return a row's `replicas` with the voters that are missing from it put into its free places.
 
-    Those are offline, or online again and not yet filled: they own a copy all the same.
+    These voters are offline, or online again and not yet filled; they still have a copy.
     """
     absent = [voter for voter in voters if voter not in replicas]
     placed = [absent.pop(0) if node is None and absent else node for node in replicas]
@@ -182,7 +186,7 @@ def _check_nodes(nodes: Sequence[DataNode], replicas: int) -> None:
 
 
 def _domain_numbers(nodes: Sequence[DataNode]) -> list[int]:
-    """A number for each node's failure domain; a node without one has its own."""
+    """Return the number of each node's failure domain; a node without one gets its own."""
     numbers: dict[tuple[str, str], int] = {}
     return [
         numbers.setdefault(
@@ -193,7 +197,7 @@ def _domain_numbers(nodes: Sequence[DataNode]) -> list[int]:
 
 
 def _numbers(row: Sequence[str | None], number: dict[str, int]) -> list[int]:
-    """The online owners of a row, each once, in order."""
+    """Return the online owners of a row, each once, in order."""
     found: list[int] = []
     for name in row:
         node = number.get(name, -1) if name is not None else -1
@@ -203,7 +207,7 @@ def _numbers(row: Sequence[str | None], number: dict[str, int]) -> list[int]:
 
 
 def _runs(primary_shares: Sequence[Fraction]) -> list[list[int]]:
-    """A first owner for each partition of a new zone: one run of partitions per node."""
+    """Return a first owner for each partition of a new zone: one run of partitions per node."""
     nothing = [0] * len(primary_shares)
     counts = rounded_shares(primary_shares, range(len(primary_shares)), nothing)
     return [[node] for node, count in enumerate(counts) for _ in range(count)]
@@ -216,7 +220,7 @@ def _arranged(
     offline: set[str],
     offline_max: int,
 ) -> tuple[str, ...]:
-    """The owners by replica index: the primary first, everybody else stays where it is if it can.
+    """Return the owners by replica index: the primary first, the others where they were if free.
 
     Up to `offline_max` offline owners of `row` stay as well.
     """

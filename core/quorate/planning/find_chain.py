@@ -1,9 +1,9 @@
-"""By which chain of steps a copy too many on one node becomes a copy more on a node with room.
+"""Find the cheapest chain of hand-overs from a node with a copy too many to a node with room.
 
-Source: minimum cost flow by shortest augmenting paths.  Copies flow from partitions over their
-failure domains to nodes; a new copy costs one, an owner that stays nothing.  In the residual
-network a node hands a copy of one of its partitions to another node of the same failure domain, or,
-where the spread permits, of another one; undoing a new copy earns back its cost.
+Source: minimum cost flow by shortest augmenting paths. Copies flow from partitions through their
+failure domains to nodes. A new copy costs one; an owner that stays costs nothing. In the residual
+network a node hands a copy of one of its partitions to another node of the same failure domain or,
+where the spread permits, of another domain. Undoing a new copy earns its cost back.
 """
 
 import enum
@@ -16,15 +16,16 @@ from quorate.planning.quotas import Spread
 NOBODY = -1
 
 Link = tuple[int, int, int]
-"""(giver, partition, taker): one copy changes hands."""
+"""(giver, partition, taker): one copy is handed over."""
 Chain = tuple[int, list[Link]]
-"""The node that gets a copy more at first, and the links that pass it on; (NOBODY, []) for none."""
+"""The node that first gets a copy more, and the links that pass it on; (NOBODY, []) for no
+chain."""
 Vertex = tuple[int, int, int]
-"""(node, partition, failure domain), what does not apply being NOBODY."""
+"""(node, partition, failure domain), with NOBODY for what does not apply."""
 
 
 class Effort(enum.IntEnum):
-    """How much to pay, in new copies, and hence how far to look."""
+    """The most new copies a chain may cost, which limits the search."""
 
     FREE = 0
     CHEAP = 1
@@ -32,10 +33,10 @@ class Effort(enum.IntEnum):
 
 
 class Network:
-    """The flow so far, as lists shared with who changes them.
+    """The flow so far, as lists that are shared with the code that changes them.
 
-    `owners[partition]`, `kept[partition]` (who owned it before), `owned[node]` (its partitions),
-    `room[node]` (what it is due less what it has), `domains[node]`.
+    `owners[partition]`; `kept[partition]`: its owners before; `owned[node]`: its partitions;
+    `room[node]`: its quota less its copies; `domains[node]`: its failure domain.
     """
 
     __slots__ = ("_members", "domains", "kept", "owned", "owners", "room", "spread")
@@ -60,12 +61,12 @@ class Network:
             self._members[domain].append(node)
 
     def find(self, starts: dict[int, int], effort: Effort) -> Chain:
-        """The cheapest chain from one of `starts` (node: cost so far) to a node with room.
+        """Return the cheapest chain from one of `starts` (node: cost so far) to a node with room.
 
-        FREE finds chains that cost nothing, CHEAP those that need one new copy, at its end.  They
-        look only at who was an owner before and at nodes with room, so they are quick.  ANY is
-        the full search; every chain carried out must have been a cheapest one, then no cycle of
-        the network is negative.
+        FREE finds chains that cost nothing, CHEAP those that need one new copy, at their end. Both
+        are quick: they look only at former owners and at nodes with room. ANY searches everything.
+        It requires that every chain carried out before was a cheapest one; then the network has no
+        negative cycle.
         """
         goals = [node for node, free in enumerate(self.room) if free > 0]
         if not goals:
@@ -111,7 +112,8 @@ class Network:
                         continue
                     reach((taker, NOBODY, NOBODY), price + new)
                     if price + new <= 1 and self.room[taker] > 0:
-                        # Nothing is cheaper: free chains are used up before any other is asked for.
+                        # No chain is cheaper: the free ones are used up before any other is
+                        # searched for.
                         return _chain_to((taker, NOBODY, NOBODY), came)
             for vertex in self._next_domains(partition, domain):
                 reach(vertex, price)
@@ -120,7 +122,7 @@ class Network:
     def _takers(
         self, partition: int, domain: int, goals: Sequence[int], effort: Effort
     ) -> Sequence[int]:
-        """Who may be looked at for a copy that stays in `domain`."""
+        """Return the nodes to try as takers of a copy that stays in `domain`."""
         if domain == NOBODY:
             return ()
         if effort == Effort.ANY:
@@ -129,7 +131,7 @@ class Network:
         return [node for node in some if self.domains[node] == domain]
 
     def _next_domains(self, partition: int, domain: int) -> list[Vertex]:
-        """Where a copy may go that leaves its failure domain, or (NOBODY) has left it."""
+        """Return the vertices for a copy that leaves `domain`, or (NOBODY) has left its domain."""
         inside = [self.domains[owner] for owner in self.owners[partition]]
         if domain == NOBODY:
             return [

@@ -1,7 +1,7 @@
-"""Which migrations under way still serve when the topology, and with it the target, has changed.
+"""Decide which active migrations are kept when the target changes.
 
-A new target is made as if what is under way were done (`row_when_done`): then it asks for the same
-copies again wherever balance permits, and what has been transferred is not thrown away.
+A new target is computed as if the active migrations had ended (`row_when_done`). So it asks for the
+same copies again where balance permits, and transferred data is not thrown away.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,9 +11,10 @@ from quorate.planning.distribute_partitions import placed_voters
 
 
 def row_when_done(row: PartitionRow, online: Collection[str]) -> tuple[str | None, ...]:
-    """The owners and voters to make a new target from: after the active migration, if it can end.
+    """Return the owners and voters from which to compute a new target.
 
-    It cannot when its newcomer, or who is to be primary, is not in `online`.
+    These are the row's after its active migration, if that can end: its destination must be in
+    `online`. Otherwise they are the present ones.
     """
     migration = row.active
     if migration is not None and (
@@ -25,11 +26,11 @@ def row_when_done(row: PartitionRow, online: Collection[str]) -> tuple[str | Non
 
 
 def still_serves(row: PartitionRow, target: Sequence[str | None]) -> bool:
-    """Whether the row's active migration leads to `target`; False when there is none.
+    """Return whether the row's active migration leads to `target`; False if there is none.
 
-    Its newcomer must be wanted and its leaver not.  If it only changes roles, its primary must be
-    the target's; one that copies is kept all the same, because a second change of roles is cheaper
-    than a second transfer.
+    Its newcomer must be in the target and its leaver must not. If it only changes roles, its
+    primary must be the target's, or the present one. A migration that copies data is kept whatever
+    its primary, because a second change of roles is cheaper than a second transfer.
     """
     migration = row.active
     if migration is None:

@@ -1,8 +1,8 @@
 """Whether an agent's store may be given up for good without losing an acknowledged write.
 
-A write is acknowledged by a majority of a partition's voters. So what is left has every such write
-if every majority there ever was has one of those that are left: of `n` voters with the majority
-`m`, at least `n - m + 1` must be left. Source: docs/protocol.md, section 5.
+A majority of a partition's voters acknowledges each write. So the stores that are left have every
+such write if each possible majority contains one of them: of `n` voters with the majority `m`, at
+least `n - m + 1` must be left. Source: docs/protocol.md, section 5.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,11 +19,10 @@ def lost_without(
     nodes: Mapping[str, NodeRecord],
     away: Collection[str] = (),
 ) -> str:
-    """Return a sentence on what would be lost of a zone with the present store of `node`; empty if
-    nothing would.
+    """Return a sentence on what a zone would lose without the present store of `node`, or "".
 
-    `nodes`: the registrations by name. `away`: further agents that are not known to come back. Of a
-    registration that says that its agent has left, the store counts as not there.
+    `nodes`: the registrations by name. `away`: further agents that may not come back. The store of
+    an agent that is registered as left counts as missing.
     """
 
     def is_left(voter: Voter) -> bool:

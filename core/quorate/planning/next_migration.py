@@ -1,7 +1,7 @@
-"""Which change of one row is due next: reduce what is gone for good, bring it back, then the rest.
+"""Choose the next change of one row: remove a voter that is gone for good, restore it, go on.
 
-A node that comes back without what it held (an InMemory restart, a lost volume) is not the voter it
-was: it could promise twice.  Its old self is removed, and only then a new copy is made on it.
+A node that comes back without its data (an InMemory restart, a lost volume) is not the same voter:
+it could promise twice. So its old voter is removed first, and then a new copy is made on it.
 Source: Ignite 3, IGNITE-16668 (switch.reduce, switch.append); docs/protocol.md, section 6.
 """
 
@@ -23,17 +23,20 @@ def next_migration(
     size: int,
     planner: Planner = Planner.MINIMAL,
 ) -> PlannedMigration | None:
-    """The first step from the row towards `wanted` (nodes by replica index); None: nothing to do.
+    """Return the first step from the row towards `wanted` (nodes by replica index), or None.
 
-    `dead`: voters whose store is gone for good; their nodes may be there, with another store.
-    `lost`: nodes that are not there, and voters whose store is not.  A voter that is merely lost
-    stays one, in a row of up to `size` voters, until another takes its place in the same step.
-    With the planner Staged the row ends at `plan_staged.reachable_target`, not always at `wanted`.
+    - `dead`: voters whose store is gone for good. Their nodes may be online, with another store.
+    - `lost`: nodes that are not online, and voters whose store is not.
+    - `size`: the zone's replicas. In a row of up to `size` voters, a voter that is only lost stays
+      one until another replaces it in the same step.
+
+    With the planner Staged the row ends at `plan_staged.reachable_target`, which may differ from
+    `wanted`.
     """
     appended = [n for n in wanted if n not in voters and n not in lost]
     if any(node in dead for node in voters) and (len(voters) >= len(wanted) or not appended):
-        # What was removed before is brought back first: never is more than one copy missing on
-        # account of a reduction.
+        # A voter that was removed before is restored first: reductions never make more than one
+        # copy missing.
         return _without(next(node for node in voters if node in dead), replicas, voters)
     steps = _PLANS[planner](replicas, voters, wanted, lost)
     if not steps or len(steps[0].voters) < min(len(voters), size):

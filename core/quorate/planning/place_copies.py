@@ -1,11 +1,12 @@
-"""Which nodes own each partition, so that every node has its quota and few copies move.
+"""Place the copies of each partition, so that every node has its quota and few copies move.
 
-Nodes and failure domains are integers here.  A copy that stays costs nothing, a new one costs one.
-First each free place is given to the node that is due most, then nodes above their quota hand
-copies to nodes below it, directly.  Where no direct step is left (the only node below its quota
-owns that partition already, or its failure domain does) the cheapest chain of steps is looked for:
-A's copy goes to B, B's copy of another partition goes to C.  Such chains always exist, because
-fractions of copies could be spread evenly and flows with whole bounds have whole solutions.
+Nodes and failure domains are integers here. A copy that stays costs nothing, a new one costs one.
+First each free place is given to the node that is due most. Then nodes above their quota hand
+copies to nodes below it, directly. If no direct step is left (the only node below its quota owns
+that partition already, or its failure domain has its share), the cheapest chain of steps is
+searched for: A's copy goes to B, B's copy of another partition goes to C. Such chains always exist,
+because fractions of copies could be spread evenly, and flows with whole bounds have whole
+solutions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,11 +19,11 @@ from quorate.planning.vacancies import Vacancies
 
 
 class Placement:
-    """`owners[partition]` as they are placed so far, and what each node still has room for.
+    """The owners as placed so far, and the room that each node has left.
 
-    `kept[partition]`: who owned it before and is still there.  `primaries[partition]` is the owner
-    at index 0 as long as it stays, else NOBODY; a primary's place that moves takes the role along
-    when that evens out the primaries.
+    `owners[partition]`; `kept[partition]`: its owners before that still exist.
+    `primaries[partition]`: the owner at index 0 as long as it stays, else NOBODY. If a primary's
+    copy moves, the role moves along if that evens out the primaries.
     """
 
     __slots__ = (
@@ -81,9 +82,9 @@ class Placement:
         self._network = Network(self.owners, self.kept, self.owned, self.room, domains, spread)
 
     def _stay(self, partition: int, nodes: Sequence[int]) -> list[int]:
-        """Who of a partition's owners stays: all, unless they are too many or too near together.
+        """Return the owners of a partition that stay: all, unless they are too many or too close.
 
-        Then the primary, and those first that are due most.
+        Otherwise the primary stays, and then those with the most room that still fit.
         """
         if self._spread_is_free and len(nodes) <= self._copies:
             return list(nodes)
@@ -118,7 +119,7 @@ class Placement:
         self._hand_over_by_chains()
 
     def _take_back(self) -> None:
-        """Exchange who was let go for who stays, where that evens out at no cost."""
+        """Exchange owners that were let go for owners that stay, if that evens out for free."""
         for partition in self._let_go:
             owners = self.owners[partition]
             while len(owners) < self._copies:
@@ -136,7 +137,7 @@ class Placement:
                 self._follow(links)
 
     def _fits(self, owners: Sequence[int], node: int, leaver: int = NOBODY) -> bool:
-        """Whether `node` may join `owners` once `leaver` is out: distinct nodes, even spread."""
+        """Return whether `node` may join `owners` without `leaver`: distinct nodes, even spread."""
         if node in owners:
             return False
         count = len(owners) - (leaver != NOBODY)
@@ -174,7 +175,10 @@ class Placement:
         self.room[node] -= 1
 
     def _fill_directly(self) -> list[int]:
-        """Give each free place to a node that is due something; the partitions that stay short."""
+        """Give each free place to a node that is due copies.
+
+        Return the partitions that stay short.
+        """
         vacancies = Vacancies(self.owners, self.room, self._domains)
         short: list[int] = []
         count = len(self.owners)
@@ -189,10 +193,10 @@ class Placement:
         return short
 
     def _hand_over_nearly_all(self) -> None:
-        """Serve first who must get most of the partitions it lacks: it cannot be choosy later.
+        """Serve first the nodes that must get most of the partitions they lack: they cannot choose.
 
-        In each partition the owner gives that is most above its quota, so that nobody is left
-        with copies to give where the taker has one already.
+        In each partition the owner that is most above its quota gives its copy. Otherwise a node
+        might be left with copies to give only where the taker already has one.
         """
         room = self.room
         for taker, free in enumerate(room[:]):
@@ -222,12 +226,13 @@ class Placement:
                     below.remove(taker)
 
     def _to_hand_over(self, giver: int, taker: int) -> int:
-        """The partition to pass on, with the primary's role exactly when that evens out primaries.
+        """Return the partition to hand over, with its primary's role if that evens out primaries.
 
-        With the role the last one, so that runs of partitions with one primary lose their ends.
-        Without it, each giver starts elsewhere: what the taker gets has many different primaries.
-        Each search goes on where the last one for these two ended: a partition that did not fit
-        hardly ever fits later, and if it does a chain finds it.
+        If no partition of that kind fits, one of the other kind is returned. With the role it is
+        the last one, so that runs of partitions with one primary lose their ends. Without the role,
+        each giver starts at another place, so that the taker gets many different primaries. A
+        search goes on where the last one for these two nodes ended: a partition that did not fit
+        hardly ever fits later, and if it does, a chain finds it.
         """
         led, quotas = self._led, self._primary_quotas
         with_role = led[giver] > quotas[giver][0] and led[taker] < quotas[taker][0]
@@ -247,7 +252,7 @@ class Placement:
         return NOBODY
 
     def _fill_by_chain(self, partition: int) -> None:
-        """Fill the places left: some node takes one above its quota and hands another copy on."""
+        """Fill the places left: a node goes above its quota and hands another copy on."""
         owners = self.owners[partition]
         while len(owners) < self._copies:
             kept = self.kept[partition]
@@ -263,7 +268,7 @@ class Placement:
             self._follow(links)
 
     def _hand_over_by_chains(self) -> None:
-        """Even out what direct steps could not."""
+        """Even out by chains what direct steps could not."""
         for node in range(len(self.room)):
             while self.room[node] < 0:
                 first, links = self._cheapest_chain({node: 0})
@@ -272,15 +277,15 @@ class Placement:
                 self._follow(links)
 
     def _follow(self, links: Sequence[Link]) -> None:
-        """Carry out the links (giver, partition, taker) of a chain; together they fit."""
+        """Carry out the links (giver, partition, taker) of a chain, which fit together."""
         for giver, partition, taker in links:
             self._put(partition, taker, giver)
 
     def _cheapest_chain(self, starts: dict[int, int]) -> Chain:
-        """A chain from one of `starts` (node: what a copy more on it costs) to a node with room.
+        """Return a chain from one of `starts` (node: cost of one more copy) to a node with room.
 
-        One new copy is the least a chain can cost, so the first one found at that price will do;
-        most are one link long.
+        A chain costs at least one new copy, so the first one found at that price is taken. Most are
+        one link long.
         """
         goals = [node for node, free in enumerate(self.room) if free > 0]
         for node in goals:
@@ -298,11 +303,11 @@ class Placement:
 
 
 def _scattered(count: int) -> list[int]:
-    """0..count-1 in an order in which neighbours are far apart, by steps of the golden ratio.
+    """Return 0..count-1 in an order that keeps neighbours far apart, by steps of the golden ratio.
 
-    Partitions with one primary are neighbours in a new zone.  Were their other owners chosen one
-    after the other, some nodes would be together with one other domain only, and what they have
-    could not be spread evenly when they are lost.
+    In a new zone, partitions with one primary are neighbours. If their other owners were chosen one
+    after the other, some nodes would share partitions with one other domain only, and their copies
+    could not be spread evenly if they were lost.
     """
     step = max(1, round(count * 0.618))
     while gcd(step, count) > 1:

@@ -1,21 +1,21 @@
-"""Which migrations bring one partition's row to its target, in which order.
+"""Plan the migrations that bring one partition's row to its target, and their order.
 
-Source: docs/protocol.md, section 6, planner `Minimal`.  Stateless and pure: the same row and target
-give the same steps, and a plan that stops after any step is planned again from there without
-copying anything twice.
+Source: docs/protocol.md, section 6, planner `Minimal`. Stateless and pure: the same row and target
+give the same steps. A plan that stops after any step is planned again from there without copying
+anything twice.
 
 A step is one atomic change of one row: at most one newcomer, any reordering, at most one leaver.
-Newcomers are the only steps that copy data, so there are exactly |target - current| of them.
+Only steps with a newcomer copy data, so there are exactly |target - current| of them.
 
     repairs     newcomer for a lost leaver (MOVE), or into a free place (COPY, SHIFT_DOWN)
     hand-over   an existing backup becomes the primary (SWAP)
-    moves       newcomer for a leaver that is online (MOVE), hottest place first
+    moves       newcomer for a leaver that is online (MOVE), lowest replica index first
     leavers     without a newcomer (DROP), offline ones first
     order       backups change places among themselves (SHIFT_UP)
 
 Index 0 changes only to the step's destination: one node is asked to confirm the last counter and
-becomes the holder of the new term.  Hence a leaving primary hands over in a step of its own, unless
-the newcomer is the next primary.
+becomes the holder of the new term. So a leaving primary hands over in a step of its own, unless the
+newcomer is the next primary.
 """
 
 from collections.abc import Collection, Sequence
@@ -30,11 +30,12 @@ Replicas = tuple[str | None, ...]
 
 
 class PlannedMigration(msgspec.Struct, frozen=True):
-    """One step; `replicas` and `voters` are the row after its commit.
+    """One step. `replicas` and `voters` are the row after its commit.
 
-    `source`: of a MOVE or DROP the leaver (which may be lost), of a SHIFT_DOWN who gives up its
-    place, of a SWAP the old primary, of a SHIFT_UP who moves up, of a COPY None.
-    `destination`: the newcomer, of a SWAP the new primary, otherwise None.
+    - `source`: of a MOVE or DROP the leaver (which may be lost), of a SHIFT_DOWN the node that
+      gives up its place, of a SWAP the old primary, of a SHIFT_UP the node that moves up, of a COPY
+      None.
+    - `destination`: the newcomer, of a SWAP the new primary, else None.
     """
 
     kind: MigrationKind
@@ -52,16 +53,17 @@ def plan_migrations(
     target: Sequence[str | None],
     lost: Collection[str] = (),
 ) -> tuple[PlannedMigration, ...]:
-    """The steps from the row (`replicas`, `voters`) to `target`; () when there is nothing to do.
+    """Return the steps from the row (`replicas`, `voters`) to `target`; () if there are none.
 
-    `replicas` has None where a voter is offline, `target` names the wanted owners by replica index.
-    A node of the target that votes but does not own (offline, or filling again) is waited for:
-    its place stays None, and no copy is dropped on its account.  One that is `lost` and has no
-    vote is left out.  Without a primary at index 0 nothing can be copied, and without a node of
-    the target online there is nothing to go to: ().
+    `replicas` has None where a voter is offline; `target` names the wanted owners by replica index.
+    A node of the target that votes but does not own (offline, or filling again) is waited for: its
+    place stays None, and no copy is dropped on its account. A node of the target that is `lost` and
+    has no vote is left out.
+
+    Also () if there is no primary at index 0 to copy from, or no node of the target is online.
     """
     if tuple(replicas) == tuple(target) and len(voters) == len(target) and not lost:
-        return ()  # nearly every row, nearly always
+        return ()  # the usual case
     goal = Goal(replicas, voters, target, lost)
     row = goal.start
     if not goal.is_in_reach():
@@ -88,7 +90,7 @@ def plan_migrations(
         row = after
 
     def primary_with(newcomer: str | None) -> str | None:
-        """Who is at index 0 after a step: as before, unless the newcomer is meant to be."""
+        """Return the primary after a step: the newcomer if the target says so, else as before."""
         return newcomer if newcomer == goal.primary else row[0]
 
     for newcomer, leaver in repairs:
@@ -110,7 +112,7 @@ def is_reached(
     target: Sequence[str | None],
     lost: Collection[str] = (),
 ) -> bool:
-    """Whether the row is what `target` asks for, as far as who is online permits."""
+    """Return whether the row is what `target` asks for, as far as the online nodes permit."""
     goal = Goal(replicas, voters, target, lost)
     return goal.is_final(goal.start) and sorted(voters) == sorted(goal.wanted)
 
@@ -124,8 +126,8 @@ def check_plan(
 ) -> None:
     """Raise InvariantError unless every step is one safe atomic change and the last one arrives.
 
-    I-1: no step takes the OWNING copies below min(before, target).  I-8: each step stands alone
-    (one newcomer, one leaver, everybody else stays), and no node is copied to without need.
+    I-1: no step takes the OWNING copies below min(before, target). I-8: each step is complete in
+    itself (one newcomer, one leaver, all others stay), and no node is copied to without need.
     """
     goal = Goal(replicas, voters, target, lost)
     row, votes = goal.start, tuple(voters)
@@ -141,7 +143,7 @@ def check_plan(
         raise InvariantError(f"plan for {target} copies to {copied}, needed: {goal.newcomers}")
     leavers = goal.leavers_of(row, votes)
     if leavers and all(node in row for node in leavers) and len(owners_of(row)) <= len(goal.wanted):
-        return  # they leave when the members that the target waits for are back
+        return  # they leave when the voters that the target waits for are back
     if leavers or not goal.is_final(row):
         raise InvariantError(f"plan for {target} from {replicas} ends at {row}, voters {votes}")
 
@@ -167,9 +169,9 @@ def _check_step(
 
 
 class Goal:
-    """The target as far as it can be reached now, and how to get nearer to it.
+    """The target as far as it can be reached now, and the ways to get nearer to it.
 
-    `wanted` are the members in order of replica index, `places` the replicas row aimed at.
+    `wanted`: the members in order of replica index. `places`: the `replicas` to arrive at.
     """
 
     __slots__ = ("newcomers", "places", "primary", "start", "voters", "wanted")
@@ -188,7 +190,8 @@ class Goal:
         self.newcomers = tuple(node for node in self.wanted if node not in voters)
         online = [node for node in self.wanted if node not in voters or node in self.start]
         if online and places[0] not in online:
-            # The intended primary is not there: who is primary stays it, else the hottest member.
+            # The intended primary is not online: the present primary stays, or else the member with
+            # the lowest replica index.
             now = self.start[0] if self.start else None
             stand_in = now if now in online else online[0]
             at = places.index(stand_in)
@@ -197,20 +200,20 @@ class Goal:
         self.places = [node if node in online else None for node in places]
 
     def is_in_reach(self) -> bool:
-        """Whether there is a primary to copy from and a member of the target to go to."""
+        """Return whether there is a primary to copy from and an online member of the target."""
         return bool(self.start) and self.start[0] is not None and self.primary is not None
 
     def pairs(self) -> list[tuple[str, str | None]]:
-        """Each newcomer with the voter it replaces (None: a free place), hottest place first."""
+        """Return each newcomer, lowest index first, with the voter it replaces, if any."""
         newcomers = sorted(self.newcomers, key=self.places.index)
         leavers: list[str | None] = [*self.leavers_of(self.start, self.voters)]
         return list(zip_longest(newcomers, leavers[: len(newcomers)]))
 
     def leavers_of(self, row: Replicas, votes: Sequence[str]) -> list[str]:
-        """Voters the target does not name, in the order of leaving.
+        """Return the voters that the target does not name, in the order of leaving.
 
-        Offline ones, then the coldest.  The primary is the last; but the next primary, when it is
-        a newcomer, replaces the present one if nobody is offline.
+        Offline ones come first, then the highest replica index. The primary is the last; but if the
+        next primary is a newcomer, it replaces the present one, unless a leaver is offline.
         """
         offline = [node for node in votes if node not in row and node not in self.wanted]
         online = [node for node in reversed(row) if node is not None and node not in self.wanted]
@@ -221,7 +224,7 @@ class Goal:
     def arrange(
         self, row: Replicas, newcomer: str | None, leaver: str | None, primary: str | None
     ) -> Replicas:
-        """The row after a step: `primary` first, the others as near to their places as it goes."""
+        """Return the row after a step: `primary` first, the others near their places."""
         owners = [node for node in row if node is not None and node != leaver]
         if newcomer is not None:
             owners.append(newcomer)
@@ -244,17 +247,17 @@ class Goal:
         return tuple(after)
 
     def is_final(self, row: Replicas) -> bool:
-        """Whether everybody is where the target wants it."""
+        """Return whether every owner is where the target wants it."""
         return owners_in_place(row) == owners_in_place(self.places)
 
 
 def owners_of(row: Replicas) -> list[str]:
-    """Who is there, hottest first."""
+    """Return the owners, lowest replica index first."""
     return [node for node in row if node is not None]
 
 
 def owners_in_place(row: Sequence[str | None]) -> list[tuple[int, str]]:
-    """Owners with their replica index: what two rows of different width have in common."""
+    """Return the owners with their replica index, to compare rows of different width."""
     return [(at, node) for at, node in enumerate(row) if node is not None]
 
 
@@ -265,7 +268,7 @@ def named_step(
     after: Replicas,
     voters: tuple[str, ...],
 ) -> PlannedMigration:
-    """The step with its kind and its source, as the class above words them."""
+    """Return the step with its kind and source, as PlannedMigration defines them."""
     destination, source = newcomer, leaver
     if newcomer is not None and leaver is not None:
         kind = MigrationKind.MOVE

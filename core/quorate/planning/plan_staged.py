@@ -1,17 +1,17 @@
-"""Which migrations carry out the stages of Hazelcast's planner, without losing a copy on the way.
+"""Turn the stages of Hazelcast's planner into migrations, without losing a copy on the way.
 
-The alternative to `plan_migrations`, with the same arguments and the same answer.  The order is
-that of `stage_migrations`; three things differ, so that no step takes the copies below
-min(before, target) and each node is copied to once:
+The alternative to `plan_migrations`, with the same arguments and result. The order is that of
+`stage_migrations`. Three things differ, so that no step takes the copies below min(before, target)
+and each node is copied to once:
 
-    a node that is displaced but wanted elsewhere keeps its copy, behind the target's places, until
-        a later stage gives it its place: that one moves no data
-    a node that is displaced and not wanted leaves with the newcomer that takes its place, or else
-        when every newcomer has its copy
-    a newcomer in a free place takes the vote of an offline leaver
+- A displaced node that is wanted elsewhere keeps its copy, behind the target's places, until a
+  later stage gives it its place. That stage moves no data.
+- A displaced node that is not wanted leaves with the newcomer that takes its place, or else after
+  every newcomer has its copy.
+- A newcomer in a free place takes the vote of an offline leaver.
 
-Where the target would have owners change places in a circle, they stay: the row does not reach the
-target but `reachable_target`.
+If the target would have owners change places in a cycle, they stay: the row reaches
+`reachable_target` instead of the target.
 """
 
 from collections.abc import Collection, Sequence
@@ -41,12 +41,12 @@ def plan_staged(
     target: Sequence[str | None],
     lost: Collection[str] = (),
 ) -> tuple[PlannedMigration, ...]:
-    """The steps from the row (`replicas`, `voters`) to `target`; () when there is nothing to do.
+    """Return the steps from the row (`replicas`, `voters`) to `target`; () if there are none.
 
     Offline voters and lost nodes are treated as by `plan_migrations`.
     """
     if tuple(replicas) == tuple(target) and len(voters) == len(target) and not lost:
-        return ()  # nearly every row, nearly always
+        return ()  # the usual case
     goal = Goal(replicas, voters, target, lost)
     if not goal.is_in_reach():
         return ()
@@ -63,7 +63,7 @@ def reachable_target(
     target: Sequence[str | None],
     lost: Collection[str] = (),
 ) -> Replicas:
-    """The target with what is given up: who would change places in a circle stays in place."""
+    """Return the target in which owners that would change places in a cycle keep theirs."""
     goal = Goal(replicas, voters, target, lost)
     fixed = without_cycles(goal.start, goal.places)[: len(goal.places)]
     absent = [node for node in goal.wanted if node not in fixed]
@@ -71,7 +71,7 @@ def reachable_target(
 
 
 class _Walk:
-    """The row and its voters after the `steps` so far, and the row of the stages beside it."""
+    """The row and its voters after the `steps` so far, and the row that the stages lead to."""
 
     __slots__ = ("_goal", "_row", "_staged", "_votes", "steps")
 
@@ -83,25 +83,25 @@ class _Walk:
         self.steps: list[PlannedMigration] = []
 
     def carry_out(self, stage: Stage) -> None:
-        """One stage, as one step or, where nobody's place changes, as none."""
+        """Carry out one stage as one step, or as none if no node changes its place."""
         is_clear = stage.kind == StageKind.CLEAR
         if is_clear and stage.source not in self._goal.wanted:
             return  # it leaves in the end
         self._staged = staged_row(self._staged, stage)
         if is_clear:
-            return  # a colder place, which a later stage gives it, is all it needs
+            return  # it only needs a colder place, which a later stage gives it
         newcomer = None if stage.destination in self._votes else stage.destination
         self._step(newcomer, None if newcomer is None else self._leaver_with(stage))
 
     def let_leavers_go(self) -> None:
-        """Drop the voters that the target does not name, unless one that it does is waited for."""
+        """Drop the voters that the target does not name, unless one that it names is waited for."""
         wanted = len(self._goal.wanted)
         for leaver in self._goal.leavers_of(self._row, self._votes):
             if leaver not in self._row or len(owners_of(self._row)) > wanted:
                 self._step(None, leaver)
 
     def _leaver_with(self, stage: Stage) -> str | None:
-        """Who loses its vote to the newcomer of this stage."""
+        """Return the voter, if any, that loses its vote to the newcomer of this stage."""
         leavers = self._goal.leavers_of(self._row, self._votes)
         if stage.source in leavers:
             return stage.source
@@ -129,7 +129,7 @@ class _Walk:
         self._row = after
 
     def _arranged(self, nodes: Sequence[str]) -> Replicas:
-        """Each node where the stages have it, the others behind the target's places."""
+        """Return the row with `nodes` where the stages put them, the others behind the target."""
         width = len(self._goal.places)
         after = [node if node in nodes else None for node in self._staged]
         kept = dict(owners_in_place(self._row))

@@ -1,7 +1,7 @@
-"""What a zone's migrations would be if its nodes were others: every step to the end, nothing done.
+"""Preview the migrations of a zone for other nodes: every step to the end, nothing is done.
 
-The steps of one partition are those that the master would take, one after the other; between
-partitions there is no order, as they do not wait for each other.
+The steps of one partition are in the order in which the master would take them. Partitions do not
+wait for each other, so there is no order between them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ STEPS_MAX = 32
 
 
 class PresentRow(msgspec.Struct, frozen=True):
-    """A partition as it is: owners by replica index, voters, and the bytes of one copy."""
+    """A partition at present: owners by replica index, voters, and the bytes of one copy."""
 
     partition: int
     replicas: tuple[str | None, ...]
@@ -26,7 +26,7 @@ class PresentRow(msgspec.Struct, frozen=True):
 
 
 class PreviewStep(msgspec.Struct, frozen=True):
-    """One migration that would be made; `owning` are the partition's copies after it."""
+    """One migration that would be made. `owning`: the number of the partition's copies after it."""
 
     partition: int
     kind: MigrationKind
@@ -48,8 +48,11 @@ class PreviewNode(msgspec.Struct, frozen=True):
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """All of it.  `worst_copies`: the fewest owning copies any partition has on the way, the loss
-    of the nodes that are taken away included."""
+    """The whole preview.
+
+    `worst_copies`: the fewest owning copies that any partition has on the way, counting the loss of
+    the nodes that are taken away.
+    """
 
     steps: tuple[PreviewStep, ...]
     copies: int
@@ -65,10 +68,10 @@ def preview(
     replicas: int,
     planner: Planner = Planner.MINIMAL,
 ) -> Preview:
-    """The way from `rows` to the target over `nodes`; those in `without` are lost from the start.
+    """Return the steps from `rows` to the target over `nodes`, starting without those in `without`.
 
-    `nodes` are in any order and include newcomers; a node that is not there, or in `without`, owns
-    nothing at once.  ValueError when no node is left.
+    `nodes` may include newcomers, in any order. A node that is not in `nodes`, or is in `without`,
+    owns nothing from the start. ValueError if no node is left.
     """
     left = [node for node in nodes if node.name not in without]
     there = {node.name: None for node in left if node.online}
@@ -84,7 +87,7 @@ def preview(
     steps: list[PreviewStep] = []
     ends: list[tuple[str | None, ...]] = []
     for row, start, wanted in zip(rows, starts, target, strict=True):
-        # Who takes over a lost primary is decided at once, before anything is moved.
+        # A lost primary is replaced at once, before any copy is moved.
         begin = _with_primary(start)
         made, end = _walk(row, begin, wanted, there, replicas, planner)
         steps += made

@@ -1,8 +1,8 @@
-"""How many copies and primaries each node is due: proportional to weight, rounded to +-1.
+"""Compute the quota of copies and primaries of each node: its share by weight, rounded to +-1.
 
-Shares are exact fractions, so that the same nodes always get the same quotas.  A node cannot hold
-two copies of one partition and a failure domain should not, which bounds what they can be due; what
-they cannot take is shared among the others by weight.
+Shares are exact fractions, so the same nodes always get the same quotas. A node cannot hold two
+copies of one partition and a failure domain should not, which bounds their shares. What is above a
+bound is shared among the others by weight.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ import msgspec
 class Spread(msgspec.Struct, frozen=True):
     """How many copies of one partition each failure domain takes.
 
-    `at_least[domain]` copies are in the domain in any case, `at_most[domain]` (one more, where it
-    has a node for it) when it gets one of the `extras` of the partition.
+    Each domain has at least `at_least[domain]` copies. It has `at_most[domain]`, which is one more
+    if it has a node for it, when it gets one of the partition's `extras`.
     """
 
     at_least: tuple[int, ...]
@@ -24,7 +24,10 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 def even_spread(domain_sizes: Sequence[int], copies: int) -> Spread:
-    """The most even spread of `copies` over domains of so many nodes; needs that many nodes."""
+    """Return the most even spread of `copies` over domains with these numbers of nodes.
+
+    There must be at least `copies` nodes.
+    """
     level = 1
     while sum(min(size, level) for size in domain_sizes) < copies:
         level += 1
@@ -36,7 +39,7 @@ def even_spread(domain_sizes: Sequence[int], copies: int) -> Spread:
 def copy_shares(
     partitions: int, weights: Sequence[int], domains: Sequence[int], spread: Spread
 ) -> list[Fraction]:
-    """Each node's share of all copies: by weight among domains, then among a domain's nodes."""
+    """Return each node's share of all copies: by weight among domains, then inside each domain."""
     copies = partitions * (spread.extras + sum(spread.at_least))
     members: list[list[int]] = [[] for _ in spread.at_most]
     for node, domain in enumerate(domains):
@@ -59,10 +62,10 @@ def copy_shares(
 def shares_within(
     total: Fraction, weights: Sequence[int], lows: Sequence[int], highs: Sequence[int]
 ) -> list[Fraction]:
-    """`total` shared by weight, each share between its bounds, whose sums must enclose `total`.
+    """Share `total` by weight, with each share between its bounds, whose sums must enclose `total`.
 
     Shares that break a bound are set to it, on the side that breaks more, and the rest is shared
-    anew; each round settles at least one.
+    again. Each round settles at least one share.
     """
     shares = [Fraction(0)] * len(weights)
     free = list(range(len(weights)))
@@ -87,10 +90,11 @@ def shares_within(
 def rounded_shares(
     shares: Sequence[Fraction], groups: Sequence[int], present: Sequence[int]
 ) -> list[int]:
-    """Each share rounded down or up, so that every group's sum is rounded down or up as well.
+    """Round each share down or up, so that every group's sum is rounded down or up as well.
 
-    Largest remainders are rounded up; of equal ones those with most `present` above their floor
-    (they keep what they have), then the first.  The sum of all shares must be whole.
+    The largest remainders are rounded up. Of equal ones, those with most `present` above their
+    floor come first (they keep what they have), then those of the lowest index. The sum of all
+    shares must be whole.
     """
     floors = [share.__floor__() for share in shares]
     group_count = max(groups, default=-1) + 1

@@ -1,35 +1,38 @@
-"""Which failed migrations wait before they are tried again, and how far a destination is trusted.
+"""Decide when failed migrations are tried again, and how many a destination may get at once.
 
-The wait belongs to a partition and a destination: another destination for the same partition, or
-another partition for the same destination, does not wait.  But where each takes long to fail, many
-of them would hold up everybody who shares a source or a limit with them: a destination begins with
-two at a time and gets one more with each that succeeds; after a failure it begins again with one.
+The wait belongs to a partition and a destination. Another destination for the same partition does
+not wait, nor does another partition for the same destination. But if each of many migrations takes
+long to fail, they hold up all others that share a source or a limit with them. So a destination
+begins with two at a time and gets one more with each success; after a failure it begins again with
+one.
 
-A node from which a role was taken although it was there gets the role back after a wait, too.  That
-one no success ends, for the hand-over succeeds also where the node is stuck again a moment later.
+A node that lost a role although it was online also gets the role back only after a wait. A success
+does not end that wait, because the hand-over succeeds even if the node gets stuck again a moment
+later.
 """
 
 import msgspec
 
 FIRST_WAIT_MS = 1_000
-"""Long enough for what was in the way to pass: a message lost, a short freeze."""
+"""Long enough for a passing cause to end: a lost message, a short freeze."""
 
 LONGEST_WAIT_MS = 60_000
-"""Doubled at each failure up to this; a destination that comes back is used within a minute."""
+"""The wait doubles at each failure up to this, so a destination that recovers is used within a
+minute."""
 
 FIRST_AT_ONCE = 2
-"""A node that nothing is known of is given no more than this at first."""
+"""Limit of migrations at once for a node of which no migration has ended yet."""
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Not before `until_ms`, after so many failures in succession."""
+    """Do not try before `until_ms`, after this number of failures in succession."""
 
     until_ms: int
     failures: int
 
 
 class Retries:
-    """What failed last, by attempt and by destination; told of every end of a migration."""
+    """Failures by attempt and by destination. The caller reports the end of every migration."""
 
     __slots__ = ("_taken_over", "_trusted_with", "_waits")
 
@@ -39,7 +42,7 @@ class Retries:
         self._trusted_with: dict[str, int] = {}
 
     def failed(self, zone: str, partition: int, destination: str | None, now_ms: int) -> Wait:
-        """The migration did not commit; answers how long it waits."""
+        """Note that the migration did not commit. Return how long it waits."""
         waits = self._waits.setdefault((zone, partition), {})
         failures = waits[destination].failures + 1 if destination in waits else 1
         waits[destination] = _wait(now_ms, failures)
@@ -48,20 +51,23 @@ class Retries:
         return waits[destination]
 
     def succeeded(self, zone: str, partition: int, destination: str | None) -> None:
-        """The migration committed: its destination is well, and the partition has moved on."""
+        """Note that the migration committed: its destination may get one more at once.
+
+        The waits of the partition end.
+        """
         self._waits.pop((zone, partition), None)
         if destination is not None:
             self._trusted_with[destination] = self.at_most(destination) + 1
 
     def taken_over(self, zone: str, partition: int, node: str, now_ms: int) -> None:
-        """Another was made primary although `node`, which was, is there: it may be stuck again."""
+        """Note that another node became primary although `node` is online: it may be stuck."""
         waits = self._taken_over.setdefault((zone, partition), {})
         last = waits.get(node)
         is_again = last is not None and now_ms - last.until_ms < LONGEST_WAIT_MS
         waits[node] = _wait(now_ms, last.failures + 1 if last is not None and is_again else 1)
 
     def returned(self, destination: str) -> None:
-        """The node is back, with a new process: what was in its way may be gone."""
+        """Forget the failures of the node: it is back with a new process."""
         self._trusted_with.pop(destination, None)
         for waits in self._waits.values():
             waits.pop(destination, None)
@@ -69,14 +75,14 @@ class Retries:
             roles.pop(destination, None)
 
     def forget_zone(self, zone: str) -> None:
-        """The zone was deleted."""
+        """Forget a deleted zone."""
         for attempt in [attempt for attempt in self._waits if attempt[0] == zone]:
             del self._waits[attempt]
         for place in [place for place in self._taken_over if place[0] == zone]:
             del self._taken_over[place]
 
     def is_held_back(self, zone: str, partition: int, destination: str | None, now_ms: int) -> bool:
-        """Whether this attempt still waits."""
+        """Return whether this attempt still waits."""
         place = (zone, partition)
         waits = [self._waits.get(place, {}).get(destination)]
         if destination is not None:
@@ -84,7 +90,7 @@ class Retries:
         return any(wait is not None and now_ms < wait.until_ms for wait in waits)
 
     def at_most(self, destination: str) -> int:
-        """How many migrations to this node may be under way at once, as far as it is known."""
+        """Return how many migrations to this node may be active at once."""
         return self._trusted_with.get(destination, FIRST_AT_ONCE)
 
 

@@ -1,21 +1,23 @@
-"""By which stages Hazelcast's planner takes one row to its target, hotter replica indexes first.
+"""Find the stages by which Hazelcast's planner takes one row to its target, lowest index first.
 
-Source: Hazelcast's design note on avoiding data loss in migrations, section 3.2.  Where
-`plan_migrations` looks for the fewest copies, this looks at one index after the other:
+Source: Hazelcast's design note on avoiding data loss in migrations, section 3.2. `plan_migrations`
+looks for the fewest copies; this looks at one replica index after the other. "Colder" means a
+higher replica index.
 
-    the target has nobody there         CLEAR
-    the row has nobody there            SHIFT_UP of a colder owner, else COPY to a newcomer
+    the target has no owner there       CLEAR
+    the row has no owner there          SHIFT_UP of a colder owner, else COPY to a newcomer
     a newcomer for a leaver             MOVE
-    a newcomer for one who gets colder  SHIFT_DOWN if its colder index is free, else MOVE
+    a newcomer for an owner that gets   SHIFT_DOWN if its colder index is free, else MOVE
+        colder
     an owner of a colder index          whatever frees that owner is done first, at the end of the
                                         chain of owners that wait for each other
 
 A chain that ends where it began cannot be carried out without losing a copy on the way: those
-owners stay where they are.  At the end COPY and SHIFT_UP, which make copies more, are brought
-before MOVE and SHIFT_DOWN where they do not touch the same nodes.
+owners stay where they are. At the end, COPY and SHIFT_UP, which add copies, are put before MOVE and
+SHIFT_DOWN if they do not touch the same nodes.
 
-Here a node that is displaced loses its copy even when the target wants it back; `plan_staged`
-carries the stages out without that.
+Here a displaced node loses its copy even if the target wants it back. `plan_staged` carries the
+stages out without that.
 """
 
 import enum
@@ -29,7 +31,7 @@ Row = Sequence[str | None]
 
 
 class StageKind(enum.StrEnum):
-    """What one stage does; a SHIFT_UP with a source takes the place of that node."""
+    """What one stage does. A SHIFT_UP with a source takes the place of that node."""
 
     CLEAR = "CLEAR"
     COPY = "COPY"
@@ -39,7 +41,7 @@ class StageKind(enum.StrEnum):
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """`source` goes from its index to another, `destination` as well; None: it has none."""
+    """One stage: `source` and `destination` each go from one index to another (None: none)."""
 
     kind: StageKind
     source: str | None = None
@@ -51,14 +53,14 @@ class Stage(msgspec.Struct, frozen=True):
 
     @property
     def adds_a_copy(self) -> bool:
-        """Whether it displaces nobody."""
+        """Whether it displaces no owner."""
         return self.source is None
 
 
 def stage_migrations(current: Row, target: Row) -> tuple[Stage, ...]:
-    """The stages from `current` to `target` without its cycles, in the order found.
+    """Return the stages from `current` to `target` without its cycles, in the order found.
 
-    Both rows have None for nobody.  InvariantError when a node is twice in one of them.
+    Both rows have None for a free place. InvariantError if a node is twice in one of them.
     """
     for row in (current, target):
         names = [node for node in row if node is not None]
@@ -68,7 +70,7 @@ def stage_migrations(current: Row, target: Row) -> tuple[Stage, ...]:
 
 
 def without_cycles(current: Row, target: Row) -> tuple[str | None, ...]:
-    """The target, except that owners who would change places in a circle keep theirs."""
+    """Return the target in which owners that would change places in a cycle keep theirs."""
     wanted = _widened(target, current)
     for start in range(len(current)):
         circle: list[int] = []
@@ -85,9 +87,10 @@ def without_cycles(current: Row, target: Row) -> tuple[str | None, ...]:
 
 
 def with_copies_first(stages: Sequence[Stage]) -> tuple[Stage, ...]:
-    """The same stages, each COPY and SHIFT_UP before the MOVE and SHIFT_DOWN that it may pass.
+    """Return the stages with each COPY and SHIFT_UP before the MOVE and SHIFT_DOWN it may pass.
 
-    It passes none that has its node in it, and a SHIFT_DOWN only into an index colder than its own.
+    It passes no stage that contains its node, and a SHIFT_DOWN only into an index colder than its
+    own.
     """
     order: list[Stage] = []
     for stage in stages:
@@ -110,7 +113,7 @@ def _at(stage: Stage) -> int:
 
 
 def staged_row(row: Row, stage: Stage) -> tuple[str | None, ...]:
-    """The row after one stage."""
+    """Return the row after one stage."""
     highest = max(stage.source_to or 0, stage.destination_to or 0)
     after = [*row, *[None] * (highest + 1 - len(row))]
     for node, leaves, _ in _ways(stage):
@@ -146,7 +149,7 @@ class _Stages:
         self.found = tuple(stages)
 
     def _next(self, at: int) -> Stage:
-        """What brings index `at` nearer to its target."""
+        """Return the stage that brings index `at` nearer to its target."""
         present, wanted = self._row[at], self._target[at]
         if wanted is None:
             return Stage(StageKind.CLEAR, present, at)
@@ -163,7 +166,7 @@ class _Stages:
         return self._move(at)
 
     def _freeing(self, at: int, colder: int) -> Stage:
-        """Follow who waits for whom, to one that can leave its index."""
+        """Follow the chain of owners that wait for each other, to one that can move."""
         while True:
             if self._target[colder] is None:
                 return self._shift_up(colder, at)
@@ -173,7 +176,7 @@ class _Stages:
             at, colder = colder, further
 
     def _shift_up(self, colder: int, at: int) -> Stage:
-        """The owner of `colder` goes to `at`; who is there goes to its own place, if free."""
+        """Move the owner of `colder` to `at`, and the owner there to its own place, if free."""
         mover, replaced = self._row[colder], self._row[at]
         if replaced is None:
             return Stage(StageKind.SHIFT_UP, None, None, None, mover, colder, at)
@@ -181,7 +184,7 @@ class _Stages:
         return Stage(StageKind.SHIFT_UP, replaced, at, down, mover, colder, at)
 
     def _free_place_of(self, node: str) -> int | None:
-        """Where the target wants it, as far as nobody is there."""
+        """Return the index where the target wants `node`, if no owner is there; else None."""
         place = _index(self._target, node)
         return place if place is not None and self._row[place] is None else None
 

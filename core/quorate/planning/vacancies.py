@@ -1,8 +1,9 @@
-"""Which node gets a free place of a partition: one that is due most.
+"""Choose the node that gets a free place of a partition: one with the highest due.
 
-Of those that are due nearly the same, the one that is least together with the present owners: node
-with failure domain, seen from both sides.  Otherwise a node might share its partitions with one
-domain only, and if it were lost, what it had could not be spread evenly over the other domains.
+Among nodes that are due nearly the same, it is the one that shares the fewest partitions with the
+present owners, counted between node and failure domain in both directions. Otherwise a node might
+share its partitions with one domain only; if it were lost, its copies could not be spread evenly
+over the other domains.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,17 +12,19 @@ from heapq import heapify, heappop, heappush
 from quorate.planning.find_chain import NOBODY
 
 NEARLY = 3
-"""So many copies less due is nearly the same: enough to choose by, too few to run out of choice."""
+"""Nodes whose due differs by at most this many copies are due nearly the same: enough to have a
+choice, few enough to keep one until the end."""
 
 CHOICES = 4
-"""Nodes and domains looked at: more changes little, and a zone may have hundreds of domains."""
+"""Nodes and domains to look at. More would change little, and a zone may have hundreds of
+domains."""
 
 Due = tuple[int, int]
-"""(minus how many copies it is still due, node or failure domain): the first is due most."""
+"""(minus the number of copies still due, node or failure domain): sorts the most due first."""
 
 
 class Vacancies:
-    """Nodes that are due copies, by failure domain; `take` gives them out one by one."""
+    """Nodes that are due copies, by failure domain. `take` hands them out one by one."""
 
     __slots__ = ("_domains", "_is_free", "_order", "_queues", "_together")
 
@@ -36,8 +39,8 @@ class Vacancies:
                 self._queues[domains[node]].append((-free, node))
         for queue in self._queues:
             heapify(queue)
-        # Domains by what their nodes are due together: a domain that is in nearly every partition
-        # must not be left until the end.
+        # Domains by the copies that their nodes are due together. A domain that is in nearly every
+        # partition must not be left until the end.
         self._order: list[Due] = [
             (sum(due for due, _ in queue), domain)
             for domain, queue in enumerate(self._queues)
@@ -51,9 +54,9 @@ class Vacancies:
                     self._note(node, nodes[:at])
 
     def take(self, owners: Sequence[int], fits: Callable[[int], bool]) -> int:
-        """The node that gets a place beside `owners`; NOBODY when none that is due something fits.
+        """Return the node that gets a place beside `owners`; NOBODY if none that is due fits.
 
-        It must be given the place: it is due one copy less from now on.
+        The caller must give it the place: its due has already been reduced by one.
         """
         looked_at: list[Due] = []
         found: list[tuple[int, Due, Due]] = []
@@ -87,7 +90,7 @@ class Vacancies:
     def _fitting(
         self, domain: int, owners: Sequence[int], fits: Callable[[int], bool]
     ) -> list[Due]:
-        """The nodes of the domain to choose from, taken out of its queue."""
+        """Return the nodes of the domain to choose from, and remove them from its queue."""
         queue = self._queues[domain]
         found: list[Due] = []
         refused: list[Due] = []
@@ -116,7 +119,7 @@ class Vacancies:
         )
 
     def _note(self, node: int, owners: Sequence[int]) -> None:
-        """The node is together with the others now."""
+        """Note that `node` shares a partition with each of `owners`."""
         together, here = self._together, self._domains[node]
         for owner in owners:
             there = self._domains[owner]

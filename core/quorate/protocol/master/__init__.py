@@ -1,1 +1,1 @@
-"""What the master decides for a whole cluster: who is there, which migrations run."""
+"""Decisions of the master for a whole cluster: migration order, restarts, client ports."""

@@ -1,4 +1,4 @@
-"""The agents that may restart or go now, and what each holds, by what their master knows."""
+"""Which agents may restart or go now, and what each holds, from what their master knows."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def cluster_disruption(
 ) -> Disruption:
     """Judge for each known agent, and each in `gone`, whether it may restart or go now.
 
-    `gone`: agents of which no process runs, as the caller knows from elsewhere.  `restarted`: those
-    that were restarted on account of the same change.  A row that a new master has read and not
-    yet heard of from its voters counts as one that is not served.
+    - `gone`: agents without a running process, as the caller knows from elsewhere.
+    - `restarted`: agents that were restarted for the same change.
+
+    A row that a new master has read, and not yet heard of from its voters, counts as not served.
     """
     known = [
         AgentNow(name, agent.record, agent.online, name in gone or agent.gone)
@@ -36,13 +37,13 @@ def cluster_disruption(
 
 
 def disruption_facts(agents: Mapping[str, Agent], zones: Iterable[ZoneMaster]) -> object:
-    """All that the answer depends on.  Comparing it is much cheaper than the answer."""
+    """Return what `cluster_disruption` reads of agents and zones: cheap to compare."""
     there = [(each.record, each.online, each.gone) for _, each in sorted(agents.items())]
     return there, [(zone.record, zone.parts.changes, zone.nodes.refusals()) for zone in zones]
 
 
 def cluster_load(agents: Mapping[str, Agent], zones: Iterable[ZoneMaster]) -> ClusterLoad:
-    """What each agent holds, also one that is not registered and is named by a row."""
+    """Return what each agent holds, also those that only rows name."""
     totals: dict[str, tuple[int, int, int]] = {}
     copies = 0
     for zone in zones:

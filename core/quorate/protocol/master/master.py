@@ -1,10 +1,10 @@
-"""What the master decides: who is there, who owns what, which migration runs next.
+"""The master of one cluster: which agents take part, who owns what, which migration runs next.
 
-One object per cluster, sans-I/O: the operator's shell hands in agents, messages, zones and time,
-performs `writes` under compare-and-set, and reports each as written or reloaded; what depends on a
-write is sent only after it.  Decisions about one partition are pure (migration_commit.py); this
-object keeps the parts, groups rows into one write per shard, and publishes.
-Source: docs/protocol.md, section 7.
+One object per cluster, without I/O: the operator's shell hands in agents, messages, zones and time.
+It performs `writes` under compare-and-set and reports each as written or reloaded; messages that
+depend on a write are handed out only after that. Decisions about one partition are pure
+(migration_commit.py); this object keeps the parts, groups rows into one write per shard, and
+publishes them. Source: docs/protocol.md, section 7.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ from quorate.protocol.zone_master.zone_master import ZoneMaster
 PING_MS = 500
 ASK_SIZES_MS = 10_000
 SIZES_AGE_MS = 60_000
-"""Sizes of copies order the queue and are told in plans: a minute old is new enough for both."""
+"""Sizes of copies order the queue and are shown in plans; a minute old is new enough for both."""
 DECIDE_MS = 100
-"""How often every zone is looked at."""
+"""The interval at which every zone is looked at."""
 PASSES_MAX = 16
-"""Zones that are looked at as a whole, or placed, in one turn: each takes milliseconds."""
+"""The most zones that get a full pass, or are placed, in one turn: each takes milliseconds."""
 
 
 class Outputs(NamedTuple):
-    """What the shell must do; sends never depend on the writes beside them."""
+    """What the shell must do. The sends do not depend on the writes beside them."""
 
     writes: list[tuple[Key, Value | None]]
     sends: list[tuple[str, Message]]
@@ -71,7 +71,7 @@ class Outputs(NamedTuple):
 
 
 class Master:
-    """The deciding half of the operator, for one cluster."""
+    """The part of the operator that decides, for one cluster."""
 
     def __init__(
         self,
@@ -81,15 +81,20 @@ class Master:
         recovering: bool = False,
         rebuilds: bool = False,
     ) -> None:
-        """`recovering`: the metastore was lost; zones and rows are what agents tell.  `rebuilds`:
-        rows that are older than agents' are rebuilt from these; without, it must not lead."""
+        """Start a mastership with the number `master_term`; `load` then takes the stored state.
+
+        `recovering`: the metastore was lost; zones and rows are taken from agents. `rebuilds`: rows
+        that are older than an agent's are rebuilt from agents; without it, this master must not
+        lead then.
+        """
         self.master_term = master_term
         self.settings = settings
         self.outdated = ""
         """Why this master must not lead: agents have rows that the metastore does not hold."""
         self.told_newer: dict[tuple[str, int], tuple[int, str]] = {}
-        """(zone, partition) -> (version, agent): rows newer than what was read.  The shell reads
-        everything again, and calls `looked_again` with what was in here before it began."""
+        """(zone, partition) -> (version, agent): rows that are newer than those read. The shell
+        reads everything again, and then calls `looked_again` with the contents of this before it
+        began to read."""
         self.recovering = recovering
         self.rebuilds = rebuilds
         self._headless: dict[str, list[tuple[PartitionRow, ...]]] = {}
@@ -100,15 +105,15 @@ class Master:
         self.places = ToldPlaces(self)
         self._nodes = NodeRegistry(self, now)
         self._disrupted: tuple[object, Disruption] | None = None
-        """All that the last answer to `disruption` depended on, and that answer."""
+        """The last result of `disruption`, with everything it depends on."""
         self.next_deadline_ms = now.boot_ms
         self._due: Now | None = None
-        """When the last message came of which nothing was decided yet."""
+        """Time of the newest message that no decision has taken into account yet."""
         self._due_zones: set[str] | None = set()
-        """The zones that those messages were about; None: any zone."""
+        """The zones that those messages are about; None: any zone."""
         self._passes_left = PASSES_MAX
         self._passed = ""
-        """The zone that was looked at as a whole last: with the next one it goes on."""
+        """The zone that had the last full pass. The next turn goes on with the one after it."""
         self._sends: list[tuple[str, Message]] = []
         self._events: list[Event] = []
         self._asked_ms = now.boot_ms - ASK_SIZES_MS
@@ -119,7 +124,7 @@ class Master:
         self._zone_writes: dict[str, ZoneRecord | None] = {}
 
     def load(self, snapshot: dict[Key, Value], now: Now) -> None:
-        """Take what the metastore holds; nothing is published before the agents have reported."""
+        """Take the contents of the metastore. Nothing is published until agents have reported."""
         for key, value in snapshot.items():
             if isinstance(key, NodeKey) and isinstance(value, NodeRecord):
                 self._nodes.load(value, now)
@@ -130,7 +135,7 @@ class Master:
             if isinstance(key, ShardKey) and isinstance(value, tuple):
                 if key.uid in self.zones:
                     self.zones[key.uid].take_rows(value, now)
-                else:  # its zone's record is gone: the zone is declared again
+                else:  # its zone has no record: keep it until the zone is declared
                     self._headless.setdefault(key.uid, []).append(value)
         for zone in self.zones.values():
             zone.keep_ports_of(self.agents)
@@ -139,47 +144,51 @@ class Master:
     # --- agents ----------------------------------------------------------------------------------
 
     def agent_connected(self, hello: Hello, now: Now) -> None:
-        """An agent answered our dial; it is registered before it takes part."""
+        """Take the greeting of an agent that was dialed. It is registered before it takes part."""
         self._nodes.connected(hello, now)
         self.decide(now)
 
     def refusal(self, hello: Hello) -> Refused | None:
-        """Why the agent that greets must not take part; None when it may."""
+        """Return why the agent that greets must not take part; None if it may."""
         return self._nodes.refusal(hello)
 
     def agent_disconnected(self, node: str, process_gone: bool, now: Now) -> None:
-        """The link to an agent is down; `process_gone`: its host refuses new connections."""
+        """Note a lost link to an agent. `process_gone`: its host refuses new connections."""
         self._nodes.disconnected(node, process_gone, now)
         self.decide(now)
 
     def drain(self, node: str, draining: bool, now: Now) -> str:
-        """Move everything off `node` (or stop to); a sentence why not, or empty.
+        """Start or stop draining `node`. Return a sentence on why that is impossible, or "".
 
-        It begins once it is written, so that it outlives this master; it is written in any case,
-        so that who asks can be told when it is."""
+        Draining begins once it is written, so that it outlives this master. The record is written
+        even if it does not change, so that the caller can be told when that is done.
+        """
         refused = self._nodes.drain(node, draining)
         self.decide(now)
         return refused
 
     def forget(self, node: str, now: Now) -> str:
-        """Remove the registration of a node that no row names; a sentence why not, or empty.
+        """Remove the registration of a node that no row names.
 
-        If it comes back, it is a new node: not draining, data node at once."""
+        Return a sentence on why that is impossible, or "". If the node comes back, it is a new
+        node: not draining, and a data node at once.
+        """
         return self._nodes.forget(node, now)
 
     def wishes_changed(self, node: str) -> None:
-        """Something else than before is to be registered with `node`."""
+        """Write the registration of `node` again, because what is wanted of it has changed."""
         self._nodes.wishes_changed(node)
 
     def keep_primaries_off(self, nodes: Collection[str], now: Now) -> None:
-        """Make exactly these agents the last choice as primaries; their copies stay.
+        """Make exactly these agents the last choice as primaries. Their copies stay.
 
-        It is not written: the caller says it again to the next master."""
+        This is not written: the caller repeats it to the next master.
+        """
         if self._nodes.keep_primaries_off(nodes):
             self.decide(now)
 
     def disruption(self, gone: Collection[str] = (), restarted: Collection[str] = ()) -> Disruption:
-        """Judge which agents may restart or go now; see cluster_disruption."""
+        """Return which agents may restart or go now; see cluster_disruption."""
         zones = self.zones.values()
         away, before = {*gone}, {*restarted}
         facts = disruption_facts(self.agents, zones), away, before
@@ -188,14 +197,14 @@ class Master:
         return self._disrupted[1]
 
     def registration(self, node: str) -> NodeRecord | None:
-        """What is meant to be registered of it, written or not yet; None: nothing, or no more."""
+        """Return the registration that `node` is to have, written or not yet; None for none."""
         agent = self.agents.get(node)
         return agent.newest if agent is not None else None
 
     # --- messages --------------------------------------------------------------------------------
 
     def receive(self, node: str, message: Message, now: Now) -> None:
-        """One message from a registered agent."""
+        """Take one message from a registered agent."""
         agent = self.agents.get(node)
         if agent is None:
             return
@@ -264,7 +273,8 @@ class Master:
                 self._note_newer(node, self.zones[uid], message.copies)
                 self.zones[uid].copies_told(node, message.copies)
         if message.last:
-            # What it refuses it has not looked at: it tells of it when it is open.
+            # The inventory says nothing of zones that the agent refuses: it reports those once they
+            # are open.
             opened = [uid for uid, zone in self.zones.items() if not zone.nodes.refusal(node)]
             agent.reported.update(opened)
             agent.kept = frozenset(message.kept)
@@ -278,21 +288,22 @@ class Master:
 
     @property
     def has_heard_all(self) -> bool:
-        """Whether every agent that is here has told all it has, and the zones told are stored.
+        """Whether every connected agent has reported everything, and every zone reported is stored.
 
-        Rows that are still missing are asked for zone by zone, by the next master, too."""
+        Rows that are still missing are asked for zone by zone, also by the next master.
+        """
         here = [agent for agent in self.agents.values() if agent.connected]
         told = all(agent.told_all for agent in here)
         return bool(here) and told and all(zone.is_stored for zone in self.zones.values())
 
     @property
     def has_recovered(self) -> bool:
-        """Whether every agent that is here has told all it has, and every partition its row."""
+        """Whether every connected agent has reported everything, and each partition has its row."""
         zones = self.zones.values()
         return self.has_heard_all and not any(zone.record.recovering for zone in zones)
 
     def end_recovery(self) -> None:
-        """Zones that agents tell from now on are none to be led."""
+        """Stop taking zones from agents' reports."""
         self.recovering = False
 
     def _recover_zone(self, told: ZoneRecord) -> None:
@@ -314,7 +325,10 @@ class Master:
     # --- is the metastore the newest one? --------------------------------------------------------
 
     def _note_newer(self, node: str, zone: ZoneMaster, copies: Iterable[CopyReport]) -> None:
-        """Rows are published when they are written: what an agent has, the metastore must hold."""
+        """Note the copies whose agents have newer rows than those read.
+
+        Rows are written before they are published, so the metastore should hold what an agent has.
+        """
         for copy in copies:
             part = zone.parts.get(copy.partition)
             if part is not None and copy.version > part.row.version:
@@ -322,7 +336,7 @@ class Master:
                 self.told_newer[place] = max(told, self.told_newer.get(place, told))
 
     def compare(self, zone: ZoneMaster, row: PartitionRow) -> None:
-        """Another stored this row: do agents know a newer one?"""
+        """Note the agents that have a newer row than this one, which another process stored."""
         for node, agent in sorted(self.agents.items()):
             copy = agent.inventory.get(zone.record.uid, {}).get(row.partition)
             if copy is not None:
@@ -331,10 +345,11 @@ class Master:
     def looked_again(
         self, told_newer: Mapping[tuple[str, int], tuple[int, str]], stored: Mapping[Key, Value]
     ) -> None:
-        """`stored`: what the metastore holds, read after agents had told of `told_newer`.
+        """Judge `stored`: the metastore as it was read after agents had reported `told_newer`.
 
-        What was told since then may have been stored after it was read: it waits for the next
-        reading, and nothing is decided of these partitions."""
+        What was reported since then may have been stored after that read. It waits for the next
+        read, and nothing is decided about these partitions until then.
+        """
         versions: dict[tuple[str, int], int] = {}
         for key, rows in stored.items():
             if isinstance(key, ShardKey) and isinstance(rows, tuple):
@@ -362,11 +377,11 @@ class Master:
     # --- zones -----------------------------------------------------------------------------------
 
     def set_zone(self, record: ZoneRecord, now: Now) -> None:
-        """A zone was declared or changed; `deleting` removes it and its data."""
+        """Take a zone that was declared or changed. `deleting` removes it and its data."""
         zone = self.zones.get(record.uid)
         if zone is None:
             if record.deleting or self.recovering:
-                return  # agents may have data of it: they are heard first, and it is declared again
+                return  # agents may have data of it: it is declared again when they have reported
             port = self.ports.unless_taken(record.uid, record.port)
             record = msgspec.structs.replace(record, port=port)
             zone = self.zones[record.uid] = ZoneMaster(self, record)
@@ -374,7 +389,7 @@ class Master:
                 zone.take_rows(rows, now)
             for agent in self.agents.values():
                 if agent.told_all:
-                    agent.reported.add(record.uid)  # what it has was told, or is when it is open
+                    agent.reported.add(record.uid)  # reported already, or once it is open
             self._zone_writes[record.uid] = record
             self.event(
                 record.uid,
@@ -402,13 +417,13 @@ class Master:
         self._decide_zone(zone, now)
 
     def write_zone(self, record: ZoneRecord) -> None:
-        """The zone's record changed by our own doing (its ports)."""
+        """Write the zone's record, which the master has changed (its ports, for example)."""
         self._zone_writes[record.uid] = record
 
     # --- time and decisions ----------------------------------------------------------------------
 
     def tick(self, now: Now) -> None:
-        """Everything that is due by time."""
+        """Do what is due by time."""
         if now.boot_ms - self._pinged_ms >= PING_MS:
             self._pinged_ms = now.boot_ms
             self._ping += 1
@@ -421,10 +436,11 @@ class Master:
         self.decide(now)
 
     def decide(self, now: Now) -> None:
-        """Look at every zone; cheap where nothing changed.
+        """Look at every zone; cheap if nothing has changed.
 
-        At most `PASSES_MAX` zones are looked at as a whole; the others come in the next turn, which
-        is due at once, so that messages and writes need not wait for hundreds of zones."""
+        At most `PASSES_MAX` zones get a full pass. The others follow in the next turn, which is due
+        at once, so that messages and writes do not wait for hundreds of zones.
+        """
         self._due, self._due_zones = None, set()
         self._passes_left = PASSES_MAX
         uids = sorted(self.zones)
@@ -438,15 +454,17 @@ class Master:
         self.next_deadline_ms = now.boot_ms + (DECIDE_MS if self._passes_left else 1)
 
     def may_pass(self) -> bool:
-        """Whether a zone may be looked at as a whole, or placed, in this turn; takes the place."""
+        """Return whether a zone may have a full pass, or be placed, in this turn, and count it."""
         if not self._passes_left:
             return False
         self._passes_left -= 1
         return True
 
     def _decide_due(self) -> None:
-        """Decide what messages have made due, once for all that came in this turn of the shell: one
-        read from a link may bring hundreds."""
+        """Decide what messages have made due, once for all messages of this turn of the shell.
+
+        One read from a link may bring hundreds of them.
+        """
         now, uids = self._due, self._due_zones
         self._due, self._due_zones = None, set()
         if now is None:
@@ -462,8 +480,11 @@ class Master:
         self.next_deadline_ms = min(self.next_deadline_ms, due_ms)
 
     def _decide_zone(self, zone: ZoneMaster | None, now: Now) -> None:
-        """Look at the one zone that something was said of: with many of them, looking at all for
-        each message would take longer than the messages come apart."""
+        """Look only at the zone that has changed.
+
+        With many zones, looking at all of them after each change would take longer than the
+        interval between changes.
+        """
         if zone is not None and zone.record.uid in self.zones:
             self._passes_left = 1
             zone.decide(now)
@@ -471,13 +492,13 @@ class Master:
         self.next_deadline_ms = min(self.next_deadline_ms, now.boot_ms + DECIDE_MS)
 
     def ask_inventories(self, now: Now) -> None:
-        """Copies are to be moved: how large are they?  Not more often than sizes change much."""
+        """Ask all agents for the sizes of their copies, at most once in `ASK_SIZES_MS`."""
         if now.boot_ms - self._asked_ms >= ASK_SIZES_MS:
             self._asked_ms = now.boot_ms
             self.publish(sorted(self.agents), AskInventory(self.master_term, self.recovering))
 
     def send(self, node: str, message: Message) -> None:
-        """Send to one agent, registered or about to be told why it is not."""
+        """Send to one agent, registered or about to be refused."""
         self._sends.append((node, message))
 
     def publish(self, nodes: Iterable[str], message: Message) -> None:
@@ -488,20 +509,22 @@ class Master:
                 self._sends.append((node, message))
 
     def zone_table(self, zone: ZoneRecord, rows: tuple[PartitionRow, ...]) -> ZoneTable:
-        """The zone with these rows, for agents that know what this master last said of members."""
+        """Return the zone with these rows, for agents that have this master's last `Members`."""
         return ZoneTable(self.master_term, zone, rows, self._members_told)
 
     def event(
         self, zone: str, partition: int | None, reason: Reason, message: str, kind: str = "Normal"
     ) -> None:
-        """Note something for users."""
+        """Note an event for users."""
         self._events.append(Event(zone, partition, reason, message, kind))
 
     # --- the shell's side ------------------------------------------------------------------------
 
     def take_outputs(self) -> Outputs:
-        """Writes not yet under way, messages that may leave now, events.  Nothing at all of a
-        master that must not lead."""
+        """Take the writes that are not started, the messages that may leave now, and the events.
+
+        All are empty if this master must not lead.
+        """
         self._decide_due()
         if self.outdated:
             self._sends.clear()
@@ -536,7 +559,7 @@ class Master:
         return Outputs(writes, sends, events)
 
     def written(self, key: Key, value: Value | None, now: Now) -> None:
-        """The metastore holds `value` under `key`: what depends on it may be sent."""
+        """Note that the metastore holds `value` under `key`, so dependent messages may be sent."""
         self._writing.discard(key)
         if isinstance(key, NodeKey):
             self._nodes.written(key.name, value if isinstance(value, NodeRecord) else None)
@@ -553,14 +576,14 @@ class Master:
         self._decide_zone(zone, now)
 
     def damaged(self, key: Key, rows: Sequence[DamagedRow]) -> None:
-        """Of what was loaded: these rows are invalid."""
+        """Take the invalid rows of what was loaded."""
         if isinstance(key, ShardKey) and key.uid in self.zones:
             self.zones[key.uid].set_aside(key.shard, rows)
 
     def reloaded(
         self, key: Key, value: Value | None, now: Now, damaged: Sequence[DamagedRow] = ()
     ) -> None:
-        """A write did not happen, or nobody knows: this is what the metastore holds now."""
+        """Take the stored value, after a write that failed or whose outcome is unknown."""
         self._writing.discard(key)
         if isinstance(key, NodeKey):
             self._nodes.reloaded(key.name, value if isinstance(value, NodeRecord) else None)
@@ -576,16 +599,16 @@ class Master:
         self.decide(now)
 
     def delete_zone_record(self, uid: str) -> None:
-        """Nobody has data of the deleted zone any more: its record goes too."""
+        """Delete the record of a deleted zone: no agent has data of it any more."""
         self._zone_writes[uid] = None
 
     def is_zone_gone(self, uid: str) -> bool:
-        """Whether rows and data of a deleted zone are gone wherever an agent is online."""
+        """Return whether a deleted zone has no rows, and no data at any agent that is online."""
         zone = self.zones.get(uid)
         return zone is None or zone.is_deleted_here
 
     def status(self) -> ClusterStatus:
-        """Everything, as users see it."""
+        """Return the state of the cluster as users see it."""
         primaries: dict[str, int] = {}
         owners: dict[str, int] = {}
         for zone in self.zones.values():
@@ -597,7 +620,7 @@ class Master:
         return ClusterStatus(self.master_term, nodes, zones)
 
     def check(self) -> None:
-        """Every row is well-formed (called by tests and the simulator after each event)."""
+        """Raise InvariantError unless every row is well-formed. For tests and the simulator."""
         for zone in self.zones.values():
             for part in zone.parts.values():
                 check_row(part.row)

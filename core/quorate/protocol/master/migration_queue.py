@@ -1,7 +1,7 @@
-"""Which migrations begin now, in all zones of the cluster: one queue for all of them.
+"""The one queue of migrations for all zones of a cluster.
 
-What waits comes from the zones (rebalance.py), the order and the limits from
-planning/choose_migrations.py, and what failed is remembered here.
+The zones supply what waits (rebalance.py), planning/choose_migrations.py has the order and the
+limits, and failures are remembered here.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 LOOKED_AT_PER_MS = 50
-"""The longer the queue, the rarer it is gone through: losing a node of a large zone touches
-hundreds of shards, and each write of one of them comes by here."""
+"""The longer the queue, the less often it is gone through: losing a node of a large zone touches
+hundreds of shards, and each of their writes calls `start`."""
 
 ZONES_PER_MS = 1
-"""So too with many zones, of which each message would have all looked at: a look at one takes a
-tenth of a millisecond."""
+"""The same for many zones, since each message would have all of them looked at: one look at a zone
+takes a tenth of a millisecond."""
 
 FEW_ZONES = 10
-"""So many are looked at with each message."""
+"""Up to this number of zones are looked at with each message."""
 
 
 class MigrationQueue:
-    """`zones` are the master's own, by uid."""
+    """Starts migrations. `zones` are the master's own, by uid."""
 
     def __init__(self, zones: dict[str, ZoneMaster], settings: ProtocolSettings) -> None:
         self.retries = Retries()
@@ -37,14 +37,14 @@ class MigrationQueue:
         self._limits = limits_of(settings)
         self._is_due = False
         self._looked_ms = -(1 << 40)
-        self._looked_at = 0  # zones, the last time
+        self._looked_at = 0  # zones looked at the last time
 
     def look_soon(self) -> None:
-        """Something has changed that may let a migration begin."""
+        """Note that something has changed that may let a migration start."""
         self._is_due = True
 
     def start(self, now: Now) -> None:
-        """Let begin what may; cheap when nothing has changed."""
+        """Start the migrations that may start; cheap if nothing has changed."""
         passed_ms = now.boot_ms - self._looked_ms
         if not self._is_due:
             return
@@ -73,19 +73,20 @@ class MigrationQueue:
             self._zones[migration.zone].begin(migration.partition)
 
     def ended(self, zone: str, partition: int, destination: str | None) -> None:
-        """A migration committed."""
+        """Note that a migration was committed."""
         self.retries.succeeded(zone, partition, destination)
 
     def failed(self, zone: str, partition: int, destination: str | None, now: Now) -> None:
-        """A migration was given up on account of one of its ends: it waits, longer each time.
+        """Note that a migration was given up because of one of its ends. Each failure waits longer.
 
-        The same partition may go elsewhere at once, and others to the same node, fewer at a time.
+        The same partition may go elsewhere at once. Other partitions may go to the same node, fewer
+        at a time.
         """
         self.retries.failed(zone, partition, destination, now.boot_ms)
 
 
 def limits_of(settings: ProtocolSettings) -> StartLimits:
-    """The limits as the queue has them."""
+    """Return the limits of the queue that the settings contain."""
     return StartLimits(
         node_migrations=settings.migrations_per_node,
         node_bytes=settings.migration_bytes_per_node,

@@ -1,10 +1,10 @@
-"""Client ports of zones, for agents that take them from the master: one port a zone, on all agents.
+"""Client ports that the master gives zones: one port per zone, the same on all agents.
 
-An agent that runs where ports are not its own to choose registers with a range.  Each zone gets the
-lowest port that is free in the ranges of all registered agents.  It is written with the zone's
-record before agents are told, so it outlives restarts and masterships, and is free again when the
-zone is gone.  A port that a zone has is kept when ranges change.  Agents without a range choose
-ports of their own.  Source: docs/protocol.md, section 7.
+An agent that cannot choose its ports freely registers with a range. Each zone gets the lowest port
+that is free in the ranges of all registered agents. The port is written with the zone's record
+before agents are told. So it outlives restarts and masterships, and is free again when the zone is
+gone. A zone keeps its port when ranges change. Agents without a range choose ports of their own.
+Source: docs/protocol.md, section 7.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ class ZonePorts:
                 zone.take_port(port)
 
     def unless_taken(self, uid: str, port: int) -> int:
-        """The port that the zone is told to have had; 0 where another zone has it."""
+        """Return `port`, which the zone is said to have had, or 0 if another zone has it."""
         others = (zone.record.port for each, zone in self._master.zones.items() if each != uid)
         return 0 if port in others else port
 
     def why_none(self, zone: ZoneMaster) -> str:
-        """Why agents cannot be told a client port of the zone yet, a sentence; empty when they can,
-        or take none from the master."""
+        """Return a sentence on why agents cannot be told a client port of the zone yet, or "".
+
+        It is "" if they can be told one, or if no agent takes its ports from the master.
+        """
         first, last = self._bounds()
         if not first or zone.told.port:
             return ""
@@ -58,7 +60,10 @@ class ZonePorts:
         )
 
     def _bounds(self) -> tuple[int, int]:
-        """First and last port that all agents with a range may use; 0, 0: none has a range."""
+        """Return the first and last port that all agents with a range may use; (0, 0): no ranges.
+
+        If the ranges have no port in common, the last is below the first.
+        """
         records = [agent.record for agent in self._master.agents.values()]
         ranges = [record.client_ports for record in records if record and record.client_ports]
         if not ranges:

@@ -1,1 +1,1 @@
-"""The members of a cluster, as its master knows them: registered, online, where, how full."""
+"""The members of a cluster, as its master knows them: registration, state, place, free room."""

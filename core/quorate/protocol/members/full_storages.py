@@ -1,4 +1,4 @@
-"""Which agents have no room for more of one zone, and why, as they tell the master."""
+"""The agents that report to the master that they have no room for more of one zone, and why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class FullStorages:
-    """One zone's.  An agent reports twice a second; users are told when it begins and ends."""
+    """The full agents of one zone. Agents report twice a second; users get events of changes."""
 
     def __init__(self, master: Master, uid: str) -> None:
         self._master = master
@@ -19,7 +19,7 @@ class FullStorages:
         self._full: dict[str, str] = {}
 
     def reported(self, node: str, why: str) -> bool:
-        """`node` reports why it has no room; empty: it has.  Whether that is new."""
+        """Take the report of `node`: why it has no room, or "". Return whether that is new."""
         was_full = node in self._full
         if why:
             self._full[node] = why
@@ -33,7 +33,7 @@ class FullStorages:
         return is_new
 
     def by_node(self) -> dict[str, str]:
-        """Why, by node; an agent that is away cannot say that it has room by now."""
+        """Return the reasons by node, without offline agents: these may have room by now."""
         agents = self._master.agents
         online = [node for node in sorted(self._full) if node in agents and agents[node].online]
         return {node: self._full[node] for node in online}

@@ -1,7 +1,7 @@
-"""Who may register under a node's name, and what is known of an agent: in all, and to one zone.
+"""The rules for registering under a node's name, and what is known of an agent.
 
-What becomes of agents that come and go is decided in node_registry.py.  Source: docs/protocol.md,
-section 7.
+This includes what each zone knows of it (ZoneNodes). node_registry.py decides about agents that
+come and go. Source: docs/protocol.md, section 7.
 """
 
 from __future__ import annotations
@@ -19,17 +19,24 @@ from quorate.protocol.messages.master import CopyReport
 
 
 class Agent:
-    """One registered (or registering) agent.  `record` is what the metastore holds; `reported` the
-    zones whose copies it told of, `told_all` whether that was all it has.  `newest` is what was
-    last written of it, perhaps still under way; `drain_wanted` goes with every write.
-    `removing`: its registration is to go.  `followed`: its stores that others have followed.
-    `external_host`: where clients outside reach it, which goes with every write, too;
-    `awaits_external`: the operator says that, the agent does not.  `said_domain` and `told_domain`:
-    its failure domain by its own word and by the operator's, who speaks of those `in_pod` only.
-    `unreached`: members that it does not reach, by its last report.  `rows`: what it told of zones
-    with lost rows, row by row; `kept`: the zones of which it has anything stored.  `cordoned`: it
-    is the last choice as a primary, as long as the caller of Master.keep_primaries_off says so.
-    `asked_ms`: since when it is expected to tell of its copies; -1: it is not online."""
+    """One registered (or registering) agent.
+
+    - `record`: the registration that the metastore holds. `newest`: the one last written, perhaps
+      still on its way. `pending`: the one that must be written before the agent takes part.
+      `removing`: the registration is to be removed.
+    - `drain_wanted`, `external_host`: written with every registration. `external_host` is where
+      clients outside reach it; `awaits_external`: the operator tells it, and not the agent.
+    - `said_domain`, `told_domain`: the failure domain by its own word and by the operator's, which
+      tells it only of agents that are `in_pod`.
+    - `followed`: its former stores, which were followed by others.
+    - `inventory`: its reported copies by zone. `reported`: the zones whose copies it has reported.
+      `told_all`: whether it has reported everything. `rows`: what it reported of zones with lost
+      rows, by partition. `kept`: the zones of which it has anything stored.
+    - `asked_ms`: since when it is expected to report its copies; -1: it is not online.
+    - `unreached`: members that it does not reach, by its last report.
+    - `cordoned`: it is the last choice as a primary, as long as the caller of
+      Master.keep_primaries_off says so.
+    """
 
     __slots__ = (
         "asked_ms",
@@ -88,11 +95,11 @@ class Agent:
 
     @property
     def draining(self) -> bool:
-        """Whether it is to hold nothing: known to the next master, too."""
+        """Whether it is to hold no copies, as written in its registration."""
         return self.record is not None and self.record.draining
 
     def forget_reports(self) -> None:
-        """What it told of its copies and of others is old: it will be asked again."""
+        """Forget what it reported of its copies and of other agents: it will be asked again."""
         self.asked_ms = -1
         self.reported.clear()
         self.rows.clear()
@@ -101,7 +108,7 @@ class Agent:
 
 
 def record_of(hello: Hello) -> NodeRecord:
-    """The registration an agent's Hello asks for."""
+    """Return the registration that an agent's Hello asks for."""
     return NodeRecord(
         hello.node,
         hello.store,
@@ -118,7 +125,7 @@ def record_of(hello: Hello) -> NodeRecord:
 
 
 def refusal(agent: Agent | None, hello: Hello) -> Refused | None:
-    """Why this agent must not take part; None when it may."""
+    """Return why this agent must not take part; None if it may."""
     known = None if agent is None else agent.pending or agent.record
     if agent is None or known is None:
         return None
@@ -129,9 +136,9 @@ def refusal(agent: Agent | None, hello: Hello) -> Refused | None:
         return _copied_folder(hello) if is_there else _older_twin(hello)
     has_moved = (known.host, known.peer_port) != (hello.host, hello.peer_port)
     if known.store == hello.store and hello.incarnation > known.incarnation:
-        # At the same IP address no other process can be, so the old one is gone.  At another one,
-        # wait until the old one has left.  An announced DNS name is the same for both, and tells
-        # nothing: Kubernetes is trusted to run one pod of an agent at a time.
+        # No other process can be at the same IP address, so the old one is gone. At another
+        # address, wait until the old one has left. An announced DNS name is the same for both, and
+        # tells nothing: Kubernetes is trusted to run one pod of an agent at a time.
         return _still_there(known, hello) if is_there and has_moved else None
     if known.store == hello.store and hello.incarnation < known.incarnation:
         return older_image(hello, known.incarnation)
@@ -145,7 +152,7 @@ def refusal(agent: Agent | None, hello: Hello) -> Refused | None:
 
 
 def is_same_process(known: NodeRecord | Hello, hello: Hello) -> bool:
-    """Whether the process that greets is the known one."""
+    """Return whether the process that greets is the known one."""
     return (known.store, known.incarnation, known.process) == (
         hello.store,
         hello.incarnation,
@@ -154,15 +161,18 @@ def is_same_process(known: NodeRecord | Hello, hello: Hello) -> bool:
 
 
 def is_namesake(member: NodeRecord, hello: Hello) -> bool:
-    """Whether another than the registered agent greets: over another store, or over a copy of its
-    folder.  A newer process of it, which the master may not have told of yet, is no namesake."""
+    """Return whether another agent than the registered one greets under its name.
+
+    It is over another store, or over a copy of the registered agent's folder. A newer process of
+    that agent, which the master may not have told of yet, is no namesake.
+    """
     if member.store != hello.store:
         return True
     return member.incarnation == hello.incarnation and member.process != hello.process
 
 
 def older_image(hello: Hello, registered: int) -> Refused:
-    """To a process over a store of which a later incarnation is known."""
+    """Return the refusal of a process over a store of which a later incarnation is known."""
     return Refused(
         f"node {hello.node}: its data folder is an older image of itself (incarnation "
         f"{hello.incarnation}, registered is {registered}); it must be set aside",
@@ -171,7 +181,7 @@ def older_image(hello: Hello, registered: int) -> Refused:
 
 
 def _copied_folder(hello: Hello) -> Refused:
-    """To a process whose incarnation another one has, which may be there."""
+    """Return the refusal of a process whose incarnation another, perhaps online, has."""
     return Refused(
         f"node {hello.node}: incarnation {hello.incarnation} of store {hello.store} is registered "
         "for another process, so the data folder of this one is a copy; stop it, then start it "
@@ -181,7 +191,10 @@ def _copied_folder(hello: Hello) -> Refused:
 
 
 def _still_there(known: NodeRecord, hello: Hello) -> Refused:
-    """To a newer process elsewhere, while the older one may live: it may be over a copy."""
+    """Return the refusal of a newer process at another address while the older one may be alive.
+
+    It may be over a copy of the folder.
+    """
     return Refused(
         f"node {hello.node}: incarnation {known.incarnation} of store {hello.store} is still there "
         f"at {join_address(known.host, known.peer_port)}; this one is taken in when that one has "
@@ -191,7 +204,7 @@ def _still_there(known: NodeRecord, hello: Hello) -> Refused:
 
 
 def _older_twin(hello: Hello) -> Refused:
-    """To a process whose incarnation another one had, which has left."""
+    """Return the refusal of a process whose incarnation another process had, which has left."""
     return Refused(
         f"node {hello.node}: incarnation {hello.incarnation} of store {hello.store} was another "
         "process, so this data folder is a copy or an older image of its own; it must be set aside",
@@ -200,7 +213,7 @@ def _older_twin(hello: Hello) -> Refused:
 
 
 class ZoneRefusal(NamedTuple):
-    """A process has told, at `since_ms` first, that it cannot open a zone, and why."""
+    """A process's report that it cannot open a zone, first made at `since_ms`, and the reason."""
 
     process: str
     reason: str
@@ -210,7 +223,8 @@ class ZoneRefusal(NamedTuple):
 class ZoneNodes:
     """The agents as one zone sees them (its copies live in stores of its own kind).
 
-    An agent that refuses the zone has nothing of it open: to the zone it has left."""
+    An agent that refuses the zone has nothing of it open: for the zone it has left.
+    """
 
     def __init__(self, agents: dict[str, Agent], zone: str, persistent: bool) -> None:
         self._agents = agents
@@ -219,7 +233,7 @@ class ZoneNodes:
         self._refusals: dict[str, ZoneRefusal] = {}
 
     def refused(self, node: str, reason: str, now: Now) -> bool:
-        """`node` cannot open the zone; whether that is news."""
+        """Note that `node` cannot open the zone. Return whether that is new."""
         agent = self._agents.get(node)
         if agent is None or agent.record is None:
             return False
@@ -229,11 +243,11 @@ class ZoneNodes:
         return known is None
 
     def opened(self, node: str) -> bool:
-        """`node` has the zone open; whether it refused it before."""
+        """Note that `node` has the zone open. Return whether it refused the zone before."""
         return self._refusals.pop(node, None) is not None
 
     def refusal(self, node: str) -> ZoneRefusal | None:
-        """Why the present process of `node` refuses the zone; None: it does not."""
+        """Return why the present process of `node` refuses the zone; None if it does not."""
         refusal = self._refusals.get(node)
         agent = self._agents.get(node)
         if refusal is None or agent is None or agent.record is None:
@@ -241,24 +255,26 @@ class ZoneNodes:
         return refusal if agent.record.process == refusal.process else None
 
     def refusals(self) -> tuple[tuple[str, str], ...]:
-        """(node, reason) of each agent that is online and refuses the zone."""
+        """Return (node, reason) of each agent that is online and refuses the zone."""
         told = [(node, self.refusal(node)) for node in sorted(self._refusals)]
         return tuple((n, each.reason) for n, each in told if each and self._agents[n].online)
 
     def holder(self, node: str) -> Holder | None:
-        """The online incarnation of `node`."""
+        """Return the online incarnation of `node`; None if it is offline or refuses the zone."""
         agent = self._agents.get(node)
         if agent is None or not agent.online or agent.record is None or self.refusal(node):
             return None
         return agent.record.holder(self._persistent)
 
     def holders(self) -> tuple[Holder | None, ...]:
-        """The online incarnation of each agent, by name."""
+        """Return `holder` of each agent, in the order of their names."""
         return tuple(self.holder(node) for node in sorted(self._agents))
 
     def gone(self, node: str, store: str) -> bool:
-        """Whether `node` was judged to have left, refuses the zone, or is online with another store
-        than `store`."""
+        """Return whether `node` has left, refuses the zone, or is online with another store.
+
+        It has also left if it is not registered.
+        """
         agent = self._agents.get(node)
         if agent is None or agent.record is None or self.refusal(node):
             return True
@@ -267,57 +283,59 @@ class ZoneNodes:
         return agent.left_ms >= 0
 
     def gone_voters(self, row: PartitionRow) -> tuple[str, ...]:
-        """Voters of the row that have left, or whose store is not the one that votes."""
+        """Return the row's voters that have left, or whose store is not the one that votes."""
         return tuple(v.node for v in row.voters if self.gone(v.node, v.store))
 
     def dead_voters(self, row: PartitionRow) -> tuple[str, ...]:
-        """Voters of the row, or of one of its sets, whose store is gone for good: their node is
-        registered with another."""
+        """Return the voters whose store is gone for good: their node registered another one.
+
+        These include the voters of the row's sets.
+        """
         voters = dict.fromkeys(voter for each in row.voter_sets for voter in each)
         return tuple(voter.node for voter in voters if self.is_dead(voter))
 
     def is_dead(self, voter: Voter) -> bool:
-        """Whether its store is gone for good: its node is registered with another."""
+        """Return whether the voter's store is gone for good: its node registered another one."""
         agent = self._agents.get(voter.node)
         record = agent.record if agent is not None else None
         return record is not None and record.zone_store(self._persistent) != voter.store
 
     def reported(self, node: str) -> bool:
-        """Whether `node` told its inventory of this zone, or has left, or refuses the zone."""
+        """Return whether `node` reported its inventory of the zone, has left, or refuses it."""
         agent = self._agents.get(node)
         if agent is None or self.refusal(node):
             return True
         return self._zone in agent.reported or (not agent.online and agent.left_ms >= 0)
 
     def asked_ms(self, node: str) -> int:
-        """Since when `node` is expected to tell its inventory; -1: it is not online."""
+        """Return the time since when the inventory of `node` is expected; -1: it is not online."""
         agent = self._agents.get(node)
         return -1 if agent is None else agent.asked_ms
 
     def is_registered(self, node: str) -> bool:
-        """Whether the metastore holds a registration of `node`."""
+        """Return whether the metastore holds a registration of `node`."""
         agent = self._agents.get(node)
         return agent is not None and agent.record is not None
 
     def has_told(self, voter: Voter) -> bool:
-        """Whether the agent that has this very store is online and told its inventory."""
+        """Return whether the agent with this very store is online and reported its inventory."""
         agent = self._agents.get(voter.node)
         holder = self.holder(voter.node)
         is_same = holder is not None and holder.store == voter.store
         return is_same and agent is not None and self._zone in agent.reported
 
     def report(self, node: str, partition: int) -> CopyReport | None:
-        """What `node` last told of its copy."""
+        """Return what `node` last reported of its copy."""
         agent = self._agents.get(node)
         return agent.inventory.get(self._zone, {}).get(partition) if agent else None
 
     def leaving(self, node: str) -> bool:
-        """Whether the primaries of `node` are to be taken over, by those that can."""
+        """Return whether other agents that can are to take over the primaries of `node`."""
         agent = self._agents.get(node)
         return agent is not None and (agent.leaving or agent.draining or agent.cordoned)
 
     def reach_each_other(self, one: str, other: str) -> bool:
-        """Whether neither of the two has reported that it does not reach the other."""
+        """Return whether neither of the two has reported that it does not reach the other."""
         first, second = self._agents.get(one), self._agents.get(other)
         if first is None or second is None:
             return True
@@ -325,5 +343,5 @@ class ZoneNodes:
 
 
 def left(record: NodeRecord, now: Now) -> NodeRecord:
-    """The registration of a node that has left now."""
+    """Return the registration of a node that has left now."""
     return msgspec.structs.replace(record, left_since_ms=now.wall_ms)

@@ -1,12 +1,12 @@
-"""Which agents are registered, online, waited for or draining, and what is written of them.
+"""The registry of agents: which are registered, online, left or draining, and what is written.
 
     unknown --Hello--> pending --written--> online --silent, gone or followed--> left
                           ^--------------------- back ---------------------------'
 
-Nobody takes part before the metastore holds the registration.  An agent is online from then until
-it has been silent for `failure_detection_ms`, or its process is known to be gone; a master that has
-just started judges nobody before one such time of its own.  Rules of who may register are in
-membership.py.  Source: docs/protocol.md, section 7.
+No agent takes part before the metastore holds its registration. An agent is online from then until
+it has been silent for `failure_detection_ms`, or its process is known to be gone. A master that has
+just started judges no agent before `failure_detection_ms` of its own. membership.py has the rules
+of which agents may register. Source: docs/protocol.md, section 7.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from quorate.protocol.master.master import Master
 
 STALL_MS = 1000
-"""Who was not asked the time for this long did not run, or had too much to do to listen."""
+"""If `judge` was not called for this long, this process was suspended or overloaded."""
 
 
 class NodeRegistry:
-    """The master's agents.  `writes` are not under way yet; None removes a registration."""
+    """The master's agents. `writes`: registrations to be written; None removes one."""
 
     def __init__(self, master: Master, now: Now) -> None:
         self.writes: dict[str, NodeRecord | None] = {}
@@ -45,7 +45,7 @@ class NodeRegistry:
         self._judged_ms = now.boot_ms
 
     def load(self, record: NodeRecord, now: Now) -> None:
-        """One that the metastore holds."""
+        """Take a registration that the metastore holds."""
         agent = self._agents[record.name] = Agent(record, now.boot_ms)
         if record.left_since_ms is not None:
             agent.left_ms = now.boot_ms - max(0, now.wall_ms - record.left_since_ms)
@@ -53,7 +53,7 @@ class NodeRegistry:
     # --- who comes and goes ----------------------------------------------------------------------
 
     def refusal(self, hello: Hello) -> Refused | None:
-        """Why the agent that greets must not take part; None when it may."""
+        """Return why the agent that greets must not take part; None if it may."""
         agent = self._agents.get(hello.node)
         refused = refusal(agent, hello)
         if refused is None and (agent is None or agent.newest is None):
@@ -69,11 +69,13 @@ class NodeRegistry:
         return refused
 
     def _refusal_by_rows(self, hello: Hello) -> Refused | None:
-        """Of a node that is registered nowhere, rows may name a later incarnation: its registration
-        was lost, and what greets is an older image of its folder."""
+        """Refuse an unregistered node if a row names a later incarnation of its store.
+
+        Its registration was lost then, and what greets is an older image of its folder.
+        """
         for zone in self._master.zones.values():
             if not zone.record.persistent:
-                continue  # there, another incarnation is another store
+                continue  # there, each incarnation is another store
             for part in zone.parts.values():
                 for holder in (part.row.primary, part.row.destination):
                     if holder is None or (holder.node, holder.store) != (hello.node, hello.store):
@@ -83,8 +85,11 @@ class NodeRegistry:
         return None
 
     def _is_done_without(self, record: NodeRecord) -> bool:
-        """Whether a quorum somewhere is smaller because this store is gone.  Were it back before it
-        votes no more, it could make up a quorum which has nothing that was answered meanwhile."""
+        """Return whether some quorum is smaller because this store is gone for good.
+
+        If the store were taken back before its votes are given up, it could help to make up a
+        quorum that has nothing of what was answered meanwhile.
+        """
         for zone in self._master.zones.values():
             nodes = zone.nodes
             voter = Voter(record.name, record.zone_store(zone.record.persistent))
@@ -98,7 +103,7 @@ class NodeRegistry:
         return False
 
     def connected(self, hello: Hello, now: Now) -> None:
-        """An agent greets: it is refused, or registered before it takes part."""
+        """Take the greeting of an agent: refuse it, or register it before it takes part."""
         agent = self._agents.get(hello.node)
         refused = self.refusal(hello)
         if refused is not None:
@@ -132,7 +137,7 @@ class NodeRegistry:
             self._register(hello.node, agent, wanted)
 
     def _welcome(self, node: str, agent: Agent) -> None:
-        """The agent's incarnation is registered: it takes part."""
+        """Let the agent take part: its incarnation is registered."""
         if agent.connected and not agent.online:
             self._master.event("", None, Reason.NODE_JOINED, f"{node} takes part")
         agent.online = agent.connected
@@ -149,7 +154,7 @@ class NodeRegistry:
         master.send(node, AskInventory(master.master_term, master.recovering))
 
     def disconnected(self, node: str, process_gone: bool, now: Now) -> None:
-        """The link to an agent is down; `process_gone`: its host refuses new connections."""
+        """Note a lost link to an agent. `process_gone`: its host refuses new connections."""
         agent = self._agents.get(node)
         if agent is None:
             return
@@ -171,10 +176,10 @@ class NodeRegistry:
         self._master.event("", None, Reason.NODE_LEFT, f"{node} left: {why}", "Warning")
 
     def judge(self, now: Now) -> None:
-        """Who has been silent for too long; who is back."""
+        """Mark agents that are silent for too long as left, and register those that are back."""
         silence = self._master.settings.failure_detection_ms
         if now.boot_ms - self._judged_ms > STALL_MS:
-            # It was this process that did not run: what the agents said meanwhile is still unread.
+            # This process did not run: what agents sent meanwhile is still unread.
             self._started_ms = now.boot_ms
             for zone in self._master.zones.values():
                 zone.stood_still(now)
@@ -183,7 +188,7 @@ class NodeRegistry:
             agent = self._agents[node]
             if agent.record is None:
                 continue
-            if agent.online:  # what it said while this process did not run is still unread
+            if agent.online:  # its messages may be unread after a stall
                 asked_ms = agent.asked_ms if agent.asked_ms >= 0 else now.boot_ms
                 agent.asked_ms = max(asked_ms, self._started_ms)
             since = max(agent.heard_ms, self._started_ms)
@@ -197,7 +202,7 @@ class NodeRegistry:
     # --- who is to hold nothing ------------------------------------------------------------------
 
     def keep_primaries_off(self, nodes: Collection[str]) -> bool:
-        """Make exactly these agents the last choice as primaries; whether that is new."""
+        """Make exactly these agents the last choice as primaries. Return whether any changed."""
         changed = [
             agent for name, agent in self._agents.items() if agent.cordoned != (name in nodes)
         ]
@@ -209,10 +214,11 @@ class NodeRegistry:
         return bool(changed)
 
     def drain(self, node: str, draining: bool) -> str:
-        """Move everything off `node` (or stop to); a sentence why not, or empty.
+        """Start or stop draining `node`. Return a sentence on why that is impossible, or "".
 
-        It begins once it is written, so that it outlives this master; it is written in any case,
-        so that who asks can be told when it is."""
+        Draining begins once it is written, so that it outlives this master. The record is written
+        even if it does not change, so that the caller can be told when that is done.
+        """
         agent = self._agents.get(node)
         if agent is None or agent.newest is None:
             known = ", ".join(sorted(n for n, a in self._agents.items() if a.newest is not None))
@@ -232,7 +238,7 @@ class NodeRegistry:
         return ""
 
     def wishes_changed(self, node: str) -> None:
-        """Something else than before is to be registered with `node`."""
+        """Write the registration of `node` again, because what is wanted of it has changed."""
         agent = self._agents.get(node)
         if agent is not None and agent.newest is not None:
             self._write_wishes(node, agent, agent.newest)
@@ -243,16 +249,18 @@ class NodeRegistry:
             agent.pending = newest
 
     def forget(self, node: str, now: Now) -> str:
-        """Remove the registration of a node that no row names; a sentence why not, or empty.
+        """Remove the registration of a node that no row names.
 
-        If it comes back, it is a new node: not draining, data node at once."""
+        Return a sentence on why that is impossible, or "". If the node comes back, it is a new
+        node: not draining, and a data node at once.
+        """
         agent = self._agents.get(node)
         if agent is None:
             return ""
         held = [z.record.name for z in self._master.zones.values() if z.names(node)]
         if held:
             return f"node {node}: still holds copies of zone {', '.join(held)}"
-        # Nothing that is still heard of it may write its record again.
+        # No late message or write may write its record again.
         agent.online = agent.connected = False
         agent.left_ms = now.boot_ms if agent.left_ms < 0 else agent.left_ms
         agent.pending = agent.newest = None
@@ -264,7 +272,7 @@ class NodeRegistry:
     # --- writes ----------------------------------------------------------------------------------
 
     def _register(self, node: str, agent: Agent, record: NodeRecord) -> None:
-        """It takes part once `record` is written."""
+        """Write `record`; the agent takes part once it is written."""
         agent.pending = self._write_node(node, agent, record)
 
     def _write_node(self, node: str, agent: Agent, record: NodeRecord) -> NodeRecord:
@@ -273,14 +281,14 @@ class NodeRegistry:
         return record
 
     def written(self, node: str, record: NodeRecord | None) -> None:
-        """What the metastore holds of `node` now; None: its registration is removed."""
+        """Take what the metastore holds of `node` now. None: its registration is removed."""
         agent = self._agents.get(node)
         if agent is None:
             return
         if record is None:
             if agent.pending is None:
                 del self._agents[node]
-            else:  # it greeted again meanwhile: a new node, whose registration follows
+            else:  # it greeted meanwhile as a new node; its registration follows
                 self._take_record(agent, None)
             for zone in self._master.zones.values():
                 zone.keep_ports_of(self._agents)
@@ -303,7 +311,7 @@ class NodeRegistry:
                 zone.topology_changed()
 
     def reloaded(self, node: str, record: NodeRecord | None) -> None:
-        """A write did not happen, or nobody knows: `record` is what the metastore holds now."""
+        """Take the stored registration after a write that failed or whose outcome is unknown."""
         agent = self._agents.get(node)
         if agent is None:
             return
@@ -315,11 +323,11 @@ class NodeRegistry:
             self._master.event("", None, Reason.RECORD_RESTORED, about, "Warning")
             return
         if wanted is None and meant is not None and _is_past(record, meant, agent):
-            self._write_node(node, agent, meant)  # an earlier master was the last to write, or none
+            self._write_node(node, agent, meant)  # an earlier master wrote last, or none
             return
         self._take_record(agent, record)
         if agent.removing and record is not None:
-            self.writes[node] = None  # it was promised
+            self.writes[node] = None  # its removal was promised
             return
         if record is not None and agent.newest is not None and _is_later(record, agent):
             self._take_later(node, agent, record)
@@ -333,8 +341,11 @@ class NodeRegistry:
             self._write_node(node, agent, agent.newest)
 
     def _take_later(self, node: str, agent: Agent, record: NodeRecord) -> None:
-        """Another master has registered a later process: nothing is written of the earlier one that
-        is known here, for to the next master the later one's memory would be gone for good."""
+        """Give up the earlier process that is known here: another master registered a later one.
+
+        Nothing more is written of the earlier process. Otherwise the next master would take the
+        later one's memory for a store that is gone for good.
+        """
         self.writes.pop(node, None)
         if agent.pending is None:
             return
@@ -347,7 +358,7 @@ class NodeRegistry:
         self._master.send(node, Refused(reason, RefusalCode.OLDER_PROCESS))
 
     def _is_lost(self, agent: Agent) -> bool:
-        """Whether a registration that is gone is one that nobody had removed here."""
+        """Return whether a missing registration was not removed by this master."""
         is_meant = agent.newest is not None and agent.pending is None and not agent.removing
         return self._master.rebuilds and is_meant
 
@@ -356,7 +367,7 @@ class NodeRegistry:
     def statuses(
         self, primaries: Mapping[str, int], owners: Mapping[str, int]
     ) -> tuple[NodeStatus, ...]:
-        """Every registered node as users see it, with its copies by node name."""
+        """Return every registered node as users see it, with its number of primaries and copies."""
         return tuple(
             NodeStatus(
                 name,
@@ -378,7 +389,7 @@ class NodeRegistry:
 
 
 def _with_wishes(record: NodeRecord, agent: Agent) -> NodeRecord:
-    """The registration with what is wanted of the agent, whichever process it is of."""
+    """Return the registration with what is wanted of the agent, whatever its process."""
     return msgspec.structs.replace(
         record,
         draining=agent.drain_wanted,
@@ -388,8 +399,12 @@ def _with_wishes(record: NodeRecord, agent: Agent) -> NodeRecord:
 
 
 def _is_past(record: NodeRecord | None, meant: NodeRecord, agent: Agent) -> bool:
-    """Whether `record` is of an earlier process than the one that is meant to be registered, or
-    says the contrary of its having left; gone or of another store, where it takes part."""
+    """Return whether `record`, as stored, is outdated by `meant`, the intended registration.
+
+    That is so if it is of an earlier process, or if only one of the two says that the node has
+    left. If it is missing or of another store, it is outdated if the agent takes part, or if its
+    store was followed.
+    """
     if record is None or record.store != meant.store:
         return agent.online or (record is not None and record.store in agent.followed)
     if record.incarnation != meant.incarnation:
@@ -398,8 +413,11 @@ def _is_past(record: NodeRecord | None, meant: NodeRecord, agent: Agent) -> bool
 
 
 def _is_later(record: NodeRecord, agent: Agent) -> bool:
-    """Whether `record` is of a later process than the one that is known or about to be registered:
-    by its count of starts, or over another store while no process of the node is here."""
+    """Return whether `record` is of a later process than the one known or about to be registered.
+
+    That is so if its incarnation is higher, or if its store is another one and no registration of
+    the node is pending here.
+    """
     assert agent.newest is not None
     if record.store != agent.newest.store:
         return agent.pending is None

@@ -1,15 +1,15 @@
 """Facts about agents that the operator reads from Kubernetes: addresses, failure domains.
 
-An agent with an external listener announces its own address (Hello, ZoneReady), or leaves that to
-the operator, which knows the Services in front of it.  Hosts are registered with nodes, ports with
-zones: agents learn them as all other addresses, by Members and ZoneTable, and a new master has
-them.  An address that the operator does not know at present stays as it was last.
+An agent with an external listener announces its own external address (Hello, ZoneReady), or leaves
+that to the operator, which knows the Services in front of it. Hosts are registered with nodes,
+ports with zones. So agents learn them like all other addresses, from Members and ZoneTable, and a
+new master has them. An address that the operator does not know at present stays as it was.
 
-The failure domain of an agent in a pod is that of the node that the pod is on.  Where the operator
-can read the Node, it tells the master, and that goes before the domain that the agent was started
-with.  It is written in the registration, and holds through restarts until the operator tells
-another one, or the agent says another one than it did before: then its pod is on another node.
-Source: docs/protocol.md, section 7.
+The failure domain of an agent in a pod is that of the pod's node. If the operator can read the
+Node, it tells the master the domain, which takes precedence over the one that the agent was started
+with. It is written in the registration and holds through restarts, until the operator tells another
+one, or until the agent says another one than before: then its pod is on another node. Source:
+docs/protocol.md, section 7.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ToldPlaces:
         """Node -> the failure domain in its last Hello to this master."""
 
     def tell(self, hosts: Mapping[str, str], ports: Mapping[str, Mapping[str, int]]) -> None:
-        """Take hosts by node, and ports by zone uid and node.  Idempotent."""
+        """Take hosts by node, and ports by zone uid and node. Idempotent."""
         self._hosts.update(hosts)
         for node, host in hosts.items():
             agent = self._master.agents.get(node)
@@ -48,7 +48,7 @@ class ToldPlaces:
                 zone.take_external_ports(by_node)
 
     def tell_domains(self, domains: Mapping[str, str]) -> None:
-        """Take failure domains by node; empty: what the agent itself says counts.  Idempotent."""
+        """Take failure domains by node; "": what the agent itself says counts. Idempotent."""
         self._domains.update(domains)
         for node, domain in domains.items():
             agent = self._master.agents.get(node)
@@ -57,12 +57,13 @@ class ToldPlaces:
                 self._master.wishes_changed(node)
 
     def greeted(self, agent: Agent, hello: Hello) -> None:
-        """Take what an agent says of itself: it announces its external host, leaves it to the
-        operator, or has no external listener (any more).
+        """Take an agent's external host and failure domain from its Hello.
 
-        A failure domain that it says goes before one that an earlier master was told.  One that
-        this master was told holds, unless the agent said another one before: that was of another
-        node."""
+        The agent announces its external host, or leaves that to the operator, or has no external
+        listener (any more). A failure domain that it says takes precedence over one that an earlier
+        master was told. One that this master was told holds, unless the agent said another one
+        before: then the told one is that of another node.
+        """
         agent.in_pod = hello.client_ports is not None
         before = self._said.get(hello.node, hello.failure_domain)
         self._said[hello.node] = hello.failure_domain

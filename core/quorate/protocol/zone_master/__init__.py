@@ -1,1 +1,1 @@
-"""What the master decides for one zone: its rows, one migration step after the other."""
+"""Decisions of the master for one zone: its rows, one migration step after the other."""

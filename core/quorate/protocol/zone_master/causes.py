@@ -1,21 +1,21 @@
-"""Why the master changes a row: the cause, whom it blames, and the sentence that tells it."""
+"""Why the master changes a row: the cause, whether it blames a node, and its sentence."""
 
 import enum
 from typing import NamedTuple
 
 
 class Cause(enum.Enum):
-    """Each with its sentence; `{}` stands for what it is about, in the order of `Why.about`."""
+    """The causes, each with its sentence. The `{}` are filled with `Why.about`, in its order."""
 
     PLACED = "first placement"
     STARTED = "{} started"
     COMMITTED = "{} committed"
     FOUND_PREPARED = "{} committed: its destination has stored the row"
-    """By a new master, in its predecessor's place."""
+    """A new master finds that its predecessor's migration was prepared."""
     GIVEN_UP = "{} failed: {}"
     UNWANTED = "{} failed: the target has changed"
     ROLLED_BACK = "{} rolled back"
-    """By a new master: it cannot know how far its predecessor's migration was."""
+    """A new master cannot know how far its predecessor's migration was."""
     TAKEN_OVER = "{}: {} takes over"
     PRIMARY_BACK = "the primary is back"
     ONE_SET = "both sets of voters are one"
@@ -32,8 +32,10 @@ class Cause(enum.Enum):
 
     @property
     def is_told_elsewhere(self) -> bool:
-        """Whether Events of the migration tell it, or nobody asks; of all others users are told
-        that rows changed."""
+        """Whether users get no event that rows changed.
+
+        Events of the migration tell of these causes, or they are of no interest.
+        """
         return self in _TOLD_ELSEWHERE
 
 
@@ -58,5 +60,5 @@ class Why(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """For people, without a full stop."""
+        """The sentence for people, without a full stop."""
         return self.cause.value.format(*self.about)

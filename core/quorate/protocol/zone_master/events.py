@@ -1,7 +1,7 @@
-"""What is told of one zone: its migrations step by step, what is lost, when all is in its place.
+"""Events of one zone: its migrations step by step, lost partitions, the end of a rebalance.
 
-Everything is told from rows and reports that the master has anyway.  A master that takes over does
-not know what its predecessor has told: what it finds under way goes on from there.
+They follow from rows and reports that the master has anyway. A master that takes over does not know
+what its predecessor reported: events of active migrations go on from there.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 class ZoneEvents:
-    """One zone's teller.  `parts` are the zone's own."""
+    """Reports the events of one zone. `parts` are the zone's own."""
 
     def __init__(self, master: Master, uid: str, parts: Mapping[int, Part]) -> None:
         self._master = master
         self._uid = uid
         self._parts = parts
-        self._unfinished: dict[int, str] = {}  # switched, not yet served as they are now
+        self._unfinished: dict[int, str] = {}  # committed, not yet served as they are now
         self._lost: set[int] = set()
         self._was_moving = False
 
     def row_changed(self, before: PartitionRow | None, row: PartitionRow, why: Why | None) -> None:
-        """The metastore holds `row` in place of `before`; `why`: None when unknown."""
+        """Report what `row` in place of `before` means. `why`: the cause; None if it is unknown."""
         old = before.active if before is not None else None
         new = row.active
         if new is not None:
@@ -50,20 +50,20 @@ class ZoneEvents:
             self._tell(row.partition, Reason.MIGRATION_REVERTED, f"{_named(old)}{told}")
 
     def caught_up(self, part: Part) -> None:
-        """The destination holds everything that was answered; said again and again, told once."""
+        """Report once that the destination holds everything that was answered."""
         active = part.row.active
         if active is not None and not part.caught_up:
             self._tell(part.row.partition, Reason.MIGRATION_CAUGHT_UP, _named(active))
 
     def given_up(self, partition: int, message: str, is_cancelled: bool) -> None:
-        """A migration was reverted: because of its target, or because of one of its ends."""
+        """Report a reverted migration: its target changed, or one of its ends failed."""
         if is_cancelled:
             self._tell(partition, Reason.MIGRATION_CANCELLED, message)
         else:
             self._tell(partition, Reason.MIGRATION_FAILED, message, "Warning")
 
     def look_at_switched(self) -> None:
-        """Cheap where nothing was switched."""
+        """Report switched migrations that are finished; cheap if there are none."""
         for partition, name in list(self._unfinished.items()):
             part = self._parts.get(partition)
             if part is None or part.serves:
@@ -71,7 +71,10 @@ class ZoneEvents:
                 self._tell(partition, Reason.MIGRATION_FINISHED, name)
 
     def look(self, rebalance: Rebalance, moved: Moved, is_quiet: bool) -> None:
-        """After every partition was looked at; `is_quiet`: no row is being changed."""
+        """Report losses and a finished rebalance, after every partition was looked at.
+
+        `is_quiet`: no row is being changed.
+        """
         self._look_for_lost(rebalance)
         is_moving = any(part.row.active is not None for part in self._parts.values())
         self._was_moving = self._was_moving or is_moving

@@ -1,4 +1,4 @@
-"""The first rows of a zone: its partitions distributed over the agents that are online."""
+"""Place a new zone: distribute its partitions over the agents that are online."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOTE_MS = 5_000
 
 
 class FirstPlacement:
-    """One zone's.  `stored`: the metastore knows that every partition has had a row."""
+    """First placement of one zone. `stored`: the stored record says that it was placed."""
 
     def __init__(self, master: Master, zone: ZoneMaster, rebalance: Rebalance) -> None:
         self.stored = False
@@ -34,14 +34,17 @@ class FirstPlacement:
     def place(
         self, missing: Sequence[int], decided: dict[int, tuple[PartitionRow, Why]], now: Now
     ) -> str:
-        """Decide rows for the partitions `missing`; what is done, or waited for, as a sentence.
+        """Decide rows for the partitions `missing`, if enough agents are online.
 
-        Rows become parts only when written; until then nobody may decide on them."""
+        Return a sentence on what is done or waited for. Rows become parts only when written; until
+        then nothing may be decided about them.
+        """
         zone = self._zone
         if why := self._master.ports.why_none(zone):
             return why
         data_nodes = self._rebalance.data_nodes(zone.record, now)
-        # One that is waited for counts as online to a zone that has rows; here it cannot be named.
+        # An agent that is waited for counts as online in a zone that has rows; here it cannot be
+        # named.
         online = [n for n in data_nodes if n.online and zone.nodes.holder(n.name) is not None]
         if len(online) < zone.record.replicas:
             return (
@@ -64,8 +67,11 @@ class FirstPlacement:
         return "placing partitions"
 
     def note_placed(self, now: Now) -> None:
-        """Once every partition has a row it is noted that they had.  The zone's record is soon
-        written with its ports anyway; else it is written on this account."""
+        """Note in the zone's record, once every partition has a row, that it was placed.
+
+        The record is usually written soon anyway, with the zone's ports; if not, it is written for
+        this.
+        """
         zone = self._zone
         if self.stored or len(zone.parts) < zone.record.partitions:
             return

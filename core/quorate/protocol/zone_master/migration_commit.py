@@ -1,8 +1,8 @@
-"""What to do next for one partition: losses, activation, and the commit of one migration.
+"""Decide what to do next for one partition: losses, activation, the commit of a migration.
 
 Source: Hazelcast "Avoid Data Loss on Migration", section 2; docs/protocol.md, sections 6 and 7.
-Level-triggered and pure: `decide` looks at everything known of one partition and answers one new
-row to write, or messages to send, or nothing; the caller asks again after every event.
+Level-triggered and pure: `decide` looks at everything known of one partition and returns one new
+row to write, or messages to send, or nothing. The caller calls it again after every event.
 
     active --CaughtUp--> [Freeze --Frozen-->] PreparedRow --Prepared--> commit: version + 1
        |  destination or primary left, refused, too long                         FAILED: version + 2
@@ -22,44 +22,47 @@ from quorate.protocol.zone_master.causes import Cause, Why
 
 
 class Nodes(Protocol):
-    """What the master knows of the agents, as one zone sees them."""
+    """The agents as one zone sees them, from what the master knows."""
 
     def holder(self, node: str) -> Holder | None:
-        """The online incarnation of `node`; None when it has left or is not registered."""
+        """Return the online incarnation of `node`; None if it has left or is not registered."""
 
     def gone(self, node: str, store: str) -> bool:
-        """Whether `node` was judged to have left, or is online with another store than `store`."""
+        """Return whether `node` has left, or is online with another store than `store`."""
 
     def dead_voters(self, row: PartitionRow) -> tuple[str, ...]:
-        """Voters of the row whose store is gone for good: their node is registered with another."""
+        """Return the row's voters whose store is gone for good: the node registered another."""
 
     def reported(self, node: str) -> bool:
-        """Whether `node` has told this master its inventory (or has left)."""
+        """Return whether `node` has reported its inventory to this master (or has left)."""
 
     def asked_ms(self, node: str) -> int:
-        """Since when `node` is expected to tell its inventory; -1: it is not online."""
+        """Return the time since when the inventory of `node` is expected; -1: it is not online."""
 
     def report(self, node: str, partition: int) -> CopyReport | None:
-        """What `node` last told of its copy."""
+        """Return what `node` last reported of its copy."""
 
     def leaving(self, node: str) -> bool:
-        """Whether `node` asked for its primaries to be taken over."""
+        """Return whether `node` asked for its primaries to be taken over."""
 
     def reach_each_other(self, one: str, other: str) -> bool:
-        """Whether neither of the two has reported that it does not reach the other."""
+        """Return whether neither of the two has reported that it does not reach the other."""
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Everything the master knows of one partition besides its row.
+    """Everything the master knows of one partition, with its row.
 
-    The flags speak of `row.active` and `row.term`; they start anew with every new row that changes
-    either.  `resolved`: the active migration was started, or asked about, by this master.
-    `stored`: voters that have said that they have this very row, or a newer one, durably.
-    `unheard`: the row was read by a new master that has not heard yet which rows its voters have.
-    `progress_ms`: when its destination last had more than before.  `unwanted`: it does not lead to
-    the row's target any more.  `handed_over`: the row's term began with the commit of a migration.
-    `has_served`: the primary has said that it serves in the row's term (`activated` also says that
-    it never will).
+    The flags are about `row.active` and `row.term`. They are reset with every new row that changes
+    either.
+
+    - `resolved`: this master started the active migration, or asked about it.
+    - `activated`: the primary serves in the row's term, or never will. `has_served`: it has
+      reported that it serves.
+    - `stored`: voters that have reported that they have this row, or a newer one, durably.
+    - `unheard`: a new master has read the row and not yet heard which rows its voters have.
+    - `progress_ms`: when the destination last had more than before.
+    - `unwanted`: the migration does not lead to the row's target any more.
+    - `handed_over`: the row's term began with the commit of a migration.
     """
 
     row: PartitionRow
@@ -86,27 +89,27 @@ class Part(msgspec.Struct, frozen=True):
 
     @property
     def caught_up(self) -> bool:
-        """Whether the primary has said that both majorities hold what was answered."""
+        """Whether the primary has reported that both majorities hold what was answered."""
         return self.caught_up_ms >= 0
 
     @property
     def serves(self) -> bool:
-        """Whether the row seats the primary, and it has said that it serves in this term."""
+        """Whether the row has the primary at index 0, and it has reported that it serves."""
         return self.activated and self.row.replicas[0] is not None
 
     @property
     def is_being_handed_over(self) -> bool:
-        """Whether a planned new primary is about to serve: clients wait, none is refused.
+        """Whether a planned new primary is about to serve: clients wait and are not refused.
 
-        It ends with `activated`, or with the row: past `activation_bound_ms` another voter is made
-        primary, and that is no hand-over.
+        This ends with `activated`, or with the row: after `activation_bound_ms` another voter is
+        made primary, and that is no hand-over.
         """
         is_on_its_way = self.handed_over and not self.activated and not self.stuck
         return is_on_its_way and self.row.replicas[0] is not None
 
 
 class Decision(NamedTuple):
-    """At most one of: a row to write, and why; messages with the part that notes them."""
+    """Nothing, or a row to write and the reason, or messages and the part that notes them."""
 
     row: PartitionRow | None = None
     why: Why | None = None
@@ -120,7 +123,7 @@ NO_OWNER = 99
 
 
 def adopt_row(part: Part, row: PartitionRow, now_ms: int) -> Part:
-    """The part after its row was written or read: what was known of an older term is forgotten."""
+    """Return the part after its row was written or read, without facts about an older term."""
     before = part.row
     same_migration = (
         row.active is not None
@@ -138,7 +141,7 @@ def adopt_row(part: Part, row: PartitionRow, now_ms: int) -> Part:
         ready=tuple(n for n in part.ready if n not in row.replicas),
         stuck="",
         stored=(),
-        caught_up_ms=now_ms if part.caught_up else -1,  # this row is to be stored, too
+        caught_up_ms=now_ms if part.caught_up else -1,  # this row must be stored, too
     )
     if same_migration:
         return kept
@@ -160,7 +163,7 @@ def adopt_row(part: Part, row: PartitionRow, now_ms: int) -> Part:
 def decide(
     part: Part, nodes: Nodes, zone: str, master_term: int, settings: ProtocolSettings, now_ms: int
 ) -> Decision:
-    """The next thing to do for this partition."""
+    """Return the next thing to do for this partition."""
     row = part.row
     stores = {voter.node: voter.store for voter in row.voters}
     left = frozenset(node for node in row.owners if nodes.gone(node, stores[node]))
@@ -187,7 +190,7 @@ def decide(
 
 
 def _primary_lost(row: PartitionRow, nodes: Nodes) -> bool:
-    """Whether the primary's incarnation has left or was followed by another."""
+    """Return whether the primary's incarnation has left or was followed by another."""
     primary = row.primary
     if primary is None or nodes.gone(primary.node, primary.store):
         return True
@@ -195,7 +198,7 @@ def _primary_lost(row: PartitionRow, nodes: Nodes) -> bool:
 
 
 def _is_same(nodes: Nodes, row: PartitionRow, node: str) -> bool:
-    """Whether `node` is online with the store that votes in this row."""
+    """Return whether `node` is online with the store that votes in this row."""
     holder = nodes.holder(node)
     return holder is not None and any(
         voter.node == node and voter.store == holder.store for voter in row.voters
@@ -203,8 +206,12 @@ def _is_same(nodes: Nodes, row: PartitionRow, node: str) -> bool:
 
 
 def _candidates(part: Part, nodes: Nodes) -> list[Holder]:
-    """Online voters, best first: those that reach a quorum and have told what they hold, then
-    owners by replica index, then others by how fresh their reported copy is, then by name."""
+    """Return the online voters, best candidate first.
+
+    First those that reach a quorum, that were not tried, that have reported what they hold, and
+    that are not leaving, in this order. Then owners by replica index, then other voters by the
+    freshest reported copy, then by name.
+    """
     row = part.row
     online = _online_voters(nodes, row)
 
@@ -232,9 +239,9 @@ def _online_voters(nodes: Nodes, row: PartitionRow) -> list[Holder]:
 
 
 def is_cut_off(nodes: Nodes, row: PartitionRow, node: str) -> bool:
-    """Whether `node` reaches too few of the online voters for a quorum, as they and it report.
+    """Return whether `node`, by its and their reports, reaches no quorum of the online voters.
 
-    Each agent tells only what it sees itself; an agent that one other does not reach may be well.
+    Each agent reports only what it sees itself; an agent that one other cannot reach may be fine.
     """
     reached = [v for v in _online_voters(nodes, row) if nodes.reach_each_other(node, v.node)]
     return not is_quorum(row, [v.node for v in reached], nodes.dead_voters(row))
@@ -255,7 +262,7 @@ def _decide_primary(
     candidates = _candidates(part, nodes)
     if not is_quorum(row, [each.node for each in candidates], nodes.dead_voters(row)):
         if left and row.owners:
-            # Whoever froze for a migration that ends here serves again in a new term only.
+            # A primary that froze for the migration that ends here serves again only in a new term.
             after = ownership.without_owners(row, left, new_term=part.freeze_ms >= 0)
             return Decision(after, _left(left, Cause.LEFT_NO_QUORUM))
         return NOTHING
@@ -270,9 +277,11 @@ def _decide_primary(
 def _is_awaited(
     part: Part, nodes: Nodes, node: str, settings: ProtocolSettings, now_ms: int
 ) -> bool:
-    """Whether an election waits for what the voter holds: without it the freshest may be passed
-    over.  One that is online and tells nothing, as its disk hangs, is waited for no longer than one
-    that is silent; but a voter that may know a newer row is."""
+    """Return whether an election waits for the voter's report, to find the freshest copy.
+
+    A voter that is online and reports nothing, as with a hanging disk, is waited for no longer than
+    a silent one. But a voter that may know a newer row is waited for.
+    """
     if nodes.reported(node):
         return False
     asked_ms = nodes.asked_ms(node)
@@ -283,11 +292,12 @@ def _is_awaited(
 def _decide_stuck(
     part: Part, nodes: Nodes, settings: ProtocolSettings, now_ms: int, left: frozenset[str]
 ) -> Decision:
-    """A primary that says that it is stuck.  Without a quorum it would be stuck in a new term, too;
-    past a freeze, or in a term that it cannot serve in, a new term is all that it needs.
+    """Decide about a primary that reports that it is stuck.
 
-    In joint mode it may lack nothing but the destination: then its next term, which is without the
-    migration, has a quorum unless the voters' reports say that it is cut off from them.
+    Without a quorum it would be stuck in a new term, too, so others are preferred. After a freeze,
+    or in a term that it cannot serve in, a new term is all that it needs. In joint mode it may lack
+    only the destination: then its next term, without the migration, has a quorum unless the voters'
+    reports say that it is cut off from them.
     """
     primary = part.row.primary
     if part.stuck == TroubleKind.NO_QUORUM and primary is not None and part.row.active is None:
@@ -329,7 +339,8 @@ def _decide_migration(
     destination, primary = migration.destination, row.primary
     if not part.resolved:
         return _resolve(part, nodes)
-    # What it has prepared is worth nothing without its store, should the write have to be repeated.
+    # A prepared row is worth nothing without its destination's store, if the write must be
+    # repeated.
     if part.prepared and (
         destination is None or destination.node not in nodes.dead_voters(committed_row(row))
     ):
@@ -352,7 +363,7 @@ def _decide_migration(
     if part.stuck and not part.frozen:
         return _decide_stuck(part, nodes, settings, now_ms, left)
     if part.unwanted and not part.caught_up and part.prepare_ms < 0:
-        # Later than that, going on is cheaper than going back: it is even, or the clients wait.
+        # Later, going on is cheaper than going back: the copy is complete, or clients wait.
         unwanted = Why(Cause.UNWANTED, (migration.migration_id,))
         return Decision(ownership.failed(row, new_term=part.freeze_ms >= 0), unwanted)
     leaver = migration.source
@@ -394,10 +405,10 @@ def _decide_migration(
 
 
 def is_known(part: Part, nodes: Nodes) -> bool:
-    """Whether a quorum of the voters has the row of this migration durably, or it changes no voter.
+    """Return whether a quorum of the voters has this migration's row durably, or no voter changes.
 
-    Only then is it committed: so whoever hears a quorum of the voters of any row hears of every
-    change of the voters that was committed after it, also when the metastore is lost.
+    Only then is it committed. So a quorum of the voters of any row knows of every later committed
+    change of the voters, even if the metastore is lost.
     """
     row, active = part.row, part.row.active
     assert active is not None
@@ -419,8 +430,11 @@ def _give_up(row: PartitionRow, part: Part, why: str) -> Decision:
 
 
 def _resolve(part: Part, nodes: Nodes) -> Decision:
-    """A migration another master started: committed if its destination stored the prepared row,
-    else rolled back; asked per partition, waiting only for its own participants."""
+    """Decide about a migration that another master started.
+
+    It is committed if its destination stored the prepared row, else rolled back. Each partition
+    waits only for the reports of its own participants.
+    """
     row = part.row
     migration = row.active
     assert migration is not None

@@ -1,7 +1,7 @@
-"""Which row comes next for one partition: every change of ownership as a pure function of the row.
+"""Every change of ownership, as a pure function from one partition's row to its next one.
 
-Source: docs/protocol.md, sections 2, 6 and 7.  Each answer is a well-formed row with a higher
-version; the caller writes it under compare-and-set and publishes it only then.
+Source: docs/protocol.md, sections 2, 6 and 7. Each result is a well-formed row with a higher
+version. The caller writes it under compare-and-set and publishes it only after that.
 """
 
 import msgspec
@@ -19,13 +19,15 @@ def _checked(before: PartitionRow, after: PartitionRow) -> PartitionRow:
 
 
 def _step(row: PartitionRow) -> int:
-    """+2 past a migration whose commit may have been prepared somewhere, else +1."""
+    """Return the version step: 2 past a migration whose commit may have been prepared, else 1."""
     return 1 if row.active is None else 2
 
 
 def without_owners(row: PartitionRow, left: frozenset[str], new_term: bool = False) -> PartitionRow:
-    """Owners that left become null at once; they stay voters.  An active migration is given up;
-    past a Freeze the primary needs a new term to serve again."""
+    """Return the row in which owners that left are null; they stay voters.
+
+    An active migration is given up. After a Freeze the primary needs a `new_term` to serve again.
+    """
     version = row.version + _step(row)
     replicas = tuple(None if node in left else node for node in row.replicas)
     after = msgspec.structs.replace(row, version=version, replicas=replicas, active=None)
@@ -35,7 +37,10 @@ def without_owners(row: PartitionRow, left: frozenset[str], new_term: bool = Fal
 
 
 def activated(row: PartitionRow, holder: Holder, left: frozenset[str]) -> PartitionRow:
-    """A new term under `holder`, which moves to index 0; owners that left become null."""
+    """Return the row with a new term under `holder`, which moves to index 0.
+
+    Owners that left become null.
+    """
     version = row.version + _step(row)
     kept = [None if node in left else node for node in row.replicas]
     if holder.node in kept:
@@ -50,9 +55,10 @@ def activated(row: PartitionRow, holder: Holder, left: frozenset[str]) -> Partit
 
 
 def with_owner(row: PartitionRow, node: str) -> PartitionRow:
-    """An online voter that holds everything answered is an owner again.
+    """Return the row with an online voter that holds everything answered as an owner again.
 
-    Index 0 is the primary's, also while it is away: nobody else moves there without a new term.
+    Index 0 belongs to the primary, also while it is away: another node moves there only in a new
+    term.
     """
     replicas = list(row.replicas)
     if row.primary is not None and node == row.primary.node:
@@ -66,18 +72,24 @@ def with_owner(row: PartitionRow, node: str) -> PartitionRow:
 
 
 def with_one_set(row: PartitionRow) -> PartitionRow:
-    """A quorum of both sets of voters, and of all together, has adopted the row's term: from then
-    on a quorum of all together has whatever either set had."""
+    """Return the row without its sets of voters.
+
+    A quorum of each set, and of all voters together, must have adopted the row's term. From then on
+    a quorum of all voters together has everything that either set had.
+    """
     return _checked(row, msgspec.structs.replace(row, version=row.version + 1, sets=()))
 
 
 def started(row: PartitionRow, migration: Migration) -> PartitionRow:
-    """The migration is active from this version on."""
+    """Return the row in which the migration is active."""
     return _checked(row, msgspec.structs.replace(row, version=row.version + 1, active=migration))
 
 
 def failed(row: PartitionRow, new_term: bool) -> PartitionRow:
-    """The migration is given up; past a Freeze the primary needs a new term to serve again."""
+    """Return the row in which the migration is given up.
+
+    After a Freeze the primary needs a `new_term` to serve again.
+    """
     version = row.version + 2
     after = msgspec.structs.replace(
         row, version=version, active=None, term=version if new_term else row.term

@@ -1,4 +1,4 @@
-"""Agents' messages about single partitions, taken as far as the newest rows agree with them."""
+"""Take agents' messages about single partitions, as far as they agree with the newest rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 
 class PartitionReports:
-    """Takes them into `parts`, which are the zone master's; `dirty`: those to be decided about."""
+    """Notes reports in `parts`, which belong to the zone master.
+
+    `dirty`: partitions that are to be decided about again.
+    """
 
     def __init__(
         self,
@@ -44,7 +47,7 @@ class PartitionReports:
         self._dirty = dirty
 
     def note(self, partition: int, **changes: object) -> None:
-        """This is known of the partition now; it is decided about anew."""
+        """Note `changes` in the partition's part, which is decided about again."""
         self._parts[partition] = msgspec.structs.replace(self._parts[partition], **changes)
         self._dirty.add(partition)
 
@@ -55,7 +58,7 @@ class PartitionReports:
         return part if part.row.primary.node == node else None
 
     def activated(self, node: str, message: Activated, now: Now) -> None:
-        """The primary serves."""
+        """Note that the primary serves."""
         part = self._of_term(node, message.partition, message.term)
         if part is not None and not part.activated:
             self.note(
@@ -64,7 +67,7 @@ class PartitionReports:
             )  # fmt: skip
 
     def blocked(self, node: str, message: ActivationBlocked) -> None:
-        """The primary's logs do not reach; `better` can."""
+        """Note that the primary cannot activate because its log is too short, and `better` can."""
         part = self._of_term(node, message.partition, message.term)
         if part is not None and not part.activated:
             self.note(message.partition, better=message.better)
@@ -76,7 +79,7 @@ class PartitionReports:
         return part if part.row.active.migration_id == migration_id else None
 
     def caught_up(self, node: str, message: CaughtUp, now: Now) -> None:
-        """The primary is in joint mode and both majorities hold what was answered."""
+        """Note that the primary is in joint mode and both majorities hold what was answered."""
         part = self._of_migration(message.partition, message.migration_id)
         if part is not None and self._of_term(node, message.partition, message.term):
             self._events.caught_up(part)
@@ -84,19 +87,19 @@ class PartitionReports:
                 self.note(message.partition, caught_up_ms=now.boot_ms)
 
     def frozen(self, node: str, message: Frozen) -> None:
-        """The old primary will never serve again in its term."""
+        """Note that the old primary will never serve again in its term."""
         part = self._of_migration(message.partition, message.migration_id)
         if part is not None and self._of_term(node, message.partition, message.term):
             self.note(message.partition, frozen=True)
 
     def prepared(self, message: Prepared) -> None:
-        """The destination stored, or refused, the prepared row."""
+        """Note that the destination stored, or refused, the prepared row."""
         part = self._of_migration(message.partition, message.migration_id)
         if part is not None and part.row.version + 1 == message.version:
             self.note(message.partition, prepared=message.accepted)
 
     def copy_ready(self, node: str, message: CopyReady) -> None:
-        """A voter that is not among the owners holds everything."""
+        """Note that a voter that is not among the owners holds everything."""
         part = self._of_term(node, message.partition, message.term)
         holder = self._nodes.holder(message.node)
         if part is None or holder is None or holder.store != message.store:
@@ -105,11 +108,11 @@ class PartitionReports:
             self.note(message.partition, ready=(*part.ready, message.node))
 
     def trouble(self, node: str, trouble: Trouble) -> None:
-        """A primary is stuck."""
+        """Note that a primary is stuck."""
         part = self._of_term(node, trouble.partition, trouble.term)
         if part is None or trouble.since_ms < self._master.settings.lease_ms:
             return
-        # Frozen for a migration that was given up: only a new term lets it serve again.
+        # Frozen for a migration that was given up: it can serve again only in a new term.
         forgotten = trouble.kind is TroubleKind.FROZEN and part.freeze_ms < 0
         no_quorum = part.activated and trouble.kind is TroubleKind.NO_QUORUM
         if trouble.kind is TroubleKind.NO_ROLE or forgotten or no_quorum:

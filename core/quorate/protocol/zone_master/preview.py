@@ -1,4 +1,4 @@
-"""What would be moved in a zone if nodes were lost or came: judged from its rows and nodes."""
+"""Preview what would move in a zone if nodes were lost or added, from its rows and nodes."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -17,10 +17,10 @@ def zone_preview(
     without: Sequence[str],
     more: int,
 ) -> Preview:
-    """The plan when `without` were lost and `more` new nodes, new-1 and so on, came.
+    """Return the plan if `without` were lost and `more` new nodes (new-1, new-2, …) were added.
 
-    `sizes`: bytes of one copy by partition, as far as known.  ValueError, with a sentence, when it
-    cannot be planned.
+    `sizes`: bytes of one copy by partition, as far as they are known. ValueError, with a sentence,
+    if this cannot be planned.
     """
     unknown = [node for node in without if node not in registered]
     if unknown:

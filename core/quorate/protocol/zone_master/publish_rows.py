@@ -1,4 +1,4 @@
-"""Which committed rows an agent has not yet said it has: sent again until it does."""
+"""Publish committed rows, and send them again until each agent says that it has them."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ RESENT_ROWS_MAX = 1000
 
 
 class RowPublisher:
-    """One zone's rows on their way to the agents."""
+    """The rows of one zone that are on their way to the agents."""
 
     def __init__(self, master: "Master") -> None:
         self._master = master
@@ -25,7 +25,7 @@ class RowPublisher:
         self._resent_ms = 0
 
     def publish(self, zone: ZoneRecord, rows: Sequence[PartitionRow]) -> None:
-        """Tell everyone of rows that are written."""
+        """Send written rows to all agents."""
         message = self._master.zone_table(zone, tuple(rows))
         for node in sorted(self._master.agents):
             waiting = self._unacked.setdefault(node, {})
@@ -33,7 +33,7 @@ class RowPublisher:
         self._master.publish(sorted(self._master.agents), message)
 
     def resend(self, zone: ZoneRecord, parts: Mapping[int, Part], now: Now) -> None:
-        """Repeat what was not confirmed, now and then."""
+        """Send unconfirmed rows again, every `RESEND_MS`."""
         if now.boot_ms - self._resent_ms < RESEND_MS:
             return
         self._resent_ms = now.boot_ms
@@ -48,7 +48,7 @@ class RowPublisher:
                 self._master.publish([node], self._master.zone_table(zone, rows))
 
     def stored(self, node: str, message: RowsStored) -> None:
-        """The agent has these rows, or newer ones, durably."""
+        """Note that the agent has these rows, or newer ones, durably."""
         waiting = self._unacked.get(node)
         if waiting:
             for partition, version in message.versions:

@@ -1,8 +1,8 @@
-"""Which migrations a zone's rows need: its target, and the next step of every row.
+"""The migrations that a zone's rows need: its target, and the next step of every row.
 
-The target is computed anew when agents, their weights or the zone change; each row's next step
-follows from the row and the target.  Which of those that wait begin is decided for all zones
-together (migration_queue.py).
+The target is computed again when agents, their weights or the zone change. Each row's next step
+follows from the row and the target. The steps that begin are chosen for all zones together
+(migration_queue.py).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,7 +30,7 @@ from quorate.protocol.zone_master.migration_commit import Part, is_cut_off
 
 
 class Rebalance:
-    """One zone's target and queue.  `parts` are the zone's own; `agents` the master's."""
+    """Target and queue of one zone. `parts` are the zone's own; `agents` the master's."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Rebalance:
     # --- who may hold copies ---------------------------------------------------------------------
 
     def data_nodes(self, record: ZoneRecord, now: Now) -> list[DataNode]:
-        """The agents that copies may be placed on; those that are waited for count as online."""
+        """Return the agents that may hold copies; those that are waited for count as online."""
         nodes: list[DataNode] = []
         replaced = {n for part in self._parts.values() for n in self._nodes.dead_voters(part.row)}
         self._states.clear()
@@ -90,8 +90,11 @@ class Rebalance:
         return "online"
 
     def is_at_rest(self, record: ZoneRecord) -> bool:
-        """Whether every partition serves with all its copies in their places, and every agent was
-        there at the last look: no time that passes changes that."""
+        """Return whether the zone needs nothing, and will not by the passing of time alone.
+
+        That is so if every partition serves with all its copies in their places, and every agent
+        was online at the last look.
+        """
         if self.off_target or not set(self._states.values()) <= {"online"}:
             return False
         return all(
@@ -104,7 +107,7 @@ class Rebalance:
         )
 
     def missing(self) -> list[str]:
-        """Why copies are missing, node by node."""
+        """Return the reasons why copies are missing, node by node."""
         words = {
             "waited": "{} is offline and waited for",
             "lost": "{} is offline; another agent without a copy would take its place",
@@ -121,13 +124,13 @@ class Rebalance:
         ]
 
     def is_lost(self, row: PartitionRow) -> bool:
-        """Whether the stores of all its voters are gone for good: nobody has its data any more."""
+        """Return whether the stores of all the row's voters are gone for good: its data is lost."""
         return all(self._nodes.is_dead(voter) for voter in row.voters)
 
     # --- target ----------------------------------------------------------------------------------
 
     def topology_changed(self) -> None:
-        """Somebody came, left or is leaving: every step is to be planned anew."""
+        """Plan every step again: an agent joined, left or is leaving."""
         self._forget_steps()
 
     def _forget_steps(self) -> None:
@@ -136,19 +139,19 @@ class Rebalance:
         self._kept_off.clear()
 
     def reach_changed(self) -> None:
-        """An agent reports that the set of members it reaches has changed."""
+        """Plan again the steps that depend on which members an agent reaches."""
         for partition in self._kept_off:
             self._steps.pop(partition, None)
         self._kept_off.clear()
 
     def note_size(self, partition: int, size: int) -> None:
-        """One of the partition's copies has so many bytes."""
+        """Note the bytes of one of the partition's copies."""
         if self.sizes.get(partition) != size:
             self.sizes[partition] = size
             self._queued.pop(partition, None)
 
     def note_refilling(self, node: str, partitions: tuple[int, ...]) -> None:
-        """`node` has its copies of these partitions refilled: primaries are kept off them."""
+        """Note the copies that `node` has refilled: it must not be primary of them."""
         before = self._refilling.pop(node, ())
         if partitions:
             self._refilling[node] = partitions
@@ -158,14 +161,14 @@ class Rebalance:
                 self.look_again(partition)
 
     def note_room(self, node: str, *, has_room: bool) -> None:
-        """Whether `node` has room for more; without it no new copy is begun there."""
+        """Note whether `node` has room for more. Without it, no new copy begins there."""
         if has_room:
             self._without_room.discard(node)
         else:
             self._without_room.add(node)
 
     def refresh(self, record: ZoneRecord, now: Now) -> bool:
-        """Compute the target anew when anything it depends on has changed; whether it was."""
+        """Compute the target again if anything it depends on has changed. Return whether it was."""
         nodes = self.data_nodes(record, now)
         signature = (
             tuple((n.name, n.weight, n.failure_domain, n.online) for n in nodes),
@@ -177,7 +180,8 @@ class Rebalance:
         if signature == self._signature or not any(node.online for node in nodes):
             return False
         self._signature = signature
-        # What is under way counts as done: its newcomers are asked for again where balance permits.
+        # Active migrations count as done, so their newcomers are asked for again where balance
+        # permits.
         there = {n.name: None for n in nodes if n.online and self._nodes.holder(n.name)}
         current = [row_when_done(self._parts[p].row, there) for p in sorted(self._parts)]
         self._forget_steps()
@@ -186,8 +190,11 @@ class Rebalance:
         return True
 
     def _wanted(self, row: PartitionRow) -> tuple[str, ...]:
-        """The target of one row, its primary kept off nodes that are leaving or not there, or whose
-        copy is being refilled; a node that is cut off keeps the role, but does not get it."""
+        """Return the target of one row, with a primary that can serve.
+
+        The primary is kept off nodes that are leaving, offline or cut off, or whose copy is being
+        refilled. A node that is cut off keeps the role if it has it.
+        """
         assert self.target is not None
         target = list(self.target.assignments[row.partition])
 
@@ -208,18 +215,18 @@ class Rebalance:
         return tuple(target)
 
     def _is_kept_off(self, row: PartitionRow, node: str) -> bool:
-        """Whether `node` would be stuck, were it made primary, as it and others report."""
+        """Return whether `node`, by its own and others' reports, would be a stuck primary."""
         return node != row.replicas[0] and is_cut_off(self._nodes, row, node)
 
     def _lacks_successor(self, row: PartitionRow, wanted: Sequence[str]) -> bool:
-        """Whether the primary stays on a node that is leaving, because too few reach another."""
+        """Return whether the primary stays on a leaving node because another is cut off."""
         return self._nodes.leaving(wanted[0]) and any(
             node in row.owners and self._is_kept_off(row, node) for node in wanted[1:]
         )
 
     def is_wanted(self, row: PartitionRow, record: ZoneRecord) -> bool:
-        """Whether the row's active migration still leads to its target."""
-        # A store that is gone for good leaves, although its node is to have a copy again.
+        """Return whether the row's active migration still leads to its target."""
+        # A store that is gone for good is removed, although its node is to get a copy again.
         dead = self._nodes.dead_voters(row)
         active = row.active
         is_reduction = active is not None and active.destination is None and active.source in dead
@@ -232,8 +239,10 @@ class Rebalance:
         return still_serves(row, [node for node in wanted if node not in dead] or wanted)
 
     def _hands_over(self, row: PartitionRow, wanted: Sequence[str | None]) -> bool:
-        """Whether the primary of the row must go, or one to come cannot: that is no matter of
-        balance, and Staged would give the circle up."""
+        """Return whether the target's primary was replaced, because it could not serve.
+
+        Such a step is not for balance, and Staged might give it up as part of a cycle.
+        """
         return self.target is not None and wanted != self.target.assignments[row.partition]
 
     def _next_step(self, row: PartitionRow, record: ZoneRecord) -> PlannedMigration | None:
@@ -250,7 +259,7 @@ class Rebalance:
         )
 
     def _planned_step(self, row: PartitionRow, record: ZoneRecord) -> PlannedMigration | None:
-        """`_next_step`, computed once for a row, a target and a topology."""
+        """Return `_next_step`, computed once for a row, a target and a topology."""
         known = self._steps.get(row.partition)
         if known is None or known[0] is not row:
             known = self._steps[row.partition] = (row, self._next_step(row, record))
@@ -260,9 +269,9 @@ class Rebalance:
     # --- queue -----------------------------------------------------------------------------------
 
     def waiting(self, record: ZoneRecord, is_busy: Callable[[int], bool]) -> list[QueuedMigration]:
-        """The next steps of rows that are not at their target and for which nothing is under way.
+        """Return the next steps of rows that are not at their target and have no active migration.
 
-        `bytes` is what the partition's agents last told of their copies, 0 while none has.
+        `bytes` is what the partition's agents last reported of their copies, 0 if none has.
         """
         if self.target is None or not self.off_target:
             return []
@@ -276,13 +285,13 @@ class Rebalance:
             step = self._planned_step(part.row, record)
             if step is None:
                 if _misses_copies(part.row) or partition in self._kept_off:
-                    left[partition] = None  # somebody is waited for
+                    left[partition] = None  # an agent is waited for
                 continue
             left[partition] = None
             if step.destination is not None and self._nodes.holder(step.destination) is None:
                 continue
             if step.newcomer in self._without_room:
-                continue  # it would fill what is left of that disk
+                continue  # it would use up the rest of that disk
             queued = self._queued.get(partition)
             if queued is None:
                 queued = self._queued[partition] = self._as_queued(record.uid, part.row, step)
@@ -291,14 +300,14 @@ class Rebalance:
         return found
 
     def running(self, uid: str, rows: Iterable[PartitionRow]) -> list[QueuedMigration]:
-        """The migrations that are active in `rows`."""
+        """Return the migrations that are active in `rows`."""
         return [
             self._as_queued(uid, row, _as_planned(row)) for row in rows if row.active is not None
         ]
 
     def _as_queued(self, uid: str, row: PartitionRow, step: PlannedMigration) -> QueuedMigration:
         copies_data = step.newcomer is not None
-        # Who leaves may be lost: it is the primary that supplies, or has another owner do so.
+        # The leaver may be lost: the primary supplies the data, or has another owner do so.
         source = step.source
         if copies_data:
             source = row.primary.node if row.primary is not None else None
@@ -314,7 +323,7 @@ class Rebalance:
         )
 
     def _is_repair(self, row: PartitionRow, step: PlannedMigration) -> bool:
-        """Whether the step is on account of a copy that was lost, or never made."""
+        """Return whether the step is for a copy that was lost, or never made."""
         if step.newcomer is None:
             return step.leaver in self._nodes.dead_voters(row)
         if step.leaver is not None:
@@ -323,11 +332,11 @@ class Rebalance:
         return len(row.owners) < len(wanted)
 
     def misses_copies(self, repairs: Iterable[QueuedMigration], retries: Retries) -> bool:
-        """Whether copies are missing that are on their way back: moves for balance wait for them.
+        """Return whether missing copies are on their way back; moves for balance wait for them.
 
-        They are when a repair goes on, or can begin, or when an agent is there or waited for that
-        has an old copy.  Repairs to a node where the last one failed do not count: they may go on
-        for ever.
+        That is so if a repair is active or can begin, or if an agent with an old copy is online or
+        waited for. Repairs to a node where the last one failed do not count: they may go on for
+        ever.
         """
         for repair in repairs:
             if repair.is_repair and (
@@ -346,7 +355,7 @@ class Rebalance:
         return False
 
     def begin(self, record: ZoneRecord, partition: int) -> tuple[PartitionRow, Why]:
-        """The row with its next step active, and why."""
+        """Return the row with its next step active, and the reason."""
         row = self._parts[partition].row
         step = self._planned_step(row, record)
         assert step is not None
@@ -355,8 +364,11 @@ class Rebalance:
         return ownership.started(row, migration), Why(Cause.STARTED, (str(step.kind),))
 
     def owners_changed(self, before: PartitionRow, row: PartitionRow) -> str:
-        """The row may not be where it should be.  Answers the primary before it where another took
-        the role over although that one is there: it was stuck, or did not come to serve."""
+        """Queue the partition again after its row changed. Return the old primary if it was stuck.
+
+        It was stuck, or did not come to serve, if it is online and another node took the role over
+        without a migration. Otherwise "".
+        """
         self.look_again(row.partition)
         old, new = before.primary, row.primary
         if old is None or new is None or old.node == new.node or is_committed(before, row):
@@ -364,11 +376,11 @@ class Rebalance:
         return old.node if self._nodes.holder(old.node) == old else ""
 
     def look_again(self, partition: int) -> None:
-        """This partition's row may not be where it should be: a migration of it has failed, say."""
+        """Queue the partition again: its row may not be at its target."""
         self.off_target.setdefault(partition)
 
     def forget(self, partition: int) -> None:
-        """The partition has no row for now."""
+        """Note that the partition has no row for now."""
         self._steps.pop(partition, None)
         self._queued.pop(partition, None)
         self.off_target.pop(partition, None)
@@ -379,7 +391,7 @@ def _misses_copies(row: PartitionRow) -> bool:
 
 
 def _as_planned(row: PartitionRow) -> PlannedMigration:
-    """The active migration as the step it was planned as."""
+    """Return the active migration as the step it was planned as."""
     active = row.active
     assert active is not None
     before, after = row.voter_nodes, tuple(voter.node for voter in active.voters)

@@ -1,10 +1,10 @@
-"""The rows of a zone that its metastore has lost, holds in an older state or holds damaged: which
-ones these are, what agents have told of them, and what the others wait for.
+"""Rebuild rows of a zone that the metastore has lost, or holds in an older state or damaged.
 
-    served --row missing, or older than an agent's--> lost --a quorum has told--> served
+This module keeps which rows these are, what agents have reported of them, and what the others wait
+for. recover_rows.py decides what makes one row safe. Source: docs/protocol.md, section 7.
+
+    served --row missing, or older than an agent's--> lost --a quorum has reported--> served
     served --stored row is invalid--> set aside --repaired--> served, --removed--> lost
-
-What makes one row safe is decided in recover_rows.py.  Source: docs/protocol.md, section 7.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from quorate.protocol.zone_master.zone_master import ZoneMaster
 
 ASK_MS = 2_000
-"""An agent that has not told its rows is asked again: it may have to open the zone first."""
+"""An agent that has not reported its rows is asked again: it may have to open the zone first."""
 
 
 class ZoneRecovery:
-    """What of one zone's rows is lost or set aside.  `decided`: the zone's rows to be written."""
+    """The lost and set-aside rows of one zone. `decided`: the zone's rows to be written."""
 
     def __init__(
         self, master: Master, zone: ZoneMaster, decided: dict[int, tuple[PartitionRow, Why]]
     ) -> None:
         self.set_aside: dict[int, DamagedRow] = {}
-        """Partitions whose stored row is invalid: nothing is decided of them."""
+        """Partitions whose stored row is invalid. Nothing is decided about them."""
         self.waiting = ""
-        """The reason why some rows are not rebuilt yet; empty when there is none."""
+        """The reason why some rows are not rebuilt yet, or ""."""
         self._master = master
         self._zone = zone
         self._uid = zone.record.uid
@@ -51,7 +51,7 @@ class ZoneRecovery:
 
     @property
     def sentence(self) -> str:
-        """Say what is wrong with the zone's rows, and the way out; empty when they are sound."""
+        """What is wrong with the zone's rows, and the way out; "" if they are sound."""
         said = [self.waiting] if self.waiting else []
         by_reason: dict[str, list[int]] = {}
         for partition, damaged in sorted(self.set_aside.items()):
@@ -67,7 +67,7 @@ class ZoneRecovery:
     # --- what is lost ----------------------------------------------------------------------------
 
     def lose(self, partitions: Iterable[int], why: str) -> None:
-        """The rows of `partitions` are to be rebuilt."""
+        """Begin to rebuild the rows of `partitions`."""
         self._tell(
             Reason.OWNERSHIP_LOST,
             f"{which(partitions)}: {why}: rebuilt from what agents have, each row when a quorum of "
@@ -78,16 +78,17 @@ class ZoneRecovery:
         self._note_recovering(True)
 
     def withdraw(self, versions: Mapping[int, int], why: str) -> None:
-        """Stored rows are older than what agents have: rows up to these versions count no more.
+        """Discard stored rows that are older than what agents have: those up to these versions.
 
-        What agents told before that is asked for again: it may be older than what was decided."""
+        Agents are asked again for what they reported before: it may be older than later decisions.
+        """
         self._forget_told()
         for partition, version in versions.items():
             self._below[partition] = max(version, self._below.get(partition, 0))
         self.lose(versions, why)
 
     def is_withdrawn(self, row: PartitionRow) -> bool:
-        """Whether the row is one that agents were found to know a newer one of."""
+        """Return whether the row was discarded because an agent has a newer one."""
         return row.version <= self._below.get(row.partition, -1)
 
     def _note_recovering(self, recovering: bool) -> None:
@@ -99,9 +100,10 @@ class ZoneRecovery:
     # --- what another has changed ----------------------------------------------------------------
 
     def look(self, shard: int, damaged: Sequence[DamagedRow]) -> None:
-        """The shard was read: these of its rows are invalid, and no others.
+        """Take the rows of a shard that were found invalid when it was read; its others are valid.
 
-        A row elsewhere than in its partition's shard says nothing of that partition."""
+        A row in a shard that is not its partition's says nothing about that partition.
+        """
         inside = partitions_of(shard, self._zone.record.partitions)
         damaged = [each for each in damaged if each.partition in inside]
         is_damaged = {each.partition for each in damaged}
@@ -113,7 +115,7 @@ class ZoneRecovery:
             self._look_at(each)
 
     def _look_at(self, damaged: DamagedRow) -> None:
-        """The stored row of a partition is invalid: set it aside where it cannot be put right."""
+        """Set the invalid stored row of a partition aside, unless it can be written again."""
         partition = damaged.partition
         part = self._zone.parts.get(partition)
         is_older = (
@@ -122,9 +124,9 @@ class ZoneRecovery:
             and damaged.term <= part.row.term
         )
         if is_older:
-            return  # what it was is known here (put_right)
+            return  # the valid row is known here: put_right writes it again
         if part is not None:
-            self._forget_told()  # that may be older than what was decided of this row since then
+            self._forget_told()  # it may be older than later decisions about this row
         self._zone.drop_row(partition)
         if self.set_aside.get(partition) != damaged:
             self.set_aside[partition] = damaged
@@ -136,8 +138,10 @@ class ZoneRecovery:
             )
 
     def put_right(self, shard: int, stored: Iterable[PartitionRow]) -> None:
-        """The shard holds these rows; what another deleted, put back or damaged in it is written
-        again as it was."""
+        """Write rows again that another process deleted, put back or damaged.
+
+        `stored`: the rows that the shard holds now.
+        """
         found = {row.partition: row for row in stored}
         written: list[int] = []
         older: dict[int, int] = {}
@@ -146,7 +150,7 @@ class ZoneRecovery:
             if part is None or part.row == row or partition in self._decided:
                 continue
             if row is not None and row.term > part.row.term:
-                # The metastore takes no row whose term goes back.
+                # The metastore refuses a row with a lower term.
                 older[partition] = part.row.version
             else:
                 self._decided[partition] = (part.row, Why(Cause.WRITTEN_AGAIN))
@@ -164,7 +168,7 @@ class ZoneRecovery:
     # --- what agents tell ------------------------------------------------------------------------
 
     def ask(self, now: Now, nodes: Iterable[str] | None = None) -> list[str]:
-        """Ask those that have not told their rows of this zone yet; who that is."""
+        """Ask the agents that have not reported their rows of this zone yet. Return their names."""
         waited_for = [
             node
             for node, agent in sorted(self._master.agents.items())
@@ -178,9 +182,12 @@ class ZoneRecovery:
         return waited_for
 
     def note_heard(self, partition: int, now: Now) -> None:
-        """Decisions about the partition begin once every voter has told its rows, or has left, and
-        a quorum has told: what one that has left knows, one of these knows too.  A voter that is
-        registered nowhere is waited for: its registration may be lost."""
+        """Let decisions about the partition begin once enough of its voters have reported rows.
+
+        Every voter must have reported or left, and a quorum must have reported: one of these also
+        knows what a voter that has left knows. A voter without a registration is waited for,
+        because its registration may be lost.
+        """
         zone = self._zone
         part = zone.parts[partition]
         if not part.unheard or not all(zone.nodes.reported(v.node) for v in part.row.voters):
@@ -194,8 +201,11 @@ class ZoneRecovery:
             zone.parts[partition] = msgspec.structs.replace(part, unheard=False)
 
     def known_of(self, partitions: Iterable[int], now: Now) -> list[int] | None:
-        """Those of `partitions`, which have no row, that an agent knows a row or a copy of; None
-        while an agent that is here has something of the zone and has not told yet what."""
+        """Return those of `partitions`, which have no row, of which an agent has a row or a copy.
+
+        None until every online agent has reported everything, and also its rows of this zone if it
+        keeps anything of it.
+        """
         agents = {node: each for node, each in self._master.agents.items() if each.online}
         if not all(agent.told_all for agent in agents.values()):
             return None
@@ -212,7 +222,7 @@ class ZoneRecovery:
         ]
 
     def step(self, lacking: Sequence[int], now: Now) -> None:
-        """Rebuild those of the rows that are `lacking` of which enough is known."""
+        """Rebuild those of the `lacking` rows of which enough is known."""
         zone = self._zone
         if len(zone.parts) + len(self.set_aside) == zone.record.partitions:
             self._end()
@@ -241,7 +251,7 @@ class ZoneRecovery:
 
 
 def which(partitions: Iterable[int]) -> str:
-    """How many partitions, and where they begin."""
+    """Return a phrase on how many partitions there are, and the lowest one."""
     those = sorted(partitions)
     if len(those) == 1:
         return f"partition {those[0]}"
@@ -255,9 +265,10 @@ def rebuild(
     partitions: Iterable[int],
     below: Mapping[int, int],
 ) -> tuple[list[PartitionRow], str]:
-    """Rows for those of `partitions` of which enough is known, and a sentence on the others.
+    """Return rows for those of `partitions` of which enough is known, and a sentence on the others.
 
-    `below`: versions that were seen in the metastore; rows go on above them."""
+    `below`: versions that were seen in the metastore; the rows get higher ones.
+    """
     here = {
         node: (holder, agent.rows[uid])
         for node, agent in sorted(master.agents.items())

@@ -1,24 +1,26 @@
-"""Which row a partition gets when the metastore is lost, from what agents durably know of it.
+"""Rebuild a partition's row, after its loss, from what agents durably know of it.
 
-Pure: everything that was told goes in, one row comes out, or what is missing for it.  The row is
-safe, because
+Pure: it takes all reports, and returns one row, or what is missing for one. The row is safe,
+because:
 
-1. a change of the voters is committed only when a quorum of the voters before it has the row of
-   that migration durably (`migration_commit.is_known`).  So of a quorum of the voters of the newest
-   row that was told, nobody knows such a change: there was none, but for that row's own migration;
-2. the voters of the new row are those of the newest one.  Where that row's own migration may have
-   been committed, they are those before and after it, and the row carries both sets (`sets`) until
-   its first activation, which needs a quorum of each.  So it has one of each quorum that can have
-   acknowledged a write, promised a term or granted a lease: it finds every acknowledged write, and
-   ends every other primary.  A row that carries both sets already, because it was rebuilt before
-   and lost again, is rebuilt with them.  A destination that has told, and has prepared nothing,
-   shows that there was no commit, and that none can follow; so does a primary that was to be
-   followed by it, and has told that it has not frozen.  The newcomer does not vote then: it may
-   lack what was answered, and is not waited for;
-3. its version and term are above all that was told by more than anybody can have missed.  They are
-   also above what was rebuilt before and is lost again, which perhaps only an agent was told that
-   is away: a quorum that told an earlier master obeys no other of its number or below, so a later
-   rebuilding has a higher mastership, and version and term are at least so many times the gap.
+1. A change of the voters is committed only after a quorum of the voters before it has the row of
+   that migration durably (`migration_commit.is_known`). So if a quorum of the voters of the newest
+   reported row knows no such change, there was none, except for that row's own migration.
+2. The voters of the new row are those of the newest one. If that row's own migration may have been
+   committed, they are those before and after it. The row then carries both sets (`sets`) until its
+   first activation, which needs a quorum of each. So it includes a member of each quorum that can
+   have acknowledged a write, promised a term or granted a lease: it finds every acknowledged write,
+   and ends every other primary. A row that carries both sets already, because it was rebuilt before
+   and lost again, is rebuilt with them.
+3. The row's own migration was not committed, and cannot be any more, if its destination has
+   reported and has prepared nothing, or if the primary that it would replace has reported that it
+   has not frozen. Then the newcomer does not vote, as it may lack what was answered, and it is not
+   waited for.
+4. Version and term are higher than all reported ones by more than any agent can have missed. They
+   are also higher than those of a row that was rebuilt before and is lost again, which may be known
+   only to an agent that is away. A quorum that reported to an earlier master obeys no other master
+   with its number or a lower one. So a later rebuild has a higher mastership number, and version
+   and term are at least that number times the gap.
 
 Source: docs/protocol.md, section 7.
 """
@@ -34,20 +36,20 @@ from quorate.protocol.messages.master import CopyReport
 from quorate.protocol.zone_master import ownership
 
 RECOVERY_GAP = 1 << 20
-"""How far above everything that was told versions and terms of rows go on.  An agent that is
-away may know more than was told: so many changes of one partition it cannot have seen alone.  What
-was rebuilt under mastership N is at least at N times this."""
+"""The distance from the highest reported version or term to that of the rebuilt row. An agent that
+is away may know newer versions than those reported, but it cannot alone have seen this many changes
+of one partition. A row that is rebuilt under mastership N has at least N times this."""
 
 
 class Told(NamedTuple):
-    """One agent that has told all it has; `report` of the partition, None when it knows nothing."""
+    """One agent that has reported everything. `report`: on the partition; None for nothing."""
 
     holder: Holder
     report: CopyReport | None
 
 
 class Waiting(NamedTuple):
-    """Why there is no row yet, and the agents that can help when they come; perhaps none can."""
+    """Why there is no row yet, and the agents whose report can help. `nodes` may be empty."""
 
     nodes: tuple[str, ...]
     why: str
@@ -60,11 +62,12 @@ def recovered_row(
     master_term: int,
     below: int = 0,
 ) -> PartitionRow | Waiting:
-    """The row from which the partition goes on.
+    """Return the row from which the partition goes on, or what it waits for.
 
-    `told`: agents that are online, by name; `dead`: voters whose stores are known to be gone for
-    good, because their node greeted with another one; `master_term`: whose agents told this;
-    `below`: a version that was seen elsewhere.
+    - `told`: the online agents that have reported, by name.
+    - `dead`: voters whose stores are gone for good, because their nodes greeted with another one.
+    - `master_term`: the number of the mastership that the agents reported to.
+    - `below`: a version that was seen elsewhere.
     """
     reports = [each.report for each in told.values() if each.report is not None]
     rows = [report.row for report in reports if report.row is not None]
@@ -101,8 +104,11 @@ def recovered_row(
 def _all_together(
     newest: PartitionRow, both: tuple[tuple[Voter, ...], ...], dead: Sequence[Voter]
 ) -> tuple[Voter, ...]:
-    """The voters of both sets.  Where too few are left for a quorum of all, those that are left:
-    the quorum that each set has finds what was answered, and theirs what will be."""
+    """Return the voters of both sets, or those that are left, if too few are left for a quorum.
+
+    A quorum of each set finds what was answered before; a quorum of the voters left has what will
+    be answered.
+    """
     voters = tuple(dict.fromkeys(voter for each in (newest.voters, *both) for voter in each))
     left = tuple(voter for voter in voters if voter not in dead)
     if not both or len(left) >= quorum(len(voters), len(voters) - len(left)):
@@ -111,7 +117,10 @@ def _all_together(
 
 
 def _both_sets(newest: PartitionRow, told: Mapping[str, Told]) -> tuple[tuple[Voter, ...], ...]:
-    """The voters before and after what may have been committed; nothing where they are the same."""
+    """Return the voters before and after a migration that may have been committed.
+
+    () if both are the same. Without such a migration, the row's own `sets`.
+    """
     active = newest.active
     if active is None or _is_uncommitted(newest, told):
         return newest.sets
@@ -120,9 +129,11 @@ def _both_sets(newest: PartitionRow, told: Mapping[str, Told]) -> tuple[tuple[Vo
 
 
 def _is_uncommitted(row: PartitionRow, told: Mapping[str, Told]) -> bool:
-    """Whether its migration was not committed, and cannot be any more: its destination has prepared
-    nothing, or the primary whose role it takes has not frozen.  No master commits before that, and
-    an agent that has told obeys no earlier master any more."""
+    """Return whether the row's migration was not committed and cannot be any more.
+
+    That is so if its destination has prepared nothing, or the primary that it replaces has not
+    frozen. No master commits before that, and an agent that has reported obeys no earlier master.
+    """
     migration = row.active
     assert migration is not None
     primary = row.primary
@@ -137,8 +148,10 @@ def _is_uncommitted(row: PartitionRow, told: Mapping[str, Told]) -> bool:
 
 
 def _has_not_frozen(primary: Holder, term: int, told: Mapping[str, Told]) -> bool:
-    """Whether this very process has told that it can still serve in this term: one that followed it
-    does not know whether it froze."""
+    """Return whether this very process has reported that it can still serve in this term.
+
+    A later process does not know whether it froze.
+    """
     agent = told.get(primary.node)
     if agent is None or agent.holder != primary or agent.report is None:
         return False

@@ -1,4 +1,4 @@
-"""What can be said of one zone: its phase, its partitions by state, what is being moved."""
+"""The status of one zone: its phase, its partitions by state, its active migrations."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,7 @@ LOST_SHOWN_MAX = 8
 
 
 class Parts(dict[int, Part]):
-    """A zone's parts by partition; counts its changes, so that looks at it can be saved."""
+    """A zone's parts by partition, with a count of changes, so that readers can cache results."""
 
     changes = 0
 
@@ -25,18 +25,18 @@ class Parts(dict[int, Part]):
         super().__setitem__(partition, part)
 
     def forget(self, partition: int) -> None:
-        """The partition has no row for now."""
+        """Remove the part of a partition that has no row for now."""
         if super().pop(partition, None) is not None:
             self.changes += 1
 
     def clear(self) -> None:
-        """As of a dict."""
+        """Remove all parts."""
         self.changes += 1
         super().clear()
 
 
 class Moved:
-    """What was moved since this master took over, and what is under way, as agents tell it."""
+    """What was moved since this master took over, and what is moving, as agents report it."""
 
     def __init__(self) -> None:
         self.migrations_done = 0
@@ -51,9 +51,9 @@ class Moved:
         """How often any of this has changed."""
 
     def note(self, node: str, message: TransferProgress, is_newcomer: bool = False) -> bool:
-        """How far a filling copy on `node` is; whether that is elsewhere than before.
+        """Note the progress of a filling copy on `node`. Return whether it has changed.
 
-        `is_newcomer`: it fills on account of a migration, which may yet be in vain.
+        `is_newcomer`: it fills for a migration, which may still fail.
         """
         self.changes += 1
         copy = (message.partition, node)
@@ -73,7 +73,7 @@ class Moved:
     def ended(
         self, partition: int, destination: str, failed: bool, is_cancelled: bool = False
     ) -> None:
-        """A migration is over; what one that failed had moved was moved in vain."""
+        """Note the end of a migration. What a failed one had moved counts as wasted."""
         self.changes += 1
         self.under_way.pop((partition, destination), None)
         received = self._received.pop((partition, destination), 0)
@@ -86,7 +86,7 @@ class Moved:
 
 
 def roles(parts: Mapping[int, Part]) -> tuple[dict[str, int], dict[str, int]]:
-    """How many primaries, and how many copies, each node has."""
+    """Return the number of primaries, and of copies, that each node has."""
     primaries: dict[str, int] = {}
     owners: dict[str, int] = {}
     for part in parts.values():
@@ -99,7 +99,7 @@ def roles(parts: Mapping[int, Part]) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def way_out_of_loss(record: ZoneRecord) -> str:
-    """What a person can do about partitions that are LOST."""
+    """Return what a person can do about partitions that are LOST."""
     if not record.persistent:
         return "delete the zone and create it again"
     return (
@@ -117,10 +117,10 @@ def zone_status(
     moved: Moved,
     sentence: str,
 ) -> ZoneStatus:
-    """The zone as users see it.  `sentence`: what its first placement, or rebuilding, waits for;
-    which rows are set aside.
+    """Return the zone as users see it.
 
-    A partition whose primary is being handed over counts as served, and its migration as running.
+    `sentence`: what its first placement or its rebuild waits for, and which rows are set aside. A
+    partition whose primary is being handed over counts as served, and its migration as running.
     """
     refusals = nodes.refusals()
     available = degraded = handed_over = 0
@@ -205,7 +205,7 @@ def zone_status(
 
 
 def _without_quorum(record: ZoneRecord, rows: Sequence[PartitionRow], nodes: ZoneNodes) -> str:
-    """Which of these partitions nobody can serve without a store that is gone for good."""
+    """Return a sentence on the `rows` without a quorum because stores are gone for good, or ""."""
     gone: set[str] = set()
     partitions: list[int] = []
     for row in rows:
@@ -229,10 +229,10 @@ def _named(partitions: Sequence[int]) -> str:
 
 
 def serves_clients(part: Part, nodes: ZoneNodes) -> bool:
-    """Whether clients of the partition are served, as far as the master knows; in a planned
-    hand-over they wait for a moment.
+    """Return whether the partition's clients are served, as far as the master knows.
 
-    The row alone does not tell: it names a primary that has died until the next one is written.
+    In a planned hand-over they wait for a moment. The row alone does not tell: it names a primary
+    that has died until the next one is written.
     """
     primary = part.row.primary
     is_there = primary is not None and nodes.holder(primary.node) == primary

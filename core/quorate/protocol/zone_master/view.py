@@ -1,7 +1,7 @@
-"""The status of one zone, computed anew only when something it is made of has changed.
+"""The status of one zone, computed only when something it depends on has changed.
 
-A master with hundreds of zones at rest is asked twice a second how they are; looking at tens of
-thousands of partitions each time would cost more than all it decides.
+A master with hundreds of zones at rest is asked for their status twice a second. Looking at tens of
+thousands of partitions each time would cost more than all its decisions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ZoneView:
-    """One zone's.  What it is made of belongs to the zone's master."""
+    """The cached status of one zone. The objects that it reads belong to the zone's master."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class ZoneView:
         self._roles: tuple[dict[str, int], dict[str, int]] = ({}, {})
 
     def status(self, record: ZoneRecord, sentence: str, ownership: str = "") -> ZoneStatus:
-        """The zone as users see it; the same object as before while nothing has changed."""
+        """Return the zone as users see it; the same object as before while nothing has changed."""
         basis = (
             ownership,
             self._parts.changes,
@@ -57,7 +57,7 @@ class ZoneView:
             self._full.by_node(),
         )
         known = self._known
-        # Which partitions are LOST depends on registrations, too.
+        # Which partitions are LOST also depends on registrations.
         if known is None or basis != self._basis or known.unavailable:
             fresh = self.observe(record, sentence, ownership)
             self._basis = basis
@@ -65,7 +65,7 @@ class ZoneView:
         return known
 
     def observe(self, record: ZoneRecord, sentence: str, ownership: str = "") -> ZoneStatus:
-        """The zone as users see it, every partition looked at."""
+        """Return the zone as users see it, after looking at every partition."""
         status = zone_status(
             record, self._parts, self._nodes, self._rebalance, self._moved, sentence
         )
@@ -78,7 +78,7 @@ class ZoneView:
         )
 
     def roles(self) -> tuple[dict[str, int], dict[str, int]]:
-        """How many primaries, and how many copies, each node has of this zone."""
+        """Return the number of primaries, and of copies, that each node has of this zone."""
         if self._roles_of != self._parts.changes:
             self._roles_of, self._roles = self._parts.changes, roles(self._parts)
         return self._roles

@@ -1,7 +1,7 @@
-"""How a deleted zone goes: everyone is told, the rows are deleted, at last the zone's record.
+"""Delete a zone: tell all agents, delete the rows, and finally the zone's record.
 
-The record stays until every registered agent has said that its data is gone, so that one that is
-away is told when it returns.
+The record stays until every registered agent has said that its data is gone, so that an agent that
+is away is told when it returns.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ZoneDeletion:
-    """What of a zone is still there.  `shards_left` is None before its rows began to be deleted."""
+    """What is left of a zone. `shards_left` is None until the deletion of its rows begins."""
 
     def __init__(self, master: "Master", uid: str) -> None:
         self.shards_left: set[int] | None = None
@@ -27,12 +27,12 @@ class ZoneDeletion:
         self._resent_ms = 0
 
     def begin(self, partitions: int, has_rows: bool) -> None:
-        """No write of rows is under way any more: delete them all."""
+        """Begin to delete all rows. No write of rows may be active."""
         count = -(-partitions // SHARD_PARTITIONS)
         self.shards_left = set(range(count)) if has_rows else set()
 
     def advance(self, now: Now) -> None:
-        """Tell who has not confirmed; delete the record when everybody has."""
+        """Tell the agents that have not confirmed; delete the record when all have."""
         master = self._master
         connected = [n for n, agent in sorted(master.agents.items()) if agent.online]
         due = now.boot_ms - self._resent_ms >= RESEND_MS
@@ -47,17 +47,17 @@ class ZoneDeletion:
             master.delete_zone_record(self._uid)
 
     def confirmed(self, node: str, message: RowsStored) -> None:
-        """The agent's data is gone, unless it speaks of rows sent before."""
+        """Note that the agent's data is gone, unless its message is about rows sent before."""
         if not message.versions:
             self._acked.add(node)
 
     def shard_deleted(self, shard: int) -> None:
-        """One shard's rows are gone."""
+        """Note that the rows of one shard are gone."""
         if self.shards_left is not None:
             self.shards_left.discard(shard)
 
     @property
     def is_done_here(self) -> bool:
-        """Whether all rows are gone and every agent that is online has removed its data."""
+        """Whether all rows are gone and every online agent has removed its data."""
         online = {n for n, agent in self._master.agents.items() if agent.online}
         return self.shards_left == set() and online <= self._acked

@@ -1,4 +1,4 @@
-"""What the master decides for one zone: its rows, from the first placement to the last write."""
+"""The master's decisions for one zone: its rows, from the first placement to their deletion."""
 
 from __future__ import annotations
 
@@ -52,11 +52,12 @@ if TYPE_CHECKING:
 
 FULL_PASS_MS = 500
 QUIET_PASS_MS = 15_000
-"""Of a zone at rest: only what is told, or who is there, changes anything, and that is noticed."""
+"""Interval of full passes over a zone at rest. Only messages and changes of the agents that are
+online change it, and these lead to decisions at once."""
 
 
 class ZoneMaster:
-    """One zone's rows and what is under way for them."""
+    """One zone's rows and what is active for them."""
 
     def __init__(self, master: Master, record: ZoneRecord) -> None:
         self._master = master
@@ -86,7 +87,7 @@ class ZoneMaster:
     # --- rows ------------------------------------------------------------------------------------
 
     def take_rows(self, rows: tuple[PartitionRow, ...], now: Now) -> None:
-        """Rows read from the metastore."""
+        """Take rows read from the metastore."""
         for row in rows:
             check_row(row)
             self.parts[row.partition] = Part(
@@ -100,19 +101,19 @@ class ZoneMaster:
         return bool(self.parts) and not self.record.deleting
 
     def table_message(self) -> ZoneTable:
-        """The zone with all its rows."""
+        """Return the zone with all its rows."""
         rows = tuple(self.parts[p].row for p in sorted(self.parts))
         return self._master.zone_table(self.told, rows)
 
     @property
     def told(self) -> ZoneRecord:
-        """The record as agents are told it: a client port once it is written."""
+        """The zone's record as agents are told it: its client port only once it is written."""
         if self.record.port == self._port_written:
             return self.record
         return msgspec.structs.replace(self.record, port=self._port_written)
 
     def names(self, node: str) -> bool:
-        """Whether any row names `node`."""
+        """Return whether any row names `node`."""
         for part in self.parts.values():
             newcomer = part.row.destination
             if node in part.row.voter_nodes or (newcomer is not None and newcomer.node == node):
@@ -120,26 +121,26 @@ class ZoneMaster:
         return False
 
     def topology_changed(self) -> None:
-        """Somebody came, left or is leaving: look at every partition again."""
+        """Look at every partition again: an agent joined, left or is leaving."""
         self._rebalance.topology_changed()
-        self.parts.changes += 1  # what is said of a partition depends on who is there
+        self.parts.changes += 1  # the status of a partition depends on the online agents
         self._pass_ms = -(1 << 40)
         self._is_quiet = False
 
     def reach_changed(self) -> None:
-        """An agent reports that it reaches others than before."""
+        """Note that an agent reaches other agents than before."""
         self._rebalance.reach_changed()
         self._is_quiet = False
 
     def told_all(self) -> None:
-        """An agent has told all it has: decisions may have waited for it."""
+        """Note that an agent has reported everything: decisions may have waited for it."""
         if any(part.unheard or not part.resolved for part in self.parts.values()):
             self._pass_ms = -(1 << 40)
 
     # --- what agents say -------------------------------------------------------------------------
 
     def progress(self, node: str, message: TransferProgress, now: Now) -> None:
-        """How far a filling copy is."""
+        """Note the progress of a copy that is filling."""
         part = self.parts.get(message.partition)
         destination = part.row.destination if part is not None else None
         is_newcomer = destination is not None and destination.node == node
@@ -150,19 +151,19 @@ class ZoneMaster:
             self.reports.note(message.partition, progress_ms=now.boot_ms)
 
     def opened(self, node: str) -> None:
-        """The agent has the zone open."""
+        """Note that the agent has the zone open."""
         if self.nodes.opened(node):
             self.topology_changed()
 
     def copies_told(self, node: str, copies: Iterable[CopyReport]) -> None:
-        """An agent told its copies; those that are whole say how large their partitions are."""
+        """Take an agent's report on its copies. Adopted copies tell their partitions' sizes."""
         self.opened(node)
         for copy in copies:
             if copy.adopted and copy.partition in self.parts:
                 self._rebalance.note_size(copy.partition, copy.size)
 
     def reported(self, node: str, report: AgentReport) -> None:
-        """What an agent says of this zone twice a second, besides what is stuck."""
+        """Take what an agent reports about this zone twice a second, except stuck primaries."""
         why_full = report.full.get(self.record.uid, "")
         if self._full.reported(node, why_full):
             self._rebalance.note_room(node, has_room=not why_full)
@@ -170,14 +171,17 @@ class ZoneMaster:
         self._rebalance.note_refilling(node, report.refilling.get(self.record.uid, ()))
 
     def stood_still(self, now: Now) -> None:
-        """This process did not run: what migrations did meanwhile is still unread."""
+        """Restart the timeouts of migrations, because this process was suspended.
+
+        What migrations reported meanwhile is still unread.
+        """
         for partition, part in list(self.parts.items()):
             if part.row.active is not None:
                 caught_up_ms = now.boot_ms if part.caught_up else -1
                 self.reports.note(partition, progress_ms=now.boot_ms, caught_up_ms=caught_up_ms)
 
     def rows_stored(self, node: str, message: RowsStored) -> None:
-        """The agent has these rows durably (for a deleted zone: its data is gone)."""
+        """Note that the agent has these rows durably; for a deleted zone: that its data is gone."""
         if self.record.deleting:
             self._deletion.confirmed(node, message)
             return
@@ -189,12 +193,12 @@ class ZoneMaster:
             voter = next((v for v in part.row.voters if v.node == node), None)
             holder = self.nodes.holder(node)
             if voter is None or holder is None or holder.store != voter.store:
-                continue  # only a voter's store keeps it
+                continue  # only the store that votes counts
             if voter not in part.stored:
                 self.reports.note(partition, stored=(*part.stored, voter))
 
     def ready(self, node: str, message: ZoneReady, now: Now) -> None:
-        """The agent listens for the zone's clients, or refuses the zone."""
+        """Note that the agent listens for the zone's clients, or refuses the zone."""
         if message.problem:
             if self.nodes.refused(node, message.problem, now):
                 self.topology_changed()
@@ -209,7 +213,7 @@ class ZoneMaster:
         )
 
     def take_external_ports(self, ports: Mapping[str, int]) -> None:
-        """Clients outside reach these agents, for this zone, at these ports."""
+        """Take the ports, by agent, at which clients outside reach this zone."""
         self._take(external_ports={**self.record.external_ports, **ports})
 
     def _take(self, **changes: object) -> None:
@@ -219,11 +223,11 @@ class ZoneMaster:
             self._master.write_zone(record)
 
     def take_port(self, port: int) -> None:
-        """The zone's client port is this, where agents take theirs from the master."""
+        """Set the zone's client port, for agents that take theirs from the master."""
         self._take(port=port)
 
     def keep_ports_of(self, agents: Collection[str]) -> None:
-        """Nobody else is there: ports of removed agents are forgotten."""
+        """Forget the ports of agents that are not in `agents`: they were removed."""
         record = self.record
         self._take(
             ports={node: port for node, port in record.ports.items() if node in agents},
@@ -273,11 +277,11 @@ class ZoneMaster:
             self._events.look(self._rebalance, self._moved, is_still)
             was_quiet = self._is_quiet
             self._is_quiet = is_still and self._rebalance.is_at_rest(self.record)
-            if self._is_quiet and not was_quiet:  # not all zones at the same moment
+            if self._is_quiet and not was_quiet:  # spread the zones' full passes over time
                 self._pass_ms -= crc32(self.record.uid.encode()) % QUIET_PASS_MS
 
     def _judge_active(self, partition: int) -> None:
-        """Note whether what is under way still leads to where the row should be."""
+        """Note whether the active migration still leads to the row's target."""
         part = self.parts[partition]
         unwanted = part.row.active is not None and not self._rebalance.is_wanted(
             part.row, self.record
@@ -287,13 +291,13 @@ class ZoneMaster:
 
     @property
     def sizes(self) -> Mapping[int, int]:
-        """Bytes of a copy by partition, as far as agents have told: a minute old at most."""
+        """Bytes of a copy by partition, as far as agents reported them; up to a minute old."""
         return self._rebalance.sizes
 
     # --- migrations that wait (migration_queue.py) -----------------------------------------------
 
     def preview(self, without: Sequence[str], more: int, now: Now) -> Preview:
-        """What would be moved if `without` were lost and `more` nodes came; see zone_preview."""
+        """Return what would move without `without` and with `more` new nodes; see zone_preview."""
         nodes, sizes = self._rebalance.data_nodes(self.record, now), self._rebalance.sizes
         registered = self._master.agents
         rows = {partition: part.row for partition, part in self.parts.items()}
@@ -301,37 +305,37 @@ class ZoneMaster:
 
     @property
     def target(self) -> tuple[tuple[str, ...], ...] | None:
-        """Who should own each partition, by replica index; None before the first placement."""
+        """The target owners of each partition by replica index; None before the first placement."""
         return self._rebalance.target.assignments if self._rebalance.target is not None else None
 
     @property
     def queue_length(self) -> int:
-        """How many partitions are not where they should be."""
+        """The number of partitions that are not at their target."""
         return len(self._rebalance.off_target) if self.parts and not self.record.deleting else 0
 
     @property
     def is_idle(self) -> bool:
-        """Whether no migration is under way, waits, or can before something happens."""
+        """Whether no migration is active or waits, and none can before something happens."""
         busy = self._decided or self._writing or self._dirty or self._rebalance.off_target
         return self._is_quiet and not busy
 
     def waiting(self) -> list[QueuedMigration]:
-        """The next steps that could begin."""
+        """Return the next steps that could begin."""
         return self._rebalance.waiting(self.record, self._is_busy) if self.queue_length else []
 
     def running(self) -> list[QueuedMigration]:
-        """What is under way, also where the write that starts it is."""
+        """Return the active migrations, including those whose first write is not finished."""
         rows = {p: part.row for p, part in self.parts.items() if part.row.active is not None}
         for changed in (*self._writing.values(), self._decided):
             rows.update({p: row for p, (row, _) in changed.items()})
         return self._rebalance.running(self.record.uid, rows.values())
 
     def misses_copies(self, migrations: Iterable[QueuedMigration], retries: Retries) -> bool:
-        """Whether copies are missing that are on their way back; none are of a deleted zone."""
+        """Return whether missing copies are on their way back; False for a deleted zone."""
         return not self.record.deleting and self._rebalance.misses_copies(migrations, retries)
 
     def begin(self, partition: int) -> None:
-        """Start what waits for this partition."""
+        """Start the migration that waits for this partition."""
         self._decided[partition] = self._rebalance.begin(self.record, partition)
 
     def _is_busy(self, partition: int) -> bool:
@@ -339,7 +343,7 @@ class ZoneMaster:
             return True
         if partition in self._writing.get(partition // SHARD_PARTITIONS, {}):
             return True
-        # That the metastore was put back to an older state a new master learns only from voters.
+        # Only the voters can tell a new master that the metastore was put back to an older state.
         part = self.parts.get(partition)
         is_unheard = part is not None and part.unheard
         return is_unheard or (self.record.uid, partition) in self._master.told_newer
@@ -359,8 +363,11 @@ class ZoneMaster:
             self._decided[partition] = (decision.row, decision.why)
 
     def _look_for_missing(self, now: Now) -> None:
-        """Rows for partitions that have none and for which none is on its way: a second first row
-        of a partition would share its version with the other.  What had a row is rebuilt."""
+        """Give partitions without a row one: by placement, or by a rebuild if they had one.
+
+        A partition whose row is already on its way gets no second one: both would have the same
+        version.
+        """
         missing = self._lacking()
         if not missing:
             self._all_placed = not self._writing
@@ -375,7 +382,7 @@ class ZoneMaster:
             self.sentence = self._placement.place(missing, self._decided, now)
 
     def _lacking(self) -> list[int]:
-        """Partitions without a row, and for which none is on its way."""
+        """Return the partitions that have no row, and for which none is on its way."""
         aside = self._recovery.set_aside
         every = range(self.record.partitions)
         return [p for p in every if p not in self.parts and p not in aside and not self._is_busy(p)]
@@ -383,19 +390,19 @@ class ZoneMaster:
     # --- the metastore was lost ------------------------------------------------------------------
 
     def take_ports(self, ports: Mapping[str, int], port: int) -> None:
-        """An agent says where it listened for the zone's clients, and which port it was given."""
+        """Take from an agent the ports at which agents listened, and the port that the zone had."""
         known = self.record
         port = known.port or self._master.ports.unless_taken(known.uid, port)
         self._take(ports={**ports, **known.ports}, port=port)
 
     def withdraw(self, versions: Mapping[int, int], why: str) -> None:
-        """Rows that were read are older than what agents have: partition -> their version."""
+        """Discard rows that are older than agents' rows: those up to `versions`, by partition."""
         for partition in versions:
             self.drop_row(partition)
         self._recovery.withdraw(versions, why)
 
     def drop_row(self, partition: int) -> None:
-        """Nothing is decided from the partition's row any more."""
+        """Forget the partition's row: nothing is decided from it any more."""
         self.parts.forget(partition)
         self._decided.pop(partition, None)
         self._dirty.discard(partition)
@@ -403,20 +410,20 @@ class ZoneMaster:
         self._pass_ms = -(1 << 40)
 
     def set_aside(self, shard: int, damaged: Sequence[DamagedRow]) -> None:
-        """These rows of a shard that was read are invalid."""
+        """Take the rows of a shard that were found invalid when it was read."""
         self._recovery.look(shard, damaged)
 
     # --- writes ----------------------------------------------------------------------------------
 
     def take_writes(self) -> list[tuple[Key, Value | None]]:
-        """One write per shard with decided rows and no write under way."""
+        """Return one write for each shard that has decided rows and no write active."""
         if self._deletion.shards_left is not None:
             keys = [s for s in sorted(self._deletion.shards_left) if s not in self._writing]
             for shard in keys:
                 self._writing[shard] = {}
             return [(ShardKey(self.record.uid, shard), None) for shard in keys]
         writes: list[tuple[Key, Value | None]] = []
-        if not self._decided:  # of hundreds of zones at rest, each time anything is said
+        if not self._decided:  # the usual case with hundreds of zones at rest
             return writes
         for shard in sorted({partition // SHARD_PARTITIONS for partition in self._decided}):
             if shard in self._writing:
@@ -433,7 +440,7 @@ class ZoneMaster:
         return writes
 
     def rows_written(self, key: ShardKey, rows: tuple[PartitionRow, ...], now: Now) -> None:
-        """The shard is stored: its changed rows are the rows now; publish them."""
+        """Take the changed rows of a shard that is now stored, and publish them."""
         self._take_changed(rows, self._writing.pop(key.shard, {}), now)
 
     def rows_reloaded(
@@ -443,8 +450,10 @@ class ZoneMaster:
         now: Now,
         damaged: Sequence[DamagedRow] = (),
     ) -> None:
-        """Another wrote, or the outcome was unknown: what is stored is the truth, as long as it is
-        not older than what was stored before."""
+        """Take the stored rows after another process wrote, or after an unknown outcome.
+
+        They are the truth, unless they are older than what was stored before.
+        """
         self._all_placed = False
         self._recovery.look(key.shard, damaged)
         self._take_changed(rows, self._writing.pop(key.shard, {}), now)
@@ -465,7 +474,7 @@ class ZoneMaster:
             if before == row or self._recovery.is_withdrawn(row):
                 continue
             if before is not None and row.version <= before.version:
-                continue  # put back by another (rebuild_zone.py, put_right)
+                continue  # another process put it back (rebuild_zone.py, put_right)
             decided = changed.get(row.partition)
             ours = decided is not None and decided[0] == row
             if part is None and ours:
@@ -476,7 +485,7 @@ class ZoneMaster:
                 self.parts[row.partition] = Part(
                     row, now.boot_ms, resolved=row.active is None, unheard=True
                 )
-                self._decided.pop(row.partition, None)  # it was decided as if there was no row
+                self._decided.pop(row.partition, None)  # decided as if there was no row
                 self._master.compare(self, row)
             elif ours:
                 self.parts[row.partition] = adopt_row(part, row, now.boot_ms)
@@ -496,7 +505,7 @@ class ZoneMaster:
             news.append(row)
         for row in rows:
             if row.active is not None and self._decided.pop(row.partition, None) is not None:
-                self._dirty.add(row.partition)  # it waited: whom it relied on may be gone by now
+                self._dirty.add(row.partition)  # it waited: agents that it relied on may be gone
         if news:
             self._publisher.publish(self.told, news)
         for why, partitions in causes.items():
@@ -511,7 +520,7 @@ class ZoneMaster:
             retries.taken_over(self.record.uid, row.partition, stuck, now.boot_ms)
 
     def _count_migration(self, before: PartitionRow, row: PartitionRow, why: Why, now: Now) -> None:
-        """Count a migration that has ended; one of its ends may be to blame."""
+        """Count a migration that has ended, and note the failure of an end that is to blame."""
         migration = before.active
         if migration is None or row.active is not None:
             return
@@ -531,11 +540,11 @@ class ZoneMaster:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the metastore knows that there is this zone."""
+        """Whether the metastore holds this zone's record."""
         return self._stored
 
     def record_written(self, record: ZoneRecord | None, now: Now) -> None:
-        """The zone's record is stored (None: deleted)."""
+        """Note that the zone's record is stored (None: deleted)."""
         if record is None:
             self._is_gone()
             return
@@ -547,7 +556,7 @@ class ZoneMaster:
             self._master.publish(sorted(self._master.agents), message)
 
     def record_reloaded(self, record: ZoneRecord | None, now: Now) -> None:
-        """The zone's record could not be written as it was."""
+        """Take the stored record after a write that failed or whose outcome is unknown."""
         if record is None and self.record.deleting:
             self._is_gone()
         elif record != self.record:
@@ -560,7 +569,7 @@ class ZoneMaster:
         self._master.zones.pop(self.record.uid, None)
         self._master.event(self.record.uid, None, Reason.ZONE_DELETED, f"zone {self.record.name}")
         self._master.queue.retries.forget_zone(self.record.uid)
-        self._master.ports.give()  # another zone may have waited for its port
+        self._master.ports.give()  # another zone may wait for its port
 
     # --- deletion --------------------------------------------------------------------------------
 
@@ -576,18 +585,18 @@ class ZoneMaster:
         self._deletion.advance(now)
 
     def shard_deleted(self, key: ShardKey) -> None:
-        """One shard's rows are gone."""
+        """Note that the rows of one shard are gone."""
         self._writing.pop(key.shard, None)
         self._deletion.shard_deleted(key.shard)
 
     @property
     def is_deleted_here(self) -> bool:
-        """Whether all rows are gone and every agent that is online has removed its data."""
+        """Whether all rows are gone and every online agent has removed its data."""
         return self.record.deleting and self._deletion.is_done_here
 
     # --- status ----------------------------------------------------------------------------------
 
     def status(self) -> ZoneStatus:
-        """The zone as users see it; the same object as before while nothing has changed."""
+        """Return the zone as users see it; the same object as before while nothing has changed."""
         ownership = self._recovery.sentence
         return self.view.status(self.record, ownership or self.sentence, ownership)
