@@ -6,7 +6,7 @@ the budget:
 
 1. A large command is refused with `-OOM` as soon as its size is known, and its bytes are dropped.
 2. If that is not enough, because of unread replies, connections are closed until the budget is
-kept, beginning with the one that holds the most beside admitted commands.
+   kept, beginning with the one that holds the most beside admitted commands.
 
 Each connection may hold `WATCHED_BYTES` outside the budget.  Connections that hold less are not
 looked at, so commands and replies of usual size cost nothing here.

@@ -1,7 +1,7 @@
 """What happens to a command whose partition this agent does not serve at present.
 
 - Another agent is primary: the command is forwarded while this agent was primary recently; else its
-client gets MOVED.
+  client gets MOVED.
 - No agent is primary, or this agent is about to be: the command is parked.
 - The connection is READONLY: it may read the copy that is here.
 """
