@@ -1,4 +1,4 @@
-"""The commands without keys, and how COMMAND describes them: facts of Redis 7.0."""
+"""The commands whose handler takes a Session, and what COMMAND tells: facts of Redis 7.0."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
