@@ -94,7 +94,8 @@ class Endpoint(Protocol):
 class Slot(Waiter):
     """The place of a reply in its connection's queue.
 
-    Joined writes share one slot: `count` is how many they are, `size` the bytes of all of them."""
+    Joined writes of one partition share a slot: `count` is how many they are, `size` the bytes of
+    all."""
 
     __slots__ = (
         "args",

@@ -79,7 +79,7 @@ class ClientMemory:
             self._measure(client)
 
     def keep(self) -> None:
-        """Close connections until the budget is kept, those first that hold the most beside
+        """Close connections until the budget is kept, those first that hold the most apart from
         admitted commands.
 
         That is mostly unread replies.  Admitted commands never close a connection."""

@@ -288,7 +288,7 @@ class ZoneEndpoint:
     # --- the turn --------------------------------------------------------------------------------
 
     def has_work(self) -> bool:
-        """Return whether `settle` may have anything to do beside what the copies have finished.
+        """Return whether `settle` may have anything to do apart from what the copies have finished.
 
         A zone has nothing to do without clients and without commands forwarded to it.  Large
         commands need no check here: their clients are clients of their own zone."""

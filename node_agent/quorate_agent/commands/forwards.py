@@ -49,7 +49,7 @@ class Executor(Endpoint, Protocol):
 
     @property
     def overview(self) -> Agent:
-        """What commands without keys ask."""
+        """The agent, as commands without keys ask it."""
 
     def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
         """Execute a command for a client of another agent."""

@@ -1,4 +1,4 @@
-"""What commands about a whole zone need: which agent serves which slots, key counts, scans.
+"""Answers commands about a whole zone: which agent serves which slots, key counts, scans.
 
 Implements the agent that sessions ask (resp.session.Agent); it reads everything from the replicas.
 """

@@ -53,7 +53,7 @@ class Waits:
         self._slots = waiting
 
     def _is_over(self, client: ClientConnection) -> bool:
-        """Return whether the role that wrote last has ended, so that it learns no more what copies
+        """Return whether the role that wrote last has ended: it no longer learns what the copies
         hold."""
         if client.last_write is None:
             return False

@@ -55,7 +55,7 @@ class Descriptors:
         self.links = min(max(limit // _LIMIT_PER_LINK, LINKS_MIN), LINKS_MAX)
         """The largest number of links of members; more are refused."""
         self.strangers = min(self.links // _LINKS_PER_STRANGER, STRANGERS_MAX)
-        """The largest number of unproven connections beside them."""
+        """The largest number of unproven connections in addition."""
         self.reserve = FIXED + self.links + self.strangers
         self.clients = 0
         self._zones: dict[str, int] = {}

@@ -40,7 +40,7 @@ before another agent may serve.  An agent that is not running when its lease end
 then."""
 
 LOOK_MS = 1_000
-"""How often connections that are gone, or track no more, are removed."""
+"""How often connections that are gone, or no longer track, are removed."""
 
 
 class _Watched:
@@ -178,7 +178,7 @@ class Tracking:
                 ):
                     read.append(key)
                 role.write(((key, None, 0),))
-                role.wait(Clientless((key,)))  # whoever sees it waits, as for any write
+                role.wait(Clientless((key,)))  # a reader that sees it waits, as for any write
                 expired = True
         if expired:
             self._replicas.commands_wrote(role)
@@ -359,7 +359,7 @@ class Tracking:
     # --- who is there ----------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Forget connections that are gone, or track no more."""
+        """Forget connections that are gone, or no longer track."""
         for id, client in list(self.trackers.items()):
             if client.state.tracking is None or id not in self._clients:
                 del self.trackers[id]

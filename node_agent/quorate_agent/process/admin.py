@@ -1,8 +1,8 @@
 """The admin port of an agent: metrics, and whether the agent is alive, has started, is ready.
 
 GET /metrics, /healthz, /startupz and /readyz over HTTP/1.1, one answer per connection.  A short
-handler replaces a web framework, because an empty agent is to stay small.  Anybody may ask: probes
-have no secret, and there is nothing here but names, counts and sentences.  Anything that requires
+handler replaces a web framework, because an empty agent is to stay small.  No secret is needed:
+probes have none, and there is nothing here but names, counts and sentences.  Anything that requires
 the cluster's secret (protocol.md, section 3) must not be added here.
 """
 

@@ -38,7 +38,7 @@ class Peers:
         return self.link(node) is not None
 
     def dial(self, members: Mapping[str, NodeRecord]) -> None:
-        """Dial the present members at their present addresses, and former ones no more."""
+        """Dial the present members at their present addresses; stop dialing former ones."""
         for name, record in members.items():
             peer = self._members.get(name)
             if name == self._mine:

@@ -1,4 +1,4 @@
-"""Answers what validators and people who debug ask an agent about its copies."""
+"""Answers tools' questions about an agent's copies, for validation and debugging."""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,7 @@
-"""Stores the reply to a request that may be repeated, as a row beside the rows it wrote.
+"""Stores the reply to a request that may be repeated, as a row in the request's own update.
 
-The row is part of the request's own update and moves with its partition, so the next primary knows
-the first reply.  It expires by itself.  Source: docs/protocol.md, section 8.
+The row moves with its partition, so the next primary knows the first reply.  It expires by itself.
+Source: docs/protocol.md, section 8.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ KEPT_MS = 30_000
 """Longer than any request is repeated, with a margin for clocks that differ."""
 
 REPLY_BYTES_MAX = 1024 * 1024
-"""An update carries the reply beside its rows; a longer one is not worth that."""
+"""The update carries the reply along with its rows; a longer one is not worth that."""
 
 REPLY_NOT_KEPT = error(b"ERR the command was executed; its reply was too long to be kept")
 

@@ -66,7 +66,7 @@ class LongReplies(Exception):
 
 
 def bulk_each(values: Sequence[bytes]) -> bytes:
-    """Encode several strings, at least one, one behind the other; LongReplies."""
+    """Encode several strings, at least one, one after the other; LongReplies."""
     try:
         return b"\r\n".join([_HEADERS[len(value)] + value for value in values]) + b"\r\n"
     except IndexError:

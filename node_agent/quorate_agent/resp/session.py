@@ -145,7 +145,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class WaitRequest:
-    """What WAIT asks for."""
+    """The arguments of WAIT."""
 
     copies: int
     timeout_ms: int  # 0: for ever
@@ -153,6 +153,6 @@ class WaitRequest:
 
 @dataclass(frozen=True, slots=True)
 class KeysRequest:
-    """What KEYS asks for."""
+    """The arguments of KEYS."""
 
     matches: Callable[[bytes], object] | None  # true for the names to be listed; None: all

@@ -152,7 +152,7 @@ class OpenedBy(NamedTuple):
 
 
 class Database:
-    """One open database in `folder`, which keeps `tables` tables open.  Single-threaded except for
+    """One open database in `folder`; keeps `tables` tables open.  Single-threaded except for
     `sync`.
 
     `synced_sequence` is the engine's number of the last change that this process has synced, 0

@@ -99,8 +99,7 @@ def _system_errors_named(path: Path) -> Iterator[None]:
 
 
 def last_start(zones: Path) -> int:
-    """Return the last start of an agent that opened one of the databases below `zones`; 0 if none
-    did.
+    """Return the last start of an agent that opened a database below `zones`; 0 if none did.
 
     DatabaseRefused, StorageBroken: one cannot be read.
     """

@@ -107,8 +107,7 @@ def set_at(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def remove(view: KeyView, args: list[bytes]) -> bytes:
-    """LREM key count element: replies how many it removed; a negative count begins at the end, 0 is
-    all"""
+    """LREM key count element: replies how many it removed; count < 0 begins at the end, 0 is all"""
     key, element = args[1], args[3]
     limit = parse_integer(args[2])
     if limit is None:

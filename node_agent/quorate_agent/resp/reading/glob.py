@@ -1,4 +1,4 @@
-"""Which names a Redis glob pattern matches: `*`, `?`, `[a-z]`, `[^a]`, `\\x`.
+"""Matches names against Redis glob patterns: `*`, `?`, `[a-z]`, `[^a]`, `\\x`.
 
 A pattern becomes a regular expression in which every part after a `*` is an atomic group, so that
 no pattern costs more than pattern length times name length (plain `.*a.*a.*a` would backtrack
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from quorate_agent.resp.replies import error
 
 PATTERN_BYTES_MAX = 4096
-"""Of all patterns of a command together: compiling takes some microseconds per byte, and blocks the
+"""Bytes of all patterns of a command: compiling takes some microseconds per byte, and blocks the
 agent."""
 
 TOO_LONG = error(b"ERR patterns of more than %d bytes" % PATTERN_BYTES_MAX)

@@ -81,8 +81,7 @@ def _second_words(before: int, size: int, times: int) -> Callable[[bytes], tuple
 
 
 def read_alike(data: bytes) -> list[list[bytes]] | None:
-    """Return the commands of `data` if all have the same first word and a second of the same
-    length.
+    """Return the commands of `data` if all have the same name and one argument of the same length.
 
     Such are GETs of keys that are UUIDs or numbers with leading zeros."""
     at = data.find(b"\r\n$", 4, _HEAD_BYTES_MAX) + 3
