@@ -1,1 +1,1 @@
-"""The agent: keeps copies, orders updates where it is primary, speaks to clients and peers."""
+"""The agent: stores copies, orders updates of the partitions it is primary of, serves clients."""

@@ -1,4 +1,4 @@
-"""`quorate-agent`: the first moments of an agent process; all others are process.py's."""
+"""`quorate-agent`: what runs before the rest of the agent is imported (process/process.py)."""
 
 import sys
 
@@ -10,11 +10,11 @@ if not __debug__:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run until told to stop.  `arguments`: in place of this process's own."""
+    """Run the agent until it is told to stop; `arguments` replace this process's command line."""
     if arguments is None:
         use_huge_pages()
     end_at_once_when_told()
-    from quorate_agent.process import process  # takes a second or more
+    from quorate_agent.process import process  # importing this takes a second or more
 
     process.main(arguments)
 

@@ -1,4 +1,4 @@
-"""What an agent counts: the only place its metric names are spelled."""
+"""The agent's metrics: the only place where their names are spelled."""
 
 from collections.abc import Iterable
 
@@ -80,7 +80,7 @@ class AgentMetrics:
             ["zone"],
             registry=self.registry,
         )
-        self.durable_turns = 0  # a counter of the library takes as long as a command
+        self.durable_turns = 0  # a plain int: the library's counter costs as much as a command
         self._syncs = Counter("quorate_syncs", "Durable writes of a turn", registry=self.registry)
         self.heartbeat_seconds = Histogram(
             "quorate_heartbeat_seconds",
@@ -135,14 +135,14 @@ class AgentMetrics:
         )
 
     def measure_clients(self, memory: ClientMemory) -> None:
-        """Take down what clients make the agent hold."""
+        """Set the gauges of what clients make the agent hold."""
         self.client_memory.set(memory.held)
         self.client_memory_max.set(memory.bytes_max)
         self.client_memory_refused.set(memory.refused)
         self.client_memory_closed.set(memory.closed)
 
     def measure(self, zones: Iterable[Replicas], counters: LinkCounters, disk: DiskRoom) -> None:
-        """Take down what is read from time to time."""
+        """Set the gauges that are read from time to time."""
         disk.look()
         self.disk_free.set(disk.free)
         self.disk_reserve.set(disk.reserve)
@@ -163,5 +163,5 @@ class AgentMetrics:
 
 
 def copy_count(replicas: Replicas) -> int:
-    """Copies with data; of one that was moved away the promise is kept."""
+    """Return the number of copies with data; a copy that was moved away leaves only its promise."""
     return sum(copy.present for copy in replicas.copies.values())

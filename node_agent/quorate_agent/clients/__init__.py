@@ -1,1 +1,1 @@
-"""Clients' connections: where they come in, what they may hold, their share of a turn."""
+"""Clients' connections: listeners, what they may hold in memory, their share of a turn."""

@@ -1,7 +1,8 @@
-"""Where clients reach the agents of a zone: by the listener that they came in by.
+"""Client addresses of a zone's agents, by listener.
 
-Clients of the internal listener are given internal addresses, those of the external one external
-addresses, and no agent that has none: an address that a client cannot reach would end it.
+Clients of the internal listener are given internal addresses, clients of the external one external
+addresses.  An agent without an address for a listener is left out: a client that is sent to an
+address it cannot reach fails.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,13 +14,13 @@ Addresses = dict[str, tuple[str, int]]
 """Host and port by node name."""
 
 ClientAddresses = Callable[[bool], Addresses]
-"""Addresses as of now; the argument: those of the external listener."""
+"""Returns the current addresses; the argument is True for those of the external listener."""
 
 
 def client_addresses(
     zone: ZoneRecord, members: Mapping[str, NodeRecord], external: bool
 ) -> Addresses:
-    """Return where clients of one listener reach each agent of the zone that has not left."""
+    """Return the client address of each agent of the zone that has not left, for one listener."""
     here = {name: each for name, each in members.items() if each.left_since_ms is None}
     if external:
         return {

@@ -1,7 +1,7 @@
-"""Clients' connections: bytes in, replies out in the order of each one's commands.
+"""Client connections: bytes in, replies out in the order of each connection's commands.
 
-A command that has to wait leaves a slot in the connection's queue; the replies behind it wait with
-it, and what is ready leaves in one write per turn.  What a command means the endpoint knows.
+A command that has to wait leaves a slot in the connection's queue.  Later replies wait behind it;
+the ready ones leave in one write per turn.  The endpoint executes the commands.
 """
 
 from __future__ import annotations
@@ -21,74 +21,81 @@ from quorate_agent.resp.reading.parser import FREE_BYTES, CommandParser
 from quorate_agent.resp.session import Agent, Connection, Session, WaitRequest
 
 BACKLOG_MAX = 1024
-"""Commands a blocked connection may pile up before its socket is no longer read."""
+"""Commands that a blocked connection may pile up before its socket is no longer read."""
 
 QUEUE_MAX = 1024
-"""Replies that may wait for an earlier one of their connection before its socket is no longer read:
-a write whose acknowledgement is late, on a disk that stands still, blocks no later command."""
+"""Replies that may wait behind an earlier one before the socket is no longer read.
+
+Writes whose acknowledgement is late, as on a disk that stalls, do not block later commands, so
+replies pile up."""
 
 QUEUE_BYTES_MAX = 16 * 1024 * 1024
-"""What these replies and writes may take before later commands wait; a turn may add to it."""
+"""Bytes of these replies and writes before later commands wait; one turn may exceed it."""
 
 WAITED_MS_MAX = 1000
-"""What has waited for longer when its client closes its side is not executed: that is hardly one
-that closes it behind its last command, but one whose time limit is over."""
+"""A command that had waited longer than this when its client closed its side is not executed.
+
+Such a client has most likely timed out; it did not close after its last command."""
 
 LONG_BYTES = 2048
-"""A read that brought more may wait as it is until there is time to cut it into commands."""
+"""A read longer than this may stay uncut until there is time to cut it into commands."""
 
 RECEIVE_BYTES = 64 * 1024
-"""What the kernel takes in for a connection that is not read, and so about the most that one read
-brings: two thousand small commands."""
+"""Kernel receive buffer of a connection, and so about the most that one read brings: two thousand
+small commands."""
 
 UNREAD_BYTES_MAX = 1024 * 1024
-"""Of replies that the client has not read and the kernel has not taken: above, nothing more is
-executed for the connection until a quarter is left.  One reply may be longer than that."""
+"""Reply bytes that neither the client nor the kernel has taken, above which nothing more is
+executed for the connection until only a quarter is left.  A single reply may be longer."""
 
 OUTPUT_BYTES_MAX = 256 * 1024 * 1024
-"""A client that is told what it did not ask for (pushes), and does not read, is cut off above."""
+"""A client that does not read its pushes is disconnected above this."""
 
 BACKLOG_BYTES_MAX = 1024 * 1024
-"""What may be read of a blocked connection before its socket is no longer read."""
+"""Bytes read from a blocked connection before its socket is no longer read."""
 
 _boottime = time.CLOCK_BOOTTIME
 
 
 def boot_ms() -> int:
-    """Milliseconds on the clock that runs through suspension."""
+    """Return milliseconds of the clock that also runs while the machine is suspended."""
     return time.clock_gettime_ns(_boottime) // 1_000_000
 
 
 class Endpoint(Protocol):
-    """Where the commands of a connection go."""
+    """What a connection needs of the zone's endpoint, which executes its commands."""
 
     memory: ClientMemory
 
     def connected(self, client: ClientConnection) -> None:
-        """A client connected: gives it its state and session."""
+        """Give a new client its state and session."""
 
     def disconnected(self, client: ClientConnection) -> None:
-        """A client went away."""
+        """Forget a client whose connection has ended."""
 
     def run(self, client: ClientConnection, commands: list[list[bytes]]) -> None:
-        """Execute commands in order, until one blocks the connection; uses the list up."""
+        """Execute commands in order until one blocks the connection; consumes the list."""
 
     def cut(self, client: ClientConnection) -> None:
-        """Have `take_in` called for what was read, now or later."""
+        """Call `take_in` for what was read, now or in a later turn."""
 
     def half_closed(self, client: ClientConnection) -> None:
-        """A client sends no more: it may be gone, and ask another agent what it asked here."""
+        """Note that a client sends no more; it may be gone and repeat its commands at another
+        agent."""
 
     def large_came(self, client: ClientConnection, commands: list[list[bytes]]) -> bool:
-        """A large command is among these: whether they are to wait in the connection's backlog."""
+        """Return whether these commands, one of them large, are to wait in the connection's
+        backlog."""
 
     def go_on(self, client: ClientConnection) -> None:
-        """What blocked the connection is over: execute what waits, in this turn."""
+        """Execute the backlog of a connection that is no longer blocked, in this turn."""
 
 
 class Slot(Waiter):
-    """The place of a reply in its connection's queue; of several for writes that were joined, with
-    the bytes of all of them in `size`."""
+    """The place of a reply in its connection's queue.
+
+    Joined writes of one partition share a slot: `count` is how many they are, `size` the bytes of
+    all."""
 
     __slots__ = (
         "args",
@@ -104,7 +111,7 @@ class Slot(Waiter):
         "wait",
     )
 
-    held: int  # bytes, once the connection has counted them
+    held: int  # bytes; set when the connection counts them
 
     def __init__(
         self,
@@ -117,7 +124,7 @@ class Slot(Waiter):
         count: int = 1,
         size: int = 0,
     ) -> None:
-        # Waiter's fields are set here: this is made for every write.
+        # Sets Waiter's fields itself instead of calling super(): one is made for every write.
         self.keys = keys
         self.counter = 0
         self.since_ms = since_ms
@@ -168,25 +175,25 @@ class ClientConnection(asyncio.Protocol):
         self.queue: deque[Slot | bytes] = deque()
         self.out: list[bytes] = []
         self.backlog: deque[tuple[int, list[bytes]]] = deque()
-        self.unread = b""  # read and not yet cut into commands; later than the backlog
-        self.backlog_bytes = 0  # read since it was empty
-        self.blocked = 0  # how many of its slots later commands wait for, and unread replies
-        self.charged = 0  # bytes that it holds of what all clients may (clients/memory.py)
-        self.unread_since_ms = 0  # when it began to wait for its client to read; 0: it does not
-        self.counted = self.held = 0  # the first places of the queue, and the bytes they keep
+        self.unread = b""  # bytes not yet cut into commands; they came after the backlog
+        self.backlog_bytes = 0  # bytes read since the backlog was empty
+        self.blocked = 0  # how many of its slots and unread replies block later commands
+        self.charged = 0  # bytes counted in the agent's budget for clients (clients/memory.py)
+        self.unread_since_ms = 0  # since when its client has been too slow to read; 0: it is not
+        self.counted = self.held = 0  # queue places counted so far, and the bytes they hold
         self.paused = False
         self.ended = False
         self.half_closed_ms = 0  # when the client closed its side, or the connection ended
-        self.refusal = b""  # what is said to all that still comes
+        self.refusal = b""  # the reply to every further command; empty: none is refused
         self.told_behind = 0  # bytes of pushes that wait in the queue, or have waited (pushes.py)
-        # Role and counter; of one that was forwarded, no role and the partition.
+        # Role and counter; of a forwarded write None and the partition.
         self.last_write: tuple[Primary | None, int] | None = None
         self.transport: asyncio.Transport
         self.state: Connection
         self.session: Session
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The client is there."""
+        """Set the socket's buffers and register with the endpoint."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's are not subclasses
         raw = transport.get_extra_info("socket")
         if raw is not None:
@@ -195,7 +202,7 @@ class ClientConnection(asyncio.Protocol):
         self.endpoint.connected(self)
 
     def open(self, number: int, agent: Agent) -> None:
-        """From now on this is client `number` of the zone."""
+        """Make this client `number` of the zone."""
         peer = self.transport.get_extra_info("peername") or ("?", 0)
         local = self.transport.get_extra_info("sockname") or ("?", 0)
         now = time.time_ns() // 1_000_000
@@ -204,15 +211,15 @@ class ClientConnection(asyncio.Protocol):
         self.session = Session(self.state, agent)
 
     def pause_writing(self) -> None:
-        """The client does not read its replies as fast as they come: execute nothing until it
-        has."""
+        """Execute nothing more until the client has read its replies."""
         if not self.unread_since_ms:
             self.unread_since_ms = boot_ms()
             self.blocked += 1
             self.endpoint.memory.watch(self)
 
     def resume_writing(self) -> None:
-        """The client has read: go on.  What it sent meanwhile has not waited for anything here."""
+        """Go on after the client has read.  The time it took does not count as waiting of its
+        commands."""
         if self.unread_since_ms:
             waited_ms = boot_ms() - self.unread_since_ms
             self.unread_since_ms = 0
@@ -221,11 +228,11 @@ class ClientConnection(asyncio.Protocol):
             self.endpoint.go_on(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone, however it went."""
+        """Tell the endpoint that the connection has ended, for whatever reason."""
         self.endpoint.disconnected(self)
 
     def data_received(self, data: bytes) -> None:
-        """Execute the commands that are whole now, or keep them while the connection is blocked."""
+        """Execute the complete commands, or keep them while the connection is blocked."""
         if self.state.closing or self.ended:
             return
         if len(data) > LONG_BYTES or self.unread:
@@ -235,7 +242,7 @@ class ClientConnection(asyncio.Protocol):
             self._take_in(data)
 
     def take_in(self) -> None:
-        """Go on with what was read and had to wait."""
+        """Cut and execute what was read and had to wait."""
         data, self.unread = self.unread, b""
         if not self.state.closing:
             self._take_in(data)
@@ -249,7 +256,7 @@ class ClientConnection(asyncio.Protocol):
         if self.refusal:
             for _ in commands:
                 self.answer(self.refusal)
-        elif self.blocked or self.backlog:  # what came before is executed before, at the turn's end
+        elif self.blocked or self.backlog:  # earlier commands go first, at the turn's end
             self.execute_later(commands)
         elif not self.has_room():
             self.execute_later(commands)
@@ -263,7 +270,7 @@ class ClientConnection(asyncio.Protocol):
             self.write()
 
     def execute_later(self, commands: list[list[bytes]]) -> None:
-        """Keep commands until what is before them lets them be executed."""
+        """Put commands into the backlog, behind the commands they wait for."""
         now = boot_ms()
         if not self.backlog:
             self.backlog_bytes = 0
@@ -275,7 +282,7 @@ class ClientConnection(asyncio.Protocol):
             self.endpoint.memory.watch(self)
 
     def has_room(self) -> bool:
-        """Whether what waits in the queue leaves room for another reply."""
+        """Return whether the queue has room for another reply."""
         count = len(self.queue)
         if not count:
             return True
@@ -294,7 +301,8 @@ class ClientConnection(asyncio.Protocol):
         self.counted = count
 
     def held_bytes(self) -> int:
-        """What the connection makes the agent hold: commands that are not answered, and replies."""
+        """Return the bytes that the agent holds for this connection: unanswered commands and
+        replies."""
         self._count_queue(len(self.queue))
         transaction = self.state.transaction
         return (
@@ -308,7 +316,7 @@ class ClientConnection(asyncio.Protocol):
         )
 
     def admitted_bytes(self) -> int:
-        """What it holds of commands that the agent was asked for: they were admitted."""
+        """Return the bytes it holds of large commands that the memory budget has admitted."""
         transaction = self.state.transaction
         queued = transaction.commands if transaction is not None else []
         commands = [command for _, command in [*self.backlog, *queued]]
@@ -320,7 +328,10 @@ class ClientConnection(asyncio.Protocol):
         return self.endpoint.memory.admit(self, more)
 
     def take_backlog(self, count_max: int) -> tuple[int, list[list[bytes]]]:
-        """When the first commands of the backlog came, and those that came then, the first last."""
+        """Take from the backlog the commands that arrived together with its first, at most
+        `count_max`.
+
+        Returns when they arrived (boot ms), and the commands in reverse order."""
         backlog = self.backlog
         arrived = backlog[0][0]
         taken: list[list[bytes]] = []
@@ -330,7 +341,7 @@ class ClientConnection(asyncio.Protocol):
         return arrived, taken
 
     def waits_no_more(self, now_ms: int) -> bool:
-        """Whether the client is gone or half-closed, also when its socket is not read just now."""
+        """Return whether the client is gone or half-closed, even while its socket is not read."""
         raw = self.transport.get_extra_info("socket") if self.paused else None
         if raw is not None and raw.fileno() >= 0 and not self.half_closed_ms:
             ends = select.poll()
@@ -340,15 +351,17 @@ class ClientConnection(asyncio.Protocol):
         return self.half_closed_ms > 0
 
     def is_late(self, now_ms: int, bound_ms: int) -> bool:
-        """Whether nobody may wait for the first of the backlog any more: the client closed its side
-        when it had waited for long, or has, and it came `bound_ms` ago."""
+        """Return whether the client has probably given up on the first command of the backlog.
+
+        It has closed its side, and the command arrived more than `bound_ms` ago or had waited long
+        when the client closed."""
         if not self.waits_no_more(now_ms):
             return False
         arrived = self.backlog[0][0]
         return now_ms - arrived > bound_ms or self.half_closed_ms - arrived > WAITED_MS_MAX
 
     def refuse(self, reply: bytes) -> None:
-        """Say this of every command that came and has not begun, and of what still comes."""
+        """Answer `reply` to every command that has not begun and to all that still come."""
         self.refusal = reply
         if not self.state.closing:
             for _ in self.backlog:
@@ -358,23 +371,24 @@ class ClientConnection(asyncio.Protocol):
             self.take_in()
 
     def pause(self) -> None:
-        """Read no more of the socket until the backlog is worked off."""
+        """Stop reading the socket until the backlog is empty."""
         if not self.paused:
             self.paused = True
             self.transport.pause_reading()
 
     def eof_received(self) -> bool:
-        """The client closed its side: answer what has begun or can be at once, then close."""
+        """Answer what has begun or can be executed at once, then close: the client has closed its
+        side."""
         self.ended = True
         self.half_closed_ms = self.half_closed_ms or boot_ms()
         if self.blocked and self.unread:
-            self.take_in()  # so that it is known how long it waits
+            self.take_in()  # so that the time it has waited is known
         self.endpoint.half_closed(self)
         self.end_when_done()
         return True
 
     def end_when_done(self) -> None:
-        """Close behind the last reply, once nothing is left to execute."""
+        """Close the connection behind its last reply, once nothing is left to execute."""
         if self.blocked or self.backlog or self.unread:
             return
         if self.parser.error is not None and not self.state.closing:
@@ -385,13 +399,14 @@ class ClientConnection(asyncio.Protocol):
             self.transport.close()
 
     def say_goodbye(self) -> None:
-        """Send no more; what the client still says is read and dropped."""
+        """Close our side and drop the replies that wait; what the client still sends is read and
+        dropped."""
         for place in self.queue:
             if isinstance(place, Slot):
-                place.deadline_ms = 0  # whatever it waits for, nothing waits for it any more
+                place.deadline_ms = 0  # whatever it waits for no longer blocks the connection
         self.queue.clear()
         self.state.closing = True
-        self.endpoint.disconnected(self)  # gives back what it still counts as blocked
+        self.endpoint.disconnected(self)  # reverses what the client still counts as blocked
         self.blocked = self.counted = self.held = self.unread_since_ms = 0
         if not self.transport.is_closing():
             self.transport.write_eof()
@@ -407,13 +422,13 @@ class ClientConnection(asyncio.Protocol):
             self.out.append(reply)
 
     def drain(self) -> None:
-        """Send what is ready at the head of the queue."""
+        """Send the replies that are ready at the head of the queue."""
         self.take_ready()
         if self.out:
             self.write()
 
     def take_ready(self) -> None:
-        """Take what is ready at the head of the queue out of it, to be sent."""
+        """Move the replies that are ready at the head of the queue to `out`."""
         queue, out = self.queue, self.out
         while queue:
             head = queue[0]
@@ -429,7 +444,7 @@ class ClientConnection(asyncio.Protocol):
                 self.held -= len(head) if isinstance(head, bytes) else head.held
 
     def write(self) -> None:
-        """One write for everything ready."""
+        """Send everything in `out` in one write."""
         out = self.out
         if not self.transport.is_closing():
             self.transport.write(out[0] if len(out) == 1 else b"".join(out))

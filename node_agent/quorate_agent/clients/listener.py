@@ -1,4 +1,4 @@
-"""Where a zone's clients connect, and how their connections end with it."""
+"""A zone's listening sockets for clients, and how their connections are closed with the zone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from quorate_agent.machine.lasting import lasts
 from quorate_agent.resp.replies import error
 
 GOODBYE_S = 0.3
-"""Clients may take so long to notice that their connection ends."""
+"""How long clients are given to notice that their connection ends."""
 
 _GOODBYE_POLL_S = 0.01
 
@@ -28,14 +28,14 @@ _NO_ADDRESS = error(
 
 
 class Endpoint(OfCommands, Protocol):
-    """Where the commands of clients go."""
+    """The zone's endpoint, as a listener needs it."""
 
     def has_address(self, external: bool) -> bool:
-        """Whether clients of this listener can be told where they are."""
+        """Return whether the address at which this listener's clients reach this agent is known."""
 
 
 class _CountedClient(ClientConnection):
-    """A client for which a descriptor is counted."""
+    """A client that counts as one file descriptor."""
 
     __slots__ = ("_descriptors",)
 
@@ -44,20 +44,20 @@ class _CountedClient(ClientConnection):
         self._descriptors = descriptors
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Its descriptor is free."""
+        """Free its descriptor."""
         self._descriptors.client_gone()
         super().connection_lost(exc)
 
 
 class _RefusedClient(asyncio.Protocol):
-    """A client that cannot be served, for which no descriptor is left, say: it is told so, as Redis
-    tells it."""
+    """A client that cannot be served, for example for lack of descriptors; it is told why, as by
+    Redis."""
 
     def __init__(self, why: bytes = _TOO_MANY) -> None:
         self._why = why
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say so and hang up."""
+        """Send the reason and close."""
         refused = cast(asyncio.Transport, transport)
         refused.write(self._why)
         refused.close()
@@ -74,10 +74,10 @@ class Listener:
     async def listen(
         self, sockets: Sequence[socket.socket], port: int, descriptors: Descriptors
     ) -> None:
-        """Take in clients on these sockets, which listen already, as many as there is room for.
+        """Accept clients on these sockets, which listen already, as far as descriptors allow.
 
-        Sockets on another port than `port` are the external listener: behind a Service the address
-        that a client has dialed cannot be seen here."""
+        Sockets on another port than `port` belong to the external listener: behind a Service, the
+        agent cannot see which address a client has dialed."""
         loop = asyncio.get_running_loop()
 
         def make(external: bool) -> asyncio.Protocol:
@@ -97,7 +97,7 @@ class Listener:
                 server.close()
 
     async def close(self, clients: Sequence[ClientConnection], *, at_once: bool) -> None:
-        """Stop listening and end these connections; `at_once`: nothing more is said to anybody."""
+        """Stop listening and end these connections; with `at_once`, without an orderly end."""
         self._closed = True
         for server in self._servers:
             server.close()
@@ -110,9 +110,10 @@ class Listener:
 
 
 async def _end_all(clients: Sequence[ClientConnection]) -> None:
-    """End connections so that clients take it for an end, and wait a moment until they have: with
-    words of theirs unread, the kernel would reset the connection, and some libraries fail what they
-    wrote last on it instead of repeating it elsewhere."""
+    """Close connections in an orderly way, and wait a moment until the clients have closed too.
+
+    Closing a socket with unread bytes resets the connection; some libraries then fail their last
+    writes instead of repeating them at another agent."""
     for client in clients:
         client.say_goodbye()
     await lasts(

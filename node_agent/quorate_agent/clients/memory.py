@@ -1,15 +1,15 @@
-"""One agent's budget for what its clients make it hold, over all zones and connections.
+"""One agent's memory budget for its clients, over all zones and connections.
 
-Held is: commands that were sent and are not answered (a large one counts whole from its first
-header on, for its memory is promised then) and replies that their client has not read.  Above the
-budget
+What counts: commands that were sent and are not answered (a large one counts whole from its first
+header on, because its memory is promised then), and replies that their client has not read.  Above
+the budget:
 
-1. a large command is refused with `-OOM` as soon as its size is known, and its bytes are dropped;
-2. where that is not enough, because unread replies fill what commands leave, the connection that
-   holds the most beside admitted commands is closed, until the budget is kept.
+1. A large command is refused with `-OOM` as soon as its size is known, and its bytes are dropped.
+2. If that is not enough, because of unread replies, connections are closed until the budget is
+   kept, beginning with the one that holds the most beside admitted commands.
 
-Connections that hold little are not looked at, so commands and replies of the usual size cost
-nothing here: each connection may hold `WATCHED_BYTES` beside the budget.
+Each connection may hold `WATCHED_BYTES` outside the budget.  Connections that hold less are not
+looked at, so commands and replies of usual size cost nothing here.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("quorate.agent.memory")
 
 WATCHED_BYTES = 256 * 1024
-"""A connection that holds more counts."""
+"""A connection that holds more than this counts."""
 
 GIVEN_BACK_BYTES = 32 * 1024 * 1024
-"""When so much was let go, the allocator is told to give what is free back to the system."""
+"""After this much was freed, the allocator is told to return free memory to the system."""
 
 UNLIMITED = 1 << 62
 
@@ -38,7 +38,7 @@ SETTING = "--client-memory-share"
 
 
 class ClientMemory:
-    """What clients make the agent hold.  `named`: the budget in words, with where it comes from."""
+    """The budget and what counts in it.  `named`: the budget in words, with its source."""
 
     def __init__(self, bytes_max: int = UNLIMITED, named: str = "") -> None:
         self.bytes_max = bytes_max
@@ -47,13 +47,14 @@ class ClientMemory:
         self.closed = 0
         self._named = named
         self._watched: dict[ClientConnection, None] = {}
-        self._most = 0  # held at any time since memory was given back
+        self._most = 0  # the highest `held` since memory was given back
 
     def admit(self, client: ClientConnection, more: int) -> bytes:
-        """Count `more` bytes of a large command of which the client has sent a part; else the
-        error that refuses it."""
+        """Count `more` bytes of a large command that is arriving.
+
+        Returns b"", or the error reply that refuses the command."""
         if self.held + more > self.bytes_max:
-            self.measure()  # some of it was let go since the last time
+            self.measure()  # some may have been freed since the last count
             if self.held + more > self.bytes_max:
                 self.refused += 1
                 return error(
@@ -65,21 +66,23 @@ class ClientMemory:
         return b""
 
     def watch(self, client: ClientConnection) -> None:
-        """Count what the connection holds, for as long as that is much."""
+        """Count what the connection holds, for as long as that is more than `WATCHED_BYTES`."""
         self._measure(client)
 
     def forget(self, client: ClientConnection) -> None:
-        """The connection has ended."""
+        """Stop counting a connection that has ended."""
         self._count(client, 0)
 
     def measure(self) -> None:
-        """Count anew what each connection holds that held much."""
+        """Count again what each watched connection holds."""
         for client in list(self._watched):
             self._measure(client)
 
     def keep(self) -> None:
-        """Close connections until the budget is kept: those that hold the most which nobody was
-        asked for, replies above all.  A command that was admitted closes none."""
+        """Close connections until the budget is kept, those first that hold the most apart from
+        admitted commands.
+
+        That is mostly unread replies.  Admitted commands never close a connection."""
         self.measure()
         if self.held <= self.bytes_max:
             return
@@ -100,7 +103,7 @@ class ClientMemory:
             worst.transport.abort()
 
     def has_to_give_back(self) -> bool:
-        """Whether much was let go since memory was given back; True once."""
+        """Return True once after much memory was freed since the last time it was given back."""
         if self._most - self.held < GIVEN_BACK_BYTES:
             return False
         self._most = self.held
@@ -121,7 +124,7 @@ class ClientMemory:
 
 
 def budget(share: float, limit_bytes: int, limit_source: str) -> ClientMemory:
-    """The budget that is a share of the memory limit."""
+    """Return the budget: the share `share` of the memory limit."""
     bytes_max = int(share * limit_bytes)
     return ClientMemory(
         bytes_max,
@@ -130,10 +133,12 @@ def budget(share: float, limit_bytes: int, limit_source: str) -> ClientMemory:
 
 
 def _trim_of_this_process() -> Callable[[], None]:
-    """What gives free memory back to the system: glibc keeps the holes below what is in use."""
+    """Return the function that returns free memory to the system.
+
+    By itself glibc keeps the free blocks below one that is in use."""
     try:
         malloc_trim = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):  # another C library: its allocator decides
+    except (OSError, AttributeError):  # another C library: left to its allocator
         return lambda: None
     malloc_trim.argtypes = [ctypes.c_size_t]
 
@@ -144,4 +149,4 @@ def _trim_of_this_process() -> Callable[[], None]:
 
 
 give_back: Callable[[], None] = _trim_of_this_process()
-"""Blocks, without the GIL: for a worker thread."""
+"""Returns free memory to the system.  Blocks, but releases the GIL: call it on a worker thread."""

@@ -1,9 +1,7 @@
-"""Which ports zones listen on for their clients, and the sockets that are bound to them.
+"""The client ports of zones, and the sockets bound to them.
 
-The agent chooses each, or the master has given it to the zone.
-
-A zone is opened only when it has a port: an agent that could be made primary where no client
-reaches it would be of no use.
+A port is chosen by the agent or given to the zone by the master.  A zone without a port is not
+opened: as a primary that no client can reach, the agent would be of no use.
 """
 
 import asyncio
@@ -13,8 +11,8 @@ import socket
 from quorate.protocol.storage import ZoneRefused
 
 PORTS_TRIED = 2000
-"""More zones than a machine holds, and other programs' ports between them; not so many that a
-machine without free ports is noticed late."""
+"""More than the zones of one machine plus the ports of other programs between them, but few enough
+that a machine without free ports is noticed soon."""
 
 BACKLOG = 1024
 
@@ -25,7 +23,7 @@ class ClientPorts:
     """The client ports of one agent, from `base` up."""
 
     def __init__(self, host: str, base: int, external_offset: int = 0) -> None:
-        """`external_offset`: clients outside are listened for on each port plus this (0: not)."""
+        """`external_offset`: external listeners have each port plus this; 0: there are none."""
         self._external_offset = external_offset
         self._host = host
         self._base = base
@@ -34,7 +32,7 @@ class ClientPorts:
         self._taken: dict[str, int] = {}
 
     async def look_up(self) -> bool:
-        """Find the addresses of the host; whether it has any."""
+        """Resolve the addresses of the host; return whether it has any."""
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(
@@ -47,8 +45,11 @@ class ClientPorts:
         return True
 
     def bind(self, uid: str, wanted: int) -> list[socket.socket]:
-        """Sockets that listen for a zone on one port: `wanted` if it is free (0: any), else the
-        first that is; then those that listen on its external one.  ZoneRefused when none is."""
+        """Return listening sockets for a zone: on port `wanted` if it is free, else on the first
+        free one.
+
+        `wanted` 0 means any.  Sockets of the external port follow.  Raises ZoneRefused if none is
+        free."""
         last = min(self._base + PORTS_TRIED, 65536 - self._external_offset)
         used = set(self._taken.values())
         tried = [port for port in (wanted, *range(self._base, last)) if port and port not in used]
@@ -66,8 +67,9 @@ class ClientPorts:
         )
 
     def bind_given(self, uid: str, port: int) -> list[socket.socket]:
-        """Sockets that listen for a zone on the port that the master gave it.  ZoneRefused when it
-        gave none, or the port cannot be had."""
+        """Return listening sockets for a zone on the port that the master gave it.
+
+        Raises ZoneRefused if the master gave none, or the port is not free."""
         if not port:
             raise ZoneRefused(
                 "the master has given it no client port, and this agent takes none else: it is"
@@ -93,7 +95,7 @@ class ClientPorts:
         return self._external_offset > 0
 
     def _listen(self, uid: str, port: int) -> list[socket.socket]:
-        """OSError: not all addresses have the port, and none is kept."""
+        """Listen on the port at all addresses; after an OSError none of the sockets is kept."""
         if not self._addresses:
             raise ZoneRefused(
                 f"the client host {self._host} has no address: {self._problem}. Way out: start the"
@@ -112,7 +114,7 @@ class ClientPorts:
         return sockets
 
     def give_back(self, uid: str) -> None:
-        """The zone listens no more."""
+        """Free the port of a zone that is closed."""
         self._taken.pop(uid, None)
 
 

@@ -1,10 +1,10 @@
-"""How much of a turn clients may have: the rest is for other agents, leases and the master.
+"""The share of a turn that clients may use; the rest is for other agents, leases and the master.
 
 A loop that reads thousands of busy connections before it comes back to its peers would let leases
-run out.  So a turn executes commands for some time, and cuts so many bytes into commands; what
-comes on top waits with its connection, which is not read meanwhile.  Connections take turns in
-small portions, and a client that sends a few commands does not wait for those that send many.  When
-too many commands wait, further long pipelines are refused.
+run out.  So a turn is bounded in the time it executes commands and in the bytes it cuts into
+commands.  What exceeds that waits in its connection, which is not read meanwhile.  Connections take
+turns in small portions, so that a client with a few commands does not wait for clients with many.
+When too many commands wait, further long pipelines are refused.
 """
 
 from __future__ import annotations
@@ -16,30 +16,34 @@ from quorate_agent.clients.connection import ClientConnection
 from quorate_agent.resp.replies import error
 
 QUANTUM = 128
-"""Commands of one connection before the next has its turn: a client that sends one waits for a few
-of each other, not for all that they have sent."""
+"""Commands that one connection executes before the next gets its turn.
+
+A client that sends one command waits for a few of each other client, not for all of theirs."""
 
 COMMANDS_PER_TURN = 4096
-"""However fast they are: their updates go to other agents in one piece."""
+"""However fast commands are: a turn's updates go to other agents in one piece."""
 
 TURN_S = 0.02
-"""A heartbeat waits for a turn here, one where it is answered, and one here again: with what else a
-turn does, on a machine with more to do, that must stay far below a lease."""
+"""Seconds per turn for executing commands.
+
+A heartbeat may wait for a turn here, for one at the agent that answers it, and for another here.
+Together with the other work of these turns, on a busy machine, that must stay far below a lease."""
 
 FEW = 16
-"""So many commands at once may use another share, when that of the others is over."""
+"""So many commands, or fewer, may use a second share when the turn's share is used up."""
 
 CUT_BYTES_PER_TURN = 256 * 1024
-"""Of long reads, by all connections: thousands of small commands, some 10 ms."""
+"""Bytes of long reads, of all connections: thousands of small commands, some 10 ms."""
 
 WAITING_MAX = 200_000
-"""Commands that wait for their turn, of all connections: some 100 MB."""
+"""Commands of all connections that may wait for a later turn: some 100 MB."""
 
 OVERLOADED = error(b"OOM this agent has as many commands waiting as it holds: try again later")
 
 
 class TurnShare:
-    """The commands that one zone's clients may still execute in this turn, and who waits."""
+    """What one zone's clients may still execute in this turn, and which connections wait for the
+    next."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -51,9 +55,9 @@ class TurnShare:
         self._cut_bytes = 0
 
     def takes(self, count: int) -> bool:
-        """Whether `count` more commands may be executed now."""
+        """Return whether `count` more commands may be executed now; if so, count them."""
         executed = self._executed + count
-        if executed > self._look_at:  # else there is no need for the time
+        if executed > self._look_at:  # the clock is read only then
             shares = 2 if count <= FEW else 1
             if (
                 self._executed >= COMMANDS_PER_TURN * shares
@@ -65,17 +69,19 @@ class TurnShare:
         return True
 
     def has_time(self) -> bool:
-        """Whether there is time for another command behind one that was executed, however long that
-        took; when there is none, nobody else takes any."""
+        """Return whether there is time for another command after one that may have taken long.
+
+        If not, no other command of this turn gets any."""
         if self._clock() < self._began + 2 * TURN_S:
             return True
         self._look_at = 0
         return False
 
     def keep(self, client: ClientConnection, commands: Sequence[list[bytes]], now_ms: int) -> bool:
-        """Let a connection wait with its commands, new ones behind those that wait already.
+        """Let a connection wait with its commands, behind those that wait already.
 
-        False: there is no room, the commands are refused; never those of who sends a few."""
+        Returns False if there is no room: the commands are refused.  Clients that send only a few
+        are never refused."""
         if (
             self._waiting + len(commands) > WAITING_MAX
             and len(commands) > QUANTUM
@@ -92,7 +98,7 @@ class TurnShare:
         return True
 
     def cuts(self, client: ClientConnection) -> bool:
-        """Whether what the connection has read is cut into commands now; else it waits."""
+        """Return whether to cut into commands now what the connection has read; else it waits."""
         if self._cut_bytes >= CUT_BYTES_PER_TURN:
             self._late[client] = None
             client.pause()
@@ -101,7 +107,7 @@ class TurnShare:
         return True
 
     def begin(self, touched: dict[ClientConnection, None]) -> None:
-        """A new turn begins: those that wait come first, in the order in which they came."""
+        """Begin a turn; connections that wait go first, in the order in which they came."""
         self._executed = self._waiting = self._cut_bytes = 0
         self._look_at = QUANTUM
         self._began = self._clock()
@@ -115,11 +121,11 @@ class TurnShare:
 
     @property
     def is_over(self) -> bool:
-        """Whether anybody waits for the next turn."""
+        """Whether any connection waits for the next turn."""
         if self._late:
             self._waiting = sum(len(client.backlog) for client in self._late)
         return bool(self._late)
 
     def client_gone(self, client: ClientConnection) -> None:
-        """A client went away."""
+        """Forget a client whose connection has ended."""
         self._late.pop(client, None)

@@ -1,1 +1,1 @@
-"""What becomes of a zone's commands: executed, joined, forwarded, redirected, parked."""
+"""What happens to a zone's commands: executed, joined, forwarded, redirected or parked."""

@@ -1,7 +1,8 @@
-"""How EXEC over several partitions is executed: for clients here, and what others ask of ours.
+"""Executes EXEC over several partitions: for clients here, and this agent's parts for others.
 
-The protocol is the core's (quorate.protocol.transactions); here commands become parts of it, and
-what they answered becomes one reply.  The connection waits meanwhile, as for a forwarded command.
+The protocol is in the core (quorate.protocol.transactions).  This module turns commands into its
+parts, and the parts' answers into one reply.  The connection waits meanwhile, as for a forwarded
+command.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
 
 
 PART_BYTES_MAX = 72 * 1024 * 1024
-"""What is asked of a part, and what its row holds: either fits into a frame between agents."""
+"""Bound on what is asked of a part, and on what its row holds: both fit into a frame between
+agents."""
 
 WORD_BYTES = 8
-"""What a word takes beside its bytes."""
+"""Overhead of a word, in bytes."""
 
 
 class Executor(Protocol):
@@ -47,14 +49,14 @@ class Executor(Protocol):
         """Answer."""
 
     def no_room(self) -> bytes:
-        """Why nothing may grow now; empty: it may."""
+        """Return the error reply while nothing may grow, else b""."""
 
     def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
-        """Keys are about to be shown: have those told that have expired."""
+        """Have clients told which of these keys have expired, before the keys are shown."""
 
 
 class Across:
-    """The transactions across partitions of one zone's endpoint."""
+    """The transactions over several partitions of one zone's endpoint."""
 
     def __init__(self, endpoint: Executor, turn: Callable[[], None], metrics: AgentMetrics) -> None:
         self._endpoint = endpoint
@@ -75,10 +77,12 @@ class Across:
         now: int,
         slot: Slot | None,
     ) -> int:
-        """Keys of several slots: EXEC may have them.  A slot of theirs when they are of one
-        partition after all; -1 when nothing is left to be done."""
+        """Begin a command whose keys are of several slots; only EXEC may have them.
+
+        Returns a slot of its keys if they are all of one partition, for the caller to execute it as
+        usual.  Returns -1 if nothing is left to be done: it has begun, or was answered."""
         execution = command.handler
-        # Forwarded, its handler is another: one that remembers the reply.
+        # A forwarded EXEC has another handler: the one that remembers its reply.
         if command.name == b"exec" and len({key_slot(key) >> self._shift for key in args[1:]}) == 1:
             return key_slot(args[1])
         if not isinstance(execution, Execution):
@@ -99,19 +103,22 @@ class Across:
         self._turn()
 
     def may_look(self, command: Command, slot: int) -> bool:
-        """Whether it is a WATCH of a transaction that is coordinated here, because the first key
-        that was watched was: `slot` is that of other keys."""
+        """Return whether `command` is a WATCH that this agent may execute for keys it does not
+        serve.
+
+        It may when keys of another slot than `slot` were watched here before: then this agent
+        coordinates the transaction."""
         watching = command.handler
         if not isinstance(watching, Watching) or not watching.watched:
             return False
         return key_slot(next(iter(watching.watched))) != slot
 
     def look(self, slot: Slot, partition: int) -> None:
-        """WATCH keys whose primary is another agent."""
+        """Execute a WATCH for keys whose primary is another agent."""
         self._begin((part_wanted(partition, tuple(slot.args[1:]), (), ()),), slot)
 
     def settle(self) -> None:
-        """Answer what has ended; parts that wait for locks go on."""
+        """Answer the transactions that have ended, and let parts go on that waited for locks."""
         self._transactions.go_on()
         ended = self._transactions.ended
         if not ended:
@@ -146,7 +153,7 @@ class Across:
                 return replies.UNKNOWN_OUTCOME
 
     def _evaluate(self, role: Primary, ask: PreparePart) -> Evaluated:
-        """What a part's commands would write, and answer."""
+        """Return what a part's commands would write and answer."""
         view = self._view
         view.now_ms = time.time_ns() // 1_000_000
         view.resp3 = ask.resp3
@@ -155,7 +162,7 @@ class Across:
         view.is_pending, view.waits = role.is_pending if role.waiters else None, False
         if ask.looks:
             looked = tuple([b"%d %d" % seen(view, key) for key in ask.keys])
-            view.waits = False  # Parts waits
+            view.waits = False  # the core's Parts does the waiting
             return Evaluated((), looked)
         found = resolve_all(ask.commands)
         if isinstance(found, bytes):
@@ -177,7 +184,7 @@ class Across:
 
 
 def _watched(watching: Watching, slot: Slot, ended: Ended) -> bytes:
-    """Note what was seen; the reply to WATCH."""
+    """Note the rows that WATCH has seen, and return its reply."""
     if ended.outcome is not Outcome.COMMITTED:
         return replies.CLUSTERDOWN
     (answers,) = ended.answers.values()
@@ -188,7 +195,7 @@ def _watched(watching: Watching, slot: Slot, ended: Ended) -> bytes:
 
 
 def _packed(words: Iterable[bytes]) -> int:
-    """How many bytes of a message, or a row, they take; a little more than they do."""
+    """Return how many bytes the words take in a message or a row, estimated slightly too high."""
     return sum(len(word) + WORD_BYTES for word in words)
 
 
@@ -198,7 +205,7 @@ def part_wanted(
     commands: tuple[tuple[bytes, ...], ...],
     watched: tuple[Watched, ...],
 ) -> PartWanted:
-    """One part, with the bytes that a PreparePart takes."""
+    """Return one part, with the number of bytes that its PreparePart takes."""
     words = [word for command in commands for word in command]
     byte_count = _packed(words) + _packed(keys) + _packed([key for key, _, _ in watched])
     return PartWanted(partition, keys, commands, watched, byte_count + 16 * len(watched))
@@ -209,7 +216,7 @@ def _no_plain(command: Command, args: list[bytes]) -> bytes:
 
 
 def _wanted(execution: Execution, shift: int) -> tuple[PartWanted, ...]:
-    """The parts of a transaction, in rising order of partition."""
+    """Return the parts of a transaction, in rising order of partition."""
     keys: dict[int, dict[bytes, None]] = {}
     commands: dict[int, list[tuple[bytes, ...]]] = {}
     watched: dict[int, list[Watched]] = {}
@@ -237,7 +244,7 @@ def _wanted(execution: Execution, shift: int) -> tuple[PartWanted, ...]:
 
 
 def _reply(execution: Execution, answers: Mapping[int, tuple[bytes, ...]], shift: int) -> bytes:
-    """What the parts answered, in the order of the commands."""
+    """Return the reply to EXEC: the answers of the parts, in the order of the commands."""
     left = {partition: iter(each) for partition, each in answers.items()}
     return replies.array(
         [

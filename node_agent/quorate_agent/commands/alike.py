@@ -1,5 +1,4 @@
-"""What commands of a pipeline that are alike are asked for together: their partitions, and whether
-those serve."""
+"""Checks shared by joined reads and writes: the partition of each key, and whether it is served."""
 
 from binascii import crc_hqx
 from collections.abc import Sequence
@@ -10,7 +9,9 @@ from quorate.protocol.copies.primary import Primary
 
 
 def partitions_of(keys: Sequence[bytes], shift: int) -> list[int]:
-    """The partition of each key, or one of all of them; none at all when a key may be reserved."""
+    """Return the partition of each key, or a single one if all keys share it.
+
+    Returns an empty list if one of them may be reserved."""
     low, high = min(keys), max(keys)
     if low < FIRST_UNRESERVED:
         return []
@@ -21,12 +22,12 @@ def partitions_of(keys: Sequence[bytes], shift: int) -> list[int]:
 
 
 def is_served(role: Primary | None, now: int) -> TypeGuard[Primary]:
-    """Whether a partition is served here, and no transaction has locks there."""
+    """Return whether this agent serves the partition and no transaction holds locks in it."""
     return not (role is None or role.lease.ms <= now or role.frozen or role.locks)
 
 
 def shows_expiry(role: Primary, now_ms: int) -> bool:
-    """Whether a key may have expired of which somebody who caches it has not been told."""
+    """Return whether a key may have expired without the clients that cache it having been told."""
     if role.changed is None:
         return False
     expiring = role.copy.expiring

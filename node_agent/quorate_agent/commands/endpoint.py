@@ -1,8 +1,8 @@
-"""When commands of a zone's clients are executed, and when their replies leave.
+"""When the commands of a zone's clients are executed, and when their replies leave.
 
-One endpoint per zone: a listener, its connections, and what a turn does with them.  Which way a
-command takes `execution.py` knows; what had to wait there comes back here.  Replies leave in the
-order of the commands, one write per turn.
+Each zone has one endpoint: a listener, its connections, and what each turn does with them.
+`execution.py` decides how a command is executed; commands that had to wait there come back here.
+Replies leave in the order of the commands, in one write per turn.
 """
 
 from __future__ import annotations
@@ -101,26 +101,28 @@ class ZoneEndpoint:
     async def listen(
         self, host: str, sockets: Sequence[socket.socket], descriptors: Descriptors
     ) -> int:
-        """Take in clients of `host` on these sockets, which listen already, and return the port of
-        the first.  Those on another port are of the external listener."""
+        """Accept clients of `host` on these sockets, which listen already; return the port of the
+        first.
+
+        Sockets on another port belong to the external listener."""
         port: int = sockets[0].getsockname()[1]
         self.overview.address = (host, port)
         await self._listener.listen(sockets, port, descriptors)
         return port
 
     def has_address(self, external: bool) -> bool:
-        """Whether clients of this listener can be told where they are."""
+        """Return whether the address at which this listener's clients reach this agent is known."""
         return self.overview.has_address(external)
 
     async def close(self, *, at_once: bool = False) -> None:
-        """Stop listening and end every connection; `at_once`: nothing more is said to anybody."""
+        """Stop listening and end every connection; with `at_once`, without an orderly end."""
         await self._listener.close(list(self._clients.values()), at_once=at_once)
 
     def connected(self, client: ClientConnection) -> None:
-        """A client connected."""
+        """Give a new client its state and session."""
         self.replicas.wake()
         if not self._clients:
-            self._share.begin(self._touched)  # turns of a zone at rest have not
+            self._share.begin(self._touched)  # a zone at rest has not begun its turns
         client.open(self._next_id, self.overview)
         self._clients[self._next_id] = client
         self.overview.clients[self._next_id] = client.state
@@ -129,7 +131,7 @@ class ZoneEndpoint:
         self._metrics.connections.inc()
 
     def disconnected(self, client: ClientConnection) -> None:
-        """A client went away; what it asked for goes on, its replies have nowhere to go."""
+        """Forget a client.  What it asked for goes on; the replies are dropped."""
         self.overview.clients.pop(client.state.id, None)
         if self._clients.pop(client.state.id, None) is not None:
             self._metrics.connections.dec()
@@ -146,14 +148,14 @@ class ZoneEndpoint:
         self._key_lists.client_gone(client)
 
     def half_closed(self, client: ClientConnection) -> None:
-        """A client sends no more: writes that are parked for it are given up in this turn."""
+        """Have the client's parked writes given up in this turn: it sends no more."""
         if self.parking:
             self._turn()
 
     # --- commands --------------------------------------------------------------------------------
 
     def run(self, client: ClientConnection, commands: list[list[bytes]]) -> None:
-        """Execute commands of one connection in order, until one blocks it; uses the list up."""
+        """Execute commands of one connection in order until one blocks it; consumes the list."""
         now, view, count = self._begin_run(client), self._view, len(commands)
         if count > QUANTUM or not self._share.takes(count):
             if self._share.keep(client, commands, now):
@@ -169,19 +171,20 @@ class ZoneEndpoint:
         self._execution.execute_all(client, commands, now)
         if client.blocked:
             client.backlog.extend([(now, later) for later in reversed(commands)])
-        elif commands and not client.state.closing:  # there was no time for them
+        elif commands and not client.state.closing:  # the turn had no time for them
             self._share.keep(client, commands[::-1], now)
             self._turn()
 
     def cut(self, client: ClientConnection) -> None:
-        """Cut what was read into commands and execute them, in this turn or when there is time."""
+        """Cut what was read into commands and execute them, in this turn or a later one."""
         if self._share.cuts(client):
             client.take_in()
         else:
             self._turn()
 
     def large_came(self, client: ClientConnection, commands: list[list[bytes]]) -> bool:
-        """Let the connection wait for its turn when a command is so large; whether it does."""
+        """Let the connection wait for its turn if one of the commands is large; return whether it
+        waits."""
         size, largest = max(
             ((_size_of(client, command), command) for command in commands),
             key=lambda each: each[0],
@@ -195,14 +198,14 @@ class ZoneEndpoint:
         return True
 
     def go_on(self, client: ClientConnection) -> None:
-        """What blocked the connection is over: the turn's end executes what waits."""
+        """Have the turn's end execute the backlog of a connection that is no longer blocked."""
         self._touched[client] = None
         self._turn()
 
     def _run_backlog(self, client: ClientConnection) -> None:
         """Execute what came while the connection was blocked, until a command blocks it again.
 
-        A command's wait for a primary counts from when it came, else a pipeline of them would wait
+        A command's wait for a primary counts from its arrival.  Otherwise a pipeline would wait for
         one bound after the other.
         """
         now = self._begin_run(client)
@@ -211,7 +214,7 @@ class ZoneEndpoint:
             client.refuse(replies.CLUSTERDOWN)
         while backlog and not client.blocked and not client.state.closing:
             if not left:
-                self._touched[client] = None  # others first
+                self._touched[client] = None  # other connections go first
                 return
             arrived, some = client.take_backlog(left)
             self.parking.arrived_ms = arrived
@@ -225,7 +228,7 @@ class ZoneEndpoint:
                 return
 
     def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
-        """Execute for a client of another agent."""
+        """Execute a command for a client of another agent."""
         now = self.parking.arrived_ms = self._begin_run(client)
         self._execution.execute(client, call.args, now, None, call.command)
         if client.out:
@@ -241,23 +244,23 @@ class ZoneEndpoint:
     # --- answers ---------------------------------------------------------------------------------
 
     def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
-        """Keys are about to be shown: have those told that have expired."""
+        """Have clients told which of these keys have expired, before the keys are shown."""
         if shows_expiry(role, now_ms):
             self._tracking.expire(role, keys, now_ms)
             self._turn()
 
     def no_room(self) -> bytes:
-        """Why nothing may grow now; empty: it may."""
+        """Return the error reply while nothing may grow, else b""."""
         return self.full() if self._why_full() else b""
 
     def full(self) -> bytes:
-        """What is said when nothing may grow."""
+        """Return the error reply to commands that need room while there is none."""
         if not self.replicas.zone.persistent:
             return replies.OOM
         return replies.misconf(self.replicas.me.node, self._why_full())
 
     def fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
-        """Answer: at once, or in the place where the reply is waited for."""
+        """Answer at once, or in `slot` if the reply is waited for there."""
         if slot is None:
             client.answer(reply)
             return
@@ -268,10 +271,10 @@ class ZoneEndpoint:
         if reply == replies.CLUSTERDOWN:
             self._metrics.clusterdown.inc()
         if client.half_closed_ms and reply in (replies.CLUSTERDOWN, replies.UNKNOWN_OUTCOME):
-            client.refuse(replies.CLUSTERDOWN)  # what is behind it is late as well
+            client.refuse(replies.CLUSTERDOWN)  # the commands behind it are too late as well
 
     def unblock(self, slot: Slot) -> None:
-        """Later commands of its connection wait for the slot no more."""
+        """Let later commands of the slot's connection no longer wait for it."""
         client = slot.connection
         if slot.deadline_ms:
             slot.deadline_ms = 0
@@ -279,16 +282,16 @@ class ZoneEndpoint:
             self._touched[client] = None
 
     def touch(self, client: ClientConnection) -> None:
-        """The turn's end is to look at the connection."""
+        """Have the turn's end look at the connection."""
         self._touched[client] = None
 
     # --- the turn --------------------------------------------------------------------------------
 
     def has_work(self) -> bool:
-        """Whether `settle` may have something to do beside what the copies have finished.
+        """Return whether `settle` may have anything to do apart from what the copies have finished.
 
-        A zone without clients, for which nobody forwards, has nothing.  Whose large command is
-        executed is a client of its own zone."""
+        A zone has nothing to do without clients and without commands forwarded to it.  Large
+        commands need no check here: their clients are clients of their own zone."""
         return bool(
             self._clients
             or self._touched
@@ -300,7 +303,8 @@ class ZoneEndpoint:
         )
 
     def settle(self) -> None:
-        """Take what the replicas finished, retry what is parked, write what is ready."""
+        """Take what the replicas have finished, retry parked commands, write the replies that are
+        ready."""
         if self._tracking.has_to_tell:
             self._tracking.tell(boot_ms())
         again = self._outcomes.take(self._touched)
@@ -325,7 +329,7 @@ class ZoneEndpoint:
             self.hand_overs.tell(now)
         if self.forwards.has_waiting:
             self.forwards.tick(now)
-        if self._large.running or self._large.waiting:  # its truth would be a call, every turn
+        if self._large.running or self._large.waiting:  # calling its __bool__ each turn costs more
             self._large.look(now)
         self._share.begin(self._touched)
         while self._touched:
@@ -333,11 +337,11 @@ class ZoneEndpoint:
             for client in batch:
                 client.take_ready()
                 if client.paused and client.backlog:
-                    client.waits_no_more(now)  # so that it is known when it closed its side
+                    client.waits_no_more(now)  # notes when the client closed its side
                 if not client.blocked and client.backlog:
                     if not client.has_room():
                         client.drain()
-                        continue  # until the first of its queue is answered
+                        continue  # until the first reply of its queue is there
                     if self._share.takes(min(len(client.backlog), QUANTUM)):
                         self._run_backlog(client)
                     else:
@@ -357,19 +361,19 @@ class ZoneEndpoint:
 
     def _execute_again(self, slot: Slot, now: int) -> None:
         client = slot.connection
-        # Its client is gone, or may have asked another agent meanwhile?
+        # A client that is gone or half-closed may have sent the command to another agent meanwhile.
         if not self.parking.waited_for_lock(slot, now) and client.waits_no_more(now):
             if slot.command.is_write or client.state.id not in self._clients:
                 self.forwards.give_up(slot)
                 return
             if slot.deadline_ms:
-                client.refuse(replies.CLUSTERDOWN)  # what is behind a read that is parked
+                client.refuse(replies.CLUSTERDOWN)  # refuses what is behind a parked read
         self._view.resp3 = client.state.resp3
         self._execution.execute(client, slot.args, now, slot, slot.command)
 
     @property
     def has_waiting(self) -> bool:
-        """Whether time alone may finish something here."""
+        """Whether the passing of time alone may finish something here."""
         return bool(
             self.parking
             or self._waits
@@ -379,13 +383,14 @@ class ZoneEndpoint:
         )
 
     def table_changed(self) -> None:
-        """Rows, members or ports changed: the cluster view is built anew when asked for."""
+        """Have the cluster view rebuilt when it is next asked for: rows, members or ports have
+        changed."""
         self.overview.table_changed()
         self.forwards.table_changed()
 
 
 def _size_of(client: ClientConnection, command: list[bytes]) -> int:
-    """Bytes of its words; an EXEC has those of all that were queued."""
+    """Return the bytes of the command's words; of an EXEC those of all queued commands."""
     transaction = client.state.transaction
     if transaction is not None and is_exec(command):
         return transaction.bytes

@@ -1,7 +1,8 @@
-"""Which commands are answered now, wait, are redirected or parked.
+"""Decides which commands are executed now, wait, are redirected or parked.
 
-The road from a parsed command to the replicas.  Nothing is awaited: what has to wait leaves a slot
-in its connection's queue.  When commands are executed, and what time it is then, the endpoint says.
+This is the path from a parsed command to the replicas.  It awaits nothing: a command that has to
+wait leaves a slot in its connection's queue.  The endpoint decides when commands are executed, and
+sets the time they see.
 """
 
 from __future__ import annotations
@@ -31,28 +32,29 @@ from quorate_agent.resp.transaction import Call
 from quorate_agent.resp.view import View
 
 LONG_BYTES = 64 * 1024
-"""Behind a reply that is longer it is looked whether the client reads."""
+"""After a reply longer than this, execution goes on only if the client reads."""
 
 
 class Answerer(Executor, Protocol):
     """The endpoint, as far as it is needed here."""
 
     def unblock(self, slot: Slot) -> None:
-        """Later commands of its connection wait for the slot no more."""
+        """Let later commands of the slot's connection no longer wait for it."""
 
     def touch(self, client: ClientConnection) -> None:
-        """The turn's end is to look at the connection."""
+        """Have the turn's end look at the connection."""
 
     def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
-        """Keys are about to be shown: have those told that have expired."""
+        """Have clients told which of these keys have expired, before the keys are shown."""
 
     def full(self) -> bytes:
-        """What is said when nothing may grow."""
+        """Return the error reply to commands that need room while there is none."""
 
 
 class CommandExecution:
-    """The road of one zone's commands on this agent.  `view`: what they see; whoever has them
-    executed has set its time and its protocol."""
+    """Executes one zone's commands on this agent.
+
+    `view` is what the commands see; the caller has set its time and protocol version."""
 
     def __init__(
         self,
@@ -84,8 +86,8 @@ class CommandExecution:
         self._why_full = why_full
 
     def execute_all(self, client: ClientConnection, commands: list[list[bytes]], now: int) -> None:
-        """Execute commands, the last of the list first, and take them from it, until one blocks or
-        ends the connection."""
+        """Execute commands from the end of the list, and remove them, until one blocks or ends the
+        connection."""
         state = client.state
         while commands and not (client.blocked or state.closing):
             if state.in_mode:
@@ -100,7 +102,7 @@ class CommandExecution:
                 return
 
     def _execute_in_mode(self, client: ClientConnection, args: list[bytes], now: int) -> None:
-        """Execute, as a connection may that has subscribed, tracks, or has said MULTI."""
+        """Execute a command of a connection that has subscribed, tracks, or has sent MULTI."""
         state, refused = client.state, b""
         if state.subscribed and not isinstance(command := resolve(args), bytes):
             refused = refused_while_subscribed(state, command)
@@ -125,7 +127,7 @@ class CommandExecution:
         slot: Slot | None,
         command: Command | None = None,
     ) -> None:
-        """One command alone; `slot` is its place when it waited before."""
+        """Execute one command; `slot` is its place in the queue if it has waited before."""
         self._execute_each(client, [args], now, slot, command)
 
     def _execute_each(
@@ -136,12 +138,14 @@ class CommandExecution:
         slot: Slot | None = None,
         known: Command | None = None,
     ) -> None:
-        """As `execute_all`, also until one changes the connection's mode.  Of one alone `slot` and
-        `known` may be given: its place, and which command it is."""
+        """Do as `execute_all`, but stop also when a command changes the connection's mode.
+
+        For a single command, `slot` (its place in the queue) and `known` (which command it is) may
+        be given."""
         view, primaries, shift = self._view, self._primaries, self._shift
         queue, out = client.queue, client.out
         keys: tuple[bytes | None, ...]
-        at = -1  # the partition that `role` and `view` show; whatever may change that takes it back
+        at = -1  # the partition that `role` and `view` show; -1 once that may have changed
         is_first = True
         while commands:
             if is_first:
@@ -181,7 +185,7 @@ class CommandExecution:
                             return
                         continue
             partition = number >> shift
-            if partition != at:  # else nothing has changed since the command before
+            if partition != at:  # else nothing has changed since the last command
                 at = -1
                 found = primaries[partition]
                 if found is None or found.lease.ms <= now or found.frozen:
@@ -201,7 +205,7 @@ class CommandExecution:
                     continue
                 role = found
                 if role.locks and not role.locks.keys().isdisjoint(command.keys(args)):
-                    # Until it is decided.
+                    # Until the transaction that holds the locks is decided.
                     self._parking.park(client, command, args, now, slot, role)
                     return
                 view.is_pending = role.is_pending if role.waiters else None
@@ -226,7 +230,7 @@ class CommandExecution:
                 keys, count, size = (), 1, 0
                 self._turn()
             elif slot is None:
-                (queue or out).append(reply)  # `client.answer`, of which there are many
+                (queue or out).append(reply)  # `client.answer`, inlined: it is called very often
                 if len(reply) > LONG_BYTES and not _is_read(client):
                     return
                 continue
@@ -245,8 +249,8 @@ class CommandExecution:
             view.is_pending = role.is_pending
 
     def _put_each(self, client: ClientConnection, commands: list[list[bytes]], now: int) -> bool:
-        """Execute the first of some commands when they only put values; False: they are to be
-        executed one by one."""
+        """Execute the first of these commands as joined puts; return False if they must run one by
+        one."""
         puts = join_puts(commands, self._primaries, self._shift, now)
         if puts is None or self._why_full():
             return False
@@ -271,7 +275,7 @@ class CommandExecution:
     def _write(
         self, client: ClientConnection, role: Primary, operations: tuple[Operation, ...]
     ) -> tuple[bytes | None, ...]:
-        """Make them one update; the keys whose acknowledgement is due."""
+        """Write the operations as one update; return the keys whose acknowledgement is due."""
         if not role.turn:
             self._replicas.commands_wrote(role)
             self._turn()
@@ -281,7 +285,7 @@ class CommandExecution:
         return tuple([key for key, _, _ in operations])
 
     def _queue(self, client: ClientConnection, args: list[bytes], now: int) -> None:
-        """A command after MULTI: kept for EXEC, unless it is wrong or another node's."""
+        """Keep a command after MULTI for EXEC, unless it is wrong or belongs to another node."""
         command = resolve(args)
         if isinstance(command, Command) and command.ends_queueing:
             self.execute(client, args, now, None, command)
@@ -297,7 +301,7 @@ class CommandExecution:
         slot: Slot | None,
     ) -> None:
         if command.name in TABLES and self._overview.expects_primary(now):
-            # A table that names a dead agent sends clients there, and some give up over it.
+            # Clients follow a table that names a dead agent, and some give up then.
             self._parking.park(client, command, args, now, slot)
             return
         answer = command.handler(client.session, args)
@@ -335,8 +339,10 @@ class CommandExecution:
 
 
 def _is_read(client: ClientConnection) -> bool:
-    """Send what is ready; whether the client reads, or there is room for another reply that waits
-    for an earlier one."""
+    """Send what is ready; return whether execution may go on.
+
+    It may if the client reads, or, where the reply waits for an earlier one, if the queue has room.
+    """
     if client.queue:
         return client.has_room()
     client.write()

@@ -1,4 +1,4 @@
-"""FLUSHALL: an update in each partition that this agent serves, and one answer for all of them."""
+"""FLUSHALL: one update in each partition that this agent serves, and one reply for all of them."""
 
 from quorate.protocol.agent.replicas import Replicas
 from quorate.protocol.copies.primary import Waiter
@@ -6,7 +6,7 @@ from quorate_agent.clients.connection import Slot
 
 
 class PartOfFlush(Waiter):
-    """One partition's share."""
+    """Waits for the update of one partition."""
 
     __slots__ = ("slot",)
 
@@ -15,7 +15,8 @@ class PartOfFlush(Waiter):
         self.slot = slot
 
     def ended(self, problem: bytes = b"") -> bool:
-        """This share is done, or why it is not; whether the command may be answered now."""
+        """Note that this partition is done, or failed with `problem`; return whether FLUSHALL is
+        answered."""
         slot = self.slot
         slot.left -= 1
         if problem:
@@ -25,15 +26,17 @@ class PartOfFlush(Waiter):
 
 
 def may_flush(replicas: Replicas, now_ms: int) -> bool:
-    """Whether all keys of this agent may go: not while a primary cannot serve, nor what a
-    transaction is about to write.  To ask has an effect: later transactions wait for who asks."""
+    """Return whether all keys of this agent may be removed now.
+
+    They may not while a primary cannot serve, or while a transaction holds locks.  Calling this has
+    an effect: while locks are held, later transactions wait, so that repeated calls succeed."""
     if not all(role.serves(now_ms) for role in replicas.roles.values()):
         return False
     return replicas.transactions.parts.waiting.hold_back()
 
 
 def flush_all(replicas: Replicas, slot: Slot, now_ms: int) -> None:
-    """Remove every key of this agent's partitions; `slot` is done when all of them are gone."""
+    """Remove every key of this agent's partitions; `slot` is done when all of them are removed."""
     roles = list(replicas.roles.values())
     slot.left = len(roles)
     slot.done = not roles

@@ -1,10 +1,11 @@
-"""How commands reach a primary that was here a moment ago: forwarded, instead of redirected.
+"""Forwards commands to a primary that was here a moment ago, instead of redirecting their clients.
 
-An agent forwards for `forward_ms` after it lost a partition's primary to another that it knows.
-Its client's connection waits meanwhile, so that the order of its commands is kept.  A request whose
-answer is lost is asked again, of whoever is primary then; its first answer was remembered with the
-rows that it wrote (resp/remembered.py), so it never happens twice.  One that comes later than its
-client waits, because the network held it, is not executed.  Source: docs/protocol.md, section 8.
+An agent forwards for `forward_ms` after it has lost a partition's primary to another agent it
+knows.  The client's connection waits meanwhile, which keeps the order of its commands.  If the
+answer is lost, the agent asks again, whichever agent is primary then.  The first answer was stored
+with the rows that the command wrote (resp/remembered.py), so a command never takes effect twice.  A
+request that the network delivers later than its client waits is not executed.  Source:
+docs/protocol.md, section 8.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from quorate_agent.resp.tables.table import resolve_all
 from quorate_agent.resp.transaction import Call, Execution
 
 WORDS_BYTES_MAX = 1024 * 1024
-"""Larger commands are redirected: each forwarded one is held until it is answered."""
+"""Larger commands are redirected: each forwarded one is kept in memory until it is answered."""
 
 RATE_PERCENT_MIN = 95
-"""How slowly an agent's clock may run beside another's (protocol.md, section 1): so much less than
-its client waits may pass at the receiver."""
+"""How slow an agent's clock may run compared with another's (protocol.md, section 1).
+
+The time that is left is shortened by this, so that the receiver stops before the client does."""
 
 REPLY_BYTES_MAX = 65 * 1024 * 1024
 _TOO_LARGE = replies.error(b"ERR the command was executed; its reply is too large to be forwarded")
@@ -47,20 +49,20 @@ class Executor(Endpoint, Protocol):
 
     @property
     def overview(self) -> Agent:
-        """What commands without keys ask."""
+        """The agent, as commands without keys ask it."""
 
     def execute_forwarded(self, client: ClientConnection, call: Call) -> None:
-        """Execute for a client of another agent."""
+        """Execute a command for a client of another agent."""
 
     def fulfil(self, client: ClientConnection, slot: Slot | None, reply: bytes) -> None:
         """Answer."""
 
     def no_room(self) -> bytes:
-        """Why nothing may grow now; empty: it may."""
+        """Return the error reply while nothing may grow, else b""."""
 
 
 class _Request:
-    """One forwarded command.  `uncertain`: an attempt may have been executed."""
+    """One forwarded command.  `uncertain`: an earlier attempt may have been executed."""
 
     __slots__ = (
         "again_ms", "is_scan", "is_write", "message", "node", "partition", "slot", "uncertain",
@@ -72,22 +74,22 @@ class _Request:
         self.partition = partition
         self.is_write = slot.command.is_write
         self.is_scan = isinstance(slot.command.handler, PartOfScan)
-        self.node = ""  # whom it was sent to; empty: nobody at present
+        self.node = ""  # the agent that has it; empty: none at present
         self.uncertain = False
-        self.again_ms = 0  # when it is asked again; 0: not by time
+        self.again_ms = 0  # when to ask again; 0: not by time
 
 
 class Forwards:
-    """What one zone's endpoint has forwarded, and executes for others."""
+    """The commands that one zone's endpoint has forwarded, and executes for other agents."""
 
     def __init__(
         self, endpoint: Executor, process: str, send: Callable[[str, Message], None]
     ) -> None:
         self._endpoint = endpoint
         self._replicas = endpoint.replicas
-        self._process = process  # this process, unlike any other
+        self._process = process  # a word that no other process has
         self._send = send
-        self.is_leaving = False  # this agent is about to end: clients had better hear of it
+        self.is_leaving = False  # this agent is about to end: clients are redirected
         self._requests: dict[Slot, _Request] = {}
         self._by_number: dict[int, _Request] = {}
         self._next = 1
@@ -95,7 +97,8 @@ class Forwards:
     # --- for our clients -------------------------------------------------------------------------
 
     def covers(self, partition: int, now_ms: int) -> bool:
-        """Whether the partition's primary was here so lately that commands are forwarded."""
+        """Return whether this agent lost the partition's primary so recently that commands are
+        forwarded."""
         if self.is_leaving:
             return False
         lost_ms = self._replicas.lost_primary.get(partition)
@@ -109,27 +112,30 @@ class Forwards:
         partition: int,
         now_ms: int,
     ) -> bool:
-        """Whether to forward a command that was not forwarded before.
+        """Return whether to forward a command that was not forwarded before.
 
-        Not what another agent forwards here; nor WATCH, which says where a transaction begins."""
+        Commands that another agent has forwarded are not forwarded on.  Nor is WATCH, which decides
+        which agent coordinates the transaction."""
         handler = command.handler
         if isinstance(client, ForwardedClient) or command.name == b"watch":
             return False
         if isinstance(handler, PartOfScan):
-            return True  # whoever scans has no other way to those keys
+            return True  # the scanning client cannot reach those keys otherwise
         queued = handler.queued if isinstance(handler, Execution) else [(command, args)]
         if any(map(_changes_connection, (each for each, _ in queued))):
-            return False  # its connection is here
+            return False  # the connection they change is here
         size = sum(len(word) for _, words in queued for word in words)
         return size <= WORDS_BYTES_MAX and self.covers(partition, now_ms)
 
     def came_before_its_row(self, client: ClientConnection, primary: str) -> bool:
-        """Whether the agent that forwards for this client is the primary by our row, which is older
-        than the one that made it forward: to be redirected there would lead in a circle."""
+        """Return whether `primary` is the agent that forwards for this client.
+
+        Then our row is older than the one that made it forward, and a redirect would lead in a
+        circle."""
         return isinstance(client, ForwardedClient) and client.agent == primary
 
     def take_on(self, slot: Slot, partition: int, primary: str) -> None:
-        """Send the slot's command to `primary`, whether for the first time or again."""
+        """Send the slot's command to `primary`, for the first time or again."""
         request = self._requests.get(slot)
         if request is None:
             command, message = slot.command, self._message(slot)
@@ -167,11 +173,11 @@ class Forwards:
         )
 
     def is_known(self, slot: Slot | None) -> bool:
-        """Whether the slot's command has been forwarded before."""
+        """Return whether the slot's command has been forwarded before."""
         return slot is not None and slot in self._requests
 
     def take_reply(self, node: str, message: Forwarded) -> None:
-        """An agent has answered, or could not."""
+        """Take the answer of an agent, which may be that it could not execute the command."""
         request = self._by_number.get(message.number)
         if request is None or message.process != self._process or request.node != node:
             return
@@ -198,13 +204,13 @@ class Forwards:
         self._endpoint.parking.park_again(request.slot)
 
     def peer_down(self, node: str) -> None:
-        """The link to an agent is gone, and answers with it."""
+        """Ask again for everything sent to this agent: its answers are lost with the link."""
         for request in list(self._requests.values()):
             if request.node == node:
                 self._ask_again(request, executed=True)
 
     def table_changed(self) -> None:
-        """Rows changed: whom we wait for may be primary no more."""
+        """Ask again where the rows now name another primary."""
         for request in list(self._requests.values()):
             primary = self._replicas.primary_of(request.partition)
             if request.node and primary and request.node != primary:
@@ -213,11 +219,12 @@ class Forwards:
                 self._ask_again(request, executed=False)
 
     def tick(self, now_ms: int) -> None:
-        """Give up what has waited for too long, forget what was answered."""
+        """Give up requests past their deadline, forget answered ones, and ask again those that are
+        due."""
         for request in list(self._requests.values()):
             slot = request.slot
             if slot.done:
-                self._forget(request)  # not before: executed here it may yet have to go once more
+                self._forget(request)  # not earlier: it may have to be forwarded again
             elif request.node and slot.deadline_ms <= now_ms:
                 request.uncertain |= request.is_write
                 self.give_up(slot)
@@ -225,7 +232,8 @@ class Forwards:
                 self._ask_again(request, executed=False)
 
     def give_up(self, slot: Slot) -> None:
-        """Time is over: nobody served, or nobody knows."""
+        """Answer a command whose time is over: -CLUSTERDOWN, or -UNKNOWN if it may have been
+        executed."""
         reply = replies.CLUSTERDOWN
         request = self._requests.get(slot)
         if request is not None:
@@ -235,7 +243,7 @@ class Forwards:
         self._endpoint.fulfil(slot.connection, slot, reply)
 
     def client_gone(self, client: ClientConnection) -> None:
-        """What it had asked goes on, the answers have nowhere to go."""
+        """Forget the requests of a client that is gone; they go on, their answers are dropped."""
         for request in list(self._requests.values()):
             if request.slot.connection is client:
                 self._forget(request)
@@ -252,7 +260,7 @@ class Forwards:
     # --- for clients of others -------------------------------------------------------------------
 
     def perform(self, node: str, message: Forward) -> None:
-        """Execute what an agent asks for its client."""
+        """Execute what another agent asks for its client."""
         self._replicas.wake()
 
         def respond(reply: bytes) -> None:
@@ -263,7 +271,7 @@ class Forwards:
         until_ms = message.heard_ms + message.left_ms
         leases = self._replicas.leases
         if until_ms <= boot_ms() or not leases.sent_heartbeat(node, message.heard_ms):
-            respond(replies.CLUSTERDOWN)  # nothing has happened: it may be asked again
+            respond(replies.CLUSTERDOWN)  # not executed, so the other agent may ask again
             return
         client = ForwardedClient(self._endpoint, node, respond, message, until_ms)
         call = _call(message, client.session)
@@ -278,8 +286,9 @@ class Forwards:
 
 
 class ForwardedClient(ClientConnection):
-    """Stands for a client of another `agent`, which waits until `until_ms`, while one command of
-    its is executed."""
+    """Stands for a client of agent `agent` while one of its commands is executed here.
+
+    That client waits until `until_ms` (boot ms of this agent)."""
 
     __slots__ = ("_respond", "_until_ms", "agent")
 
@@ -302,11 +311,11 @@ class ForwardedClient(ClientConnection):
         self.session = Session(self.state, endpoint.overview)
 
     def waits_no_more(self, now_ms: int) -> bool:
-        """Whether its agent has told the client by now that nobody knows."""
+        """Return whether the other agent has given up on the command by now."""
         return self._until_ms <= now_ms
 
     def write(self) -> None:
-        """The reply."""
+        """Send the reply."""
         reply = b"".join(self.out)
         self.out.clear()
         self._respond(reply)
@@ -319,7 +328,7 @@ def _changes_connection(command: Command) -> bool:
 
 
 def _call(message: Forward, session: Session) -> Call | bytes:
-    """What a Forward asks for, or the error that it is no command here."""
+    """Return the call that a Forward asks for, or the error reply if it is no valid command."""
     found = resolve_all(message.commands)
     if isinstance(found, bytes):
         return found

@@ -1,7 +1,6 @@
-"""Which reads are answered in one step: those of a pipeline together, and one alone, past all that
-only other commands need.
+"""Answers simple reads in one step: those of a pipeline together, or a single one on a short path.
 
-A step of the interpreter that is taken once for sixteen commands is not taken sixteen times.
+The interpreter's overhead is then paid once for a whole pipeline instead of once per command.
 """
 
 from binascii import crc_hqx
@@ -23,9 +22,11 @@ def join_reads(
     shift: int,
     now: int,
 ) -> bytes | None:
-    """The replies to `commands`, the last of the list first, which are taken from it, when all of
-    them only read a value of one key, in the same words, and their partitions are free.  None: they
-    are to be executed one by one."""
+    """Answer all `commands` together if each reads the value of one key by the same command word.
+
+    The commands are in reverse order and are removed from the list.  Their partitions must be
+    served, without waiters.  Returns the replies; None if the commands must be executed one by one.
+    """
     command = DISPATCH.get(commands[-1][0])
     if command is None or command.each is None:
         return None
@@ -51,7 +52,7 @@ def join_reads(
     try:
         replies = command.each(live_values(rows, view.now_ms), view.resp3)
     except LongReplies:
-        return None  # one by one, as far as the client reads them
+        return None  # one by one, while the client reads them
     commands.clear()
     return replies
 
@@ -64,12 +65,14 @@ def read_one(
     shift: int,
     now: int,
 ) -> bytes | None:
-    """The reply to a command alone when it only reads a value of one key, the key's partition is
-    free and the connection is in no mode.  None: it is to be executed as others are."""
+    """Answer a single command if it only reads the value of one key.
+
+    The key's partition must be served without waiters, and the connection must not be in a mode.
+    Returns the reply; None if the command must be executed as others are."""
     command = DISPATCH.get(args[0])
     if command is None or command.each is None or len(args) != 2:
         return None
-    # `state.in_mode` would be a call.
+    # `state.in_mode`, inlined to save the call.
     if state.transaction is not None or state.tracking is not None or state.subscribed:
         return None
     key = args[1]

@@ -1,4 +1,5 @@
-"""Which writes of a pipeline become one update: one counter, one entry of every log, one answer."""
+"""Groups writes of a pipeline into one update per partition: one counter, one log entry, one
+answer."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -15,8 +16,10 @@ from quorate_agent.resp.tables.table import DISPATCH
 from quorate_agent.resp.view import View
 
 JOINED_BYTES_MAX = 64 * 1024
-"""Of keys and values: behind so many an update ends.  Longer ones cost so much by themselves that
-sharing saves nothing, and one such fits into a frame between agents beside them."""
+"""Bytes of keys and values after which an update ends.
+
+Joining saves nothing for longer values, and one longer value still fits into a frame between agents
+beside these."""
 
 
 def join_writes(
@@ -27,12 +30,13 @@ def join_writes(
     partition: int,
     shift: int,
 ) -> tuple[bytes, int, int]:
-    """Gather, behind a write that `view` has gathered, those that follow it in its partition, each
-    of another key, or putting a value whatever the key had; they are taken from `commands`, the
-    last of the list first.  The replies to all, the first one's among them, how many they are, and
-    the bytes of what they write.
+    """Join to a write that `view` has gathered the commands that follow it in its partition.
 
-    A handler that changes nothing has run for nothing, and does so again in its own turn."""
+    Each must write another key, or put a value whatever the key had.  They are removed from
+    `commands`, which is in reverse order.  Returns the replies to all, the first one's included,
+    their number, and the bytes they write.
+
+    The handler of a command that changes nothing runs here in vain, and again in its own turn."""
     operations = view.operations
     key, value, _ = operations[0]
     places = {key: 0}
@@ -45,7 +49,7 @@ def join_writes(
             if command is not first and (
                 command is None
                 or not command.joins
-                or (command.grows and not first.grows)  # whether there is room was not asked
+                or (command.grows and not first.grows)  # the room for it was not checked
             ):
                 break
             if len(args) != command.usual_words:
@@ -68,14 +72,16 @@ def join_writes(
             else:
                 operations[place] = operations.pop()
     except BaseException:
-        operations.clear()  # or the next command of anybody would write them
+        operations.clear()  # else the next command, of any client, would write them
         raise
     return b"".join(replies), len(replies), size
 
 
 class Puts(NamedTuple):
-    """Commands that put values, as updates: how many they are, and their bytes; `roles`: of each
-    command, where there are several."""
+    """Commands that put values, as updates.
+
+    `number` commands of `size` bytes; `roles` has the role of each command if there are several
+    roles."""
 
     command: Command
     number: int
@@ -90,9 +96,12 @@ def join_puts(
     shift: int,
     now: int,
 ) -> Puts | None:
-    """Gather the first of `commands`, which begin at the end of the list, as long as they put a
-    value in the same words whatever the key had, when their partitions serve: one update of each,
-    with the last value of a key.  None: they are to be executed one by one."""
+    """Group the first of `commands` that put a value, whatever the key had, by the same command
+    word.
+
+    The list is in reverse order and is not changed.  All their partitions must be served.  Each
+    partition gets one update with the last value of each key.  Returns None if the commands must be
+    executed one by one."""
     name = commands[-1][0]
     command = DISPATCH.get(name)
     if command is None or command.puts_each is None:

@@ -1,9 +1,9 @@
-"""KEYS: the keys of this agent's partitions, gathered over several turns.
+"""KEYS: lists the keys of this agent's partitions, over several turns.
 
-An agent may have millions of keys, and leases must not wait for a list of them.  So a turn looks at
-rows for a few milliseconds, and the lists are made one after the other: a second one that is half
-made would only take memory.  A list is no snapshot: as with SCAN, a key that is there all the time
-is in it once, and one that comes or goes meanwhile may be in it or not.
+An agent may have millions of keys, and leases must not wait for a list of them.  So each turn looks
+at rows for a few milliseconds.  Lists are made one after the other: a second half-made list would
+only take memory.  A list is no snapshot: as with SCAN, a key that exists all the time is in it
+once, and one that comes or goes meanwhile may be in it or not.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ from quorate_agent.resp.replies import CLUSTERDOWN, bulk, error
 from quorate_agent.resp.session import KeysRequest
 
 STEP_S = 0.005
-"""Of each turn, for all lists together: a fourth of what other commands have."""
+"""Seconds of each turn, for all lists together: a fourth of the time for other commands."""
 
 STEP_ROWS = 250
-"""Between two looks at the clock."""
+"""Rows between two looks at the clock."""
 
 LIST_BYTES_MAX = 64 * 1024 * 1024
-"""Of the keys in one reply: as much as a value may have."""
+"""Bytes of the keys in one reply: as much as a value may have."""
 
 TOO_LONG = error(b"ERR KEYS would list more than %d bytes: use SCAN" % LIST_BYTES_MAX)
 
 Scan = Callable[[int, bytes | None, int], tuple[list[bytes], bytes | None]]
-"""Live keys of a partition behind a key, in order, and the last row looked at (Agent.scan)."""
+"""Returns the live keys of a partition after a key, in order, and the last row looked at
+(Agent.scan)."""
 
 
 def may_list(replicas: Replicas, now_ms: int) -> bool:
-    """Whether all keys of this agent can be listed: not while a primary cannot serve."""
+    """Return whether all keys of this agent can be listed: not while a primary cannot serve."""
     return all(role.serves(now_ms) for role in replicas.roles.values())
 
 
 class KeyLists:
-    """The KEYS of one zone's clients here.  `fulfil(client, slot, reply)` answers one."""
+    """The KEYS commands of one zone's clients here.  `fulfil(client, slot, reply)` answers one."""
 
     def __init__(
         self,
@@ -59,17 +60,17 @@ class KeyLists:
         return bool(self._lists)
 
     def add(self, slot: Slot, asked: KeysRequest) -> None:
-        """A KEYS: nothing behind it on its connection is executed before it is answered."""
+        """Add a KEYS; later commands of its connection wait until it is answered."""
         slot.deadline_ms = FOR_EVER_MS
         slot.connection.blocked += 1
         self._lists.append(_KeyList(slot, asked, list(self._replicas.roles.values())))
 
     def client_gone(self, client: ClientConnection) -> None:
-        """A client went away."""
+        """Drop the lists of a client that is gone."""
         self._lists = deque(each for each in self._lists if each.slot.connection is not client)
 
     def step(self, now_ms: int) -> None:
-        """Go on for a turn's share of time; answer the lists that are complete."""
+        """Go on for a turn's share of time, and answer the lists that are complete."""
         until = self._clock() + STEP_S
         while self._lists:
             first = self._lists[0]
@@ -82,7 +83,7 @@ class KeyLists:
 
 
 class _KeyList:
-    """One list: `roles` are the partitions that were this agent's when it was asked for."""
+    """One list; `roles` are the partitions that this agent served when KEYS came."""
 
     __slots__ = ("_after", "_bytes", "_count", "_matches", "_parts", "_roles", "slot")
 
@@ -90,19 +91,19 @@ class _KeyList:
         self.slot = slot
         self._matches = asked.matches
         self._roles = deque(roles)
-        self._after: bytes | None = None  # of the first role's partition, where to go on
+        self._after: bytes | None = None  # where to go on in the first role's partition
         self._parts: list[bytes] = []  # of the reply, encoded
         self._count = self._bytes = 0  # of the keys in them
 
     def answers(
         self, scan: Scan, primaries: Sequence[Primary | None], now_ms: int
     ) -> Iterator[bytes]:
-        """Look at some rows between two values: empty ones, until the last one is the reply."""
+        """Look at some rows per step; yield b"" after each, and at last the reply."""
         while self._roles:
             role = self._roles[0]
             partition = role.copy.partition
             if primaries[partition] is not role or not role.serves(now_ms):
-                yield CLUSTERDOWN  # the rest of its keys is listed elsewhere, if anywhere
+                yield CLUSTERDOWN  # another agent lists the rest of its keys, if any
                 return
             keys, self._after = scan(partition, self._after, STEP_ROWS)
             if self._matches is not None:

@@ -1,11 +1,11 @@
-"""Large commands are executed one after the other, in all zones of an agent.
+"""Executes large commands one after the other, over all zones of an agent.
 
-A turn encodes and sends all that its commands wrote.  For one value of 64 MiB that takes some
-tenths of a second; several in one turn, here and on the agents that hold the other copies, would
-make small writes wait for all of them.  So a connection whose large command is complete waits until
-those before it are acknowledged, the other agents have taken what they were sent, and none of them
-is sending a large one itself.  One that could not execute it now (its client reads nothing, a
-command before it waits) is passed over.
+A turn encodes and sends all that its commands wrote, which takes some tenths of a second for one
+value of 64 MiB.  Several in one turn, here and on the agents that hold the other copies, would make
+small writes wait for all of them.  So a connection with a complete large command waits until the
+earlier ones are acknowledged, the other agents have taken what they were sent, and none of them is
+sending a large one itself.  A connection that could not execute it now (its client does not read,
+or an earlier command waits) is passed over.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ from quorate_agent.clients.connection import ClientConnection, Slot
 from quorate_link import Link
 
 LARGE_BYTES = 1024 * 1024
-"""A command of so many bytes waits for its turn."""
+"""A command of at least so many bytes waits for its turn."""
 
 TOGETHER_BYTES = 4 * 1024 * 1024
-"""Commands that have no more than this between them are executed together."""
+"""Commands with no more than this between them are executed together."""
 
 PATIENCE_MS = 10_000
-"""What is not acknowledged by then, or not taken by another agent, holds up others no more."""
+"""A command that is not acknowledged or not taken by another agent by then no longer holds up
+others."""
 
 
 ON_ITS_WAY_BYTES = 4 * 1024 * 1024
-"""Beside more than this on one link another large value would only lengthen everybody's turns."""
+"""With more than this on one link, another large value would only make everybody's turns longer."""
 
 
 def is_clear(is_held: bool, links: Iterable[Link], members: Mapping[str, NodeRecord]) -> bool:
-    """Whether hardly anything large is on its way to or from agents that take part; `is_held`:
-    long values are being written, or long updates of others wait for that."""
+    """Return whether hardly anything large is on its way to or from the agents that take part.
+
+    `is_held`: long values are being written here, or long updates of other agents wait for that."""
     return not is_held and all(
         link.pending_bytes + link.incoming_bytes < ON_ITS_WAY_BYTES
         for link in links
@@ -50,8 +52,9 @@ class _Large(NamedTuple):
 
 
 class LargeCommands:
-    """Who waits with a large command, and whose are executed.  `is_clear`: whether hardly
-    anything large is on its way between agents."""
+    """The connections that wait with a large command, and those whose large command is executed.
+
+    `is_clear` returns whether hardly anything large is on its way between agents."""
 
     def __init__(self, is_clear: Callable[[], bool] = lambda: True) -> None:
         self._is_clear = is_clear
@@ -60,25 +63,25 @@ class LargeCommands:
         self._admitted_ms = -PATIENCE_MS
 
     def __bool__(self) -> bool:
-        """Whether time, or an acknowledgement, may let somebody go on."""
+        """Return whether time, or an acknowledgement, may let a connection go on."""
         return bool(self.waiting or self.running)
 
     def wait(self, client: ClientConnection, args: list[bytes], size: int, now_ms: int) -> None:
-        """The connection's backlog has a large command: block it until it is its turn."""
+        """Block a connection with a large command in its backlog until its turn comes."""
         running = self.running.get(client)
         if client in self.waiting or (running is not None and _is_in_backlog(client, running)):
-            return  # it goes with the one before it, which this must not hold up
+            return  # it goes with the earlier one, which it must not hold up
         client.blocked += 1
         self.waiting[client] = _Large(args, size, now_ms)
         self.look(now_ms)
 
     def look(self, now_ms: int) -> None:
-        """Let those go on whose turn has come."""
+        """Let the connections go on whose turn has come."""
         for client, large in list(self.running.items()):
             if _is_done(client, large) or now_ms - large.since_ms >= PATIENCE_MS:
                 del self.running[client]
             elif _cannot_go_on(client) and _is_in_backlog(client, large):
-                del self.running[client]  # what is before it blocks: others first
+                del self.running[client]  # an earlier command blocks it: others go first
                 client.blocked += 1
                 self.waiting[client] = large
         for client, large in list(self.waiting.items()):
@@ -97,7 +100,7 @@ class LargeCommands:
             client.endpoint.go_on(client)
 
     def client_gone(self, client: ClientConnection, now_ms: int) -> None:
-        """A client went away."""
+        """Forget a client that is gone."""
         self.running.pop(client, None)
         if self.waiting.pop(client, None) is not None:
             client.blocked -= 1
@@ -105,12 +108,13 @@ class LargeCommands:
 
 
 def _cannot_go_on(client: ClientConnection, but_for: int = 0) -> bool:
-    """Whether the connection executes nothing now, also if it were blocked so many times less."""
+    """Return whether the connection executes nothing now, ignoring `but_for` of the reasons it is
+    blocked."""
     return client.blocked > but_for or not client.has_room()
 
 
 def is_exec(args: list[bytes]) -> bool:
-    """Whether it executes what was queued before, which may be large."""
+    """Return whether the command is EXEC, whose queued commands may be large."""
     return bool(args) and args[0].upper() == b"EXEC"
 
 
@@ -119,8 +123,10 @@ def _is_in_backlog(client: ClientConnection, large: _Large) -> bool:
 
 
 def _is_done(client: ClientConnection, large: _Large) -> bool:
-    """Whether the command was executed and waits for no acknowledgement; one that is parked waits
-    for something else.  What an EXEC waits with has other words."""
+    """Return whether the command was executed and waits for no acknowledgement.
+
+    A parked command does not count: it waits for something else.  For an EXEC, any slot that waits
+    counts, because its slot has other words."""
     is_any = is_exec(large.args)
     return not _is_in_backlog(client, large) and not any(
         isinstance(place, Slot)

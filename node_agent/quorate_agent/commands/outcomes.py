@@ -1,4 +1,4 @@
-"""What became of what waits for the copies: told where it is waited for."""
+"""Takes what the copies have finished, and passes each outcome to the reply that waits for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Outcomes:
-    """The waiters of one zone's copies here; `full`: what is said when there is no room."""
+    """The outcomes of one zone's copies; `full` returns the error reply when there is no room."""
 
     def __init__(
         self, replicas: Replicas, metrics: AgentMetrics, full: Callable[[], bytes]
@@ -28,8 +28,9 @@ class Outcomes:
         self._full = full
 
     def take(self, touched: dict[ClientConnection, None]) -> list[Slot]:
-        """Finish what the replicas have finished, and note whose replies may leave; the commands
-        that are to be executed again."""
+        """Finish what the replicas have finished, and add the connections concerned to `touched`.
+
+        Returns the commands that are to be executed again."""
         finished = self._replicas.take_finished()
         for waiter in finished.answered:
             if type(waiter) is Slot:
@@ -49,7 +50,7 @@ class Outcomes:
             _end(waiter, self._full(), touched)
         again: list[Slot] = []
         for waiter in finished.again:
-            # Also of who sends no more: it is answered, and then closed.
+            # Also for half-closed clients: they are answered, and then closed.
             if isinstance(waiter, Slot) and waiter.connection.queue:
                 _forget_watched(waiter)
                 again.append(waiter)

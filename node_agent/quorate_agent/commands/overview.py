@@ -1,6 +1,6 @@
-"""What commands about a whole zone are told: who serves which slots, how many keys, scans.
+"""Answers commands about a whole zone: which agent serves which slots, key counts, scans.
 
-The agent that sessions ask (resp.session.Agent): everything here is read from the replicas.
+Implements the agent that sessions ask (resp.session.Agent); it reads everything from the replicas.
 """
 
 from __future__ import annotations
@@ -31,16 +31,20 @@ from quorate_agent.resp.session import Connection
 from quorate_agent.resp.view import is_live
 
 EXPIRING_LOOKED_AT = 200
-"""So many keys INFO looks at to tell how many will expire: each may be a read from disk."""
+"""How many keys INFO samples to estimate how many will expire: each may be a read from disk."""
 
 TAKE_OVER_MS = 500
-"""A master that is there has named other primaries long before, and no library's limit for reading
-a table is as short."""
+"""How long a table may wait for another primary.
+
+A master that runs has named other primaries long before, and no library waits so short a time for a
+table."""
 
 
 class ZoneOverview:
-    """One zone as its clients on this agent see it.  `nodes`: client addresses by listener;
-    `connected`: clients by id; `process`: a word that no other process has."""
+    """One zone as its clients on this agent see it.
+
+    `nodes`: client addresses by listener; `connected`: clients by id; `process`: a word that no
+    other process has."""
 
     def __init__(
         self,
@@ -55,7 +59,7 @@ class ZoneOverview:
         self._run_id = sha1(process.encode(), usedforsecurity=False).hexdigest()
         self.node = node
         self.address = ("", 0)
-        self._external_address: tuple[str, int] | None = None  # as it was known last
+        self._external_address: tuple[str, int] | None = None  # the last one known
         self.clients: dict[int, Connection] = {}
         self.scan_positions = ScanPositions()
         self.scan_origin = origin_of(node, replicas.me.store, replicas.me.incarnation)
@@ -73,16 +77,18 @@ class ZoneOverview:
         self._named: list[int] | None = None  # partitions whose rows name this node as primary
 
     def table_changed(self) -> None:
-        """Rows, members or ports changed: the cluster view is built anew when asked for."""
+        """Have the cluster view rebuilt when it is next asked for: rows, members or ports have
+        changed."""
         self._cluster = self._external_cluster = None
         self._named = None
 
     def peer_gone(self, node: str) -> None:
-        """An agent's process has ended."""
+        """Note that an agent's process has ended."""
         self._gone[node] = boot_ms() + TAKE_OVER_MS
 
     def expects_primary(self, now_ms: int) -> bool:
-        """Whether a primary's process has ended so lately that another agent is about to be it."""
+        """Return whether a primary's process ended so recently that another agent is about to take
+        over."""
         for node in [n for n, until in self._gone.items() if until <= now_ms or self._is_up(n)]:
             del self._gone[node]
         return bool(self._gone) and any(
@@ -91,11 +97,11 @@ class ZoneOverview:
         )
 
     def now_us(self) -> int:
-        """Wall microseconds."""
+        """Return the wall clock's time in microseconds."""
         return time.time_ns() // 1000
 
     def cluster(self, external: bool = False) -> ClusterView:
-        """Who serves which slots, as far as this agent knows, with the addresses of a listener."""
+        """Return which agent serves which slots, with the addresses of one listener."""
         view = self._external_cluster if external else self._cluster
         if view is None:
             view = self._build_cluster(external)
@@ -106,7 +112,7 @@ class ZoneOverview:
         return view
 
     def has_address(self, external: bool) -> bool:
-        """Whether clients of this listener can be told where they are."""
+        """Return whether the address at which this listener's clients reach this agent is known."""
         if external:
             known = self._nodes(True).get(self.node)
             self._external_address = known or self._external_address
@@ -136,24 +142,24 @@ class ZoneOverview:
         return ClusterView(members[mine], members, tuple(primaries), epoch, served << self._shift)
 
     def event_state(self) -> bytes:
-        """What a subscriber to events is told at first."""
+        """Return the first message to a subscriber to events: the zone's state."""
         return self.events.state()
 
     def connections(self) -> list[Connection]:
-        """All clients of this zone here."""
+        """Return all clients of this zone here."""
         return list(self.clients.values())
 
     def tracks(self, connection: Connection) -> None:
-        """The connection is told from now on when what it may have cached changes."""
+        """Tell the connection from now on about changes of keys it may have cached."""
         client = self._connected.get(connection.id)
-        if client is not None:  # another agent's connection is nobody who caches
+        if client is not None:  # a connection of another agent caches nothing
             self.tracking.began(client)
 
     def _serving(self) -> list[Primary]:
         return [r for r in self.replicas.roles.values() if r.stage is Stage.SERVING]
 
     def key_count(self) -> int:
-        """Live rows of this agent's primaries."""
+        """Return the number of live rows of this agent's primaries."""
         return sum(
             role.copy.space.row_count()
             - self._remembered_count(role)
@@ -163,7 +169,8 @@ class ZoneOverview:
         )
 
     def _remembered_count(self, role: Primary) -> int:
-        """Rows that no client wrote; there are none some time after a change of primaries."""
+        """Return how many rows hold stored replies; some time after a change of primaries there are
+        none."""
         if boot_ms() - role.since_ms > KEPT_MS + self.replicas.settings.park_bound_ms:
             return 0
         keys = {key for _, key in role.copy.expiring if is_reserved(key)}
@@ -171,7 +178,7 @@ class ZoneOverview:
         return sum(row is not None and row.value is not None for row in rows)
 
     def slot_key_count(self, slot: int) -> int:
-        """Live keys in one slot, by looking at its partition's rows."""
+        """Return the number of live keys in one slot; scans the rows of its partition."""
         partition = slot >> self._shift
         role = self.replicas.primaries[partition]
         if role is None:
@@ -187,7 +194,7 @@ class ZoneOverview:
         return count
 
     def info(self) -> dict[str, dict[str, str | int]]:
-        """Sections of INFO."""
+        """Return the sections of INFO."""
         replicas, clients = self.replicas, self._connected
         live = [copy for copy in replicas.copies.values() if copy.present]
         return {
@@ -225,8 +232,10 @@ class ZoneOverview:
         }
 
     def expiring(self) -> tuple[int, int]:
-        """How many keys of this agent's primaries will expire, and in how many milliseconds on
-        average: exact for a few, else an estimate."""
+        """Return how many keys of this agent's primaries will expire, and after how many ms on
+        average.
+
+        Exact for a few keys, else an estimate."""
         now_ms = time.time_ns() // 1_000_000
         roles = self._serving()
         noted = sum(len(role.copy.expiring) for role in roles)
@@ -243,24 +252,25 @@ class ZoneOverview:
         return round(noted * len(left_ms) / looked_at), sum(left_ms) // len(left_ms)
 
     def primaries(self) -> Sequence[int]:
-        """Partitions this agent serves."""
+        """Return the partitions that this agent serves."""
         return sorted(role.copy.partition for role in self._serving())
 
     def is_persistent(self) -> bool:
-        """Whether the zone is kept on disk."""
+        """Return whether the zone is kept on disk."""
         return self.replicas.zone.persistent
 
     def partition_count(self) -> int:
-        """How many partitions the zone has."""
+        """Return how many partitions the zone has."""
         return self.replicas.zone.partitions
 
     def is_here(self, partition: int) -> bool:
-        """Whether this agent serves the partition and is not about to hand it over."""
+        """Return whether this agent serves the partition and is not about to hand it over."""
         role = self.replicas.primaries[partition] if partition < self.partition_count() else None
         return role is not None and role.stage is Stage.SERVING and not role.frozen
 
     def scan_scope(self, since_s: int) -> Sequence[int]:
-        """Partitions that are this agent's by their rows, or were since then."""
+        """Return the partitions whose rows name this agent as primary, or did at or after
+        `since_s`."""
         if self._named is None:
             self._named = [
                 partition
@@ -275,13 +285,13 @@ class ZoneOverview:
         return sorted(lost.union(self._named)) if lost else self._named
 
     def uptime_s(self) -> int:
-        """Seconds on the clock that runs through suspension."""
+        """Return seconds of the clock that also runs while the machine is suspended."""
         return boot_ms() // 1000
 
     def scan(
         self, partition: int, after: bytes | None, rows_max: int
     ) -> tuple[list[bytes], bytes | None]:
-        """Live keys in key order, and the last key looked at."""
+        """Return live keys in key order, and the last key looked at."""
         copy = self._copy(partition)
         if copy is None:
             return [], None
@@ -291,7 +301,7 @@ class ZoneOverview:
         return keys, chunk[-1][0] if chunk else None
 
     def value(self, key: bytes) -> bytes | None:
-        """The value of a live key."""
+        """Return the value of a live key."""
         copy = self._copy(key_slot(key) >> self._shift)
         row = None if copy is None else copy.get(key)
         if row is None or not is_live(row, time.time_ns() // 1_000_000):
@@ -299,6 +309,6 @@ class ZoneOverview:
         return row.value
 
     def _copy(self, partition: int) -> Copy | None:
-        """The copy that is read: the primary's, or what a READONLY connection was led to."""
+        """Return the copy to read: the primary's, or the one for READONLY connections."""
         role = self.replicas.primaries[partition]
         return self.replicas.copies.get(partition) if role is None else role.copy

@@ -1,4 +1,4 @@
-"""Where commands wait that nobody can answer yet, and how long."""
+"""Keeps commands that no agent can answer yet, for a bounded time."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 
 class Parking:
-    """The parked commands of one zone's clients here; `bound_ms` from when they arrived."""
+    """The parked commands of one zone's clients here; each waits at most `bound_ms` from its
+    arrival."""
 
     def __init__(self, bound_ms: int, metrics: AgentMetrics) -> None:
         self.arrived_ms = 0  # of the command that is being executed
         self._bound_ms = bound_ms
         self._metrics = metrics
         self._slots: list[Slot] = []
-        self._locked: dict[Slot, Primary] = {}  # those that wait for a transaction here
+        self._locked: dict[Slot, Primary] = {}  # those that wait for a transaction's locks
 
     def __bool__(self) -> bool:
         return bool(self._slots)
@@ -35,7 +36,9 @@ class Parking:
         now_ms: int,
         slot: Slot | None,
     ) -> Slot | None:
-        """A slot that the connection's later commands wait for; None: its bound is over."""
+        """Return a slot that the connection's later commands wait for.
+
+        Returns None if the command's bound is over: it is answered with -CLUSTERDOWN."""
         deadline = self.arrived_ms + self._bound_ms
         if slot is None:
             if deadline <= now_ms:
@@ -58,8 +61,10 @@ class Parking:
         slot: Slot | None,
         locked: Primary | None = None,
     ) -> None:
-        """Try the command again until a primary serves, or has the transaction decided that has
-        `locked` a key there, or its bound is over."""
+        """Try the command again until a primary serves it or its bound is over.
+
+        `locked` is the role at which a transaction holds locks on its keys, if that is why it
+        waits."""
         is_first = slot is None or not slot.deadline_ms
         slot = self.place(client, command, args, now_ms, slot)
         if slot is not None:
@@ -70,17 +75,19 @@ class Parking:
                 self._locked[slot] = locked
 
     def waited_for_lock(self, slot: Slot, now_ms: int) -> bool:
-        """Whether it was a transaction alone that the slot waited for: nobody else has served its
-        key since it came.  Once for each time that it was parked."""
+        """Return whether the slot waited only for a transaction, so that no other agent has served
+        its key.
+
+        True at most once for each time it was parked."""
         role = self._locked.pop(slot, None)
         return role is not None and role.serves(now_ms)
 
     def park_again(self, slot: Slot) -> None:
-        """Try once more a command that has its deadline."""
+        """Try a command again that has its deadline already."""
         self._slots.append(slot)
 
     def client_gone(self, client: ClientConnection) -> None:
-        """A client went away."""
+        """Drop the commands of a client that is gone."""
         self._slots = [slot for slot in self._slots if slot.connection is not client]
         for slot in [slot for slot in self._locked if slot.connection is client]:
             del self._locked[slot]
@@ -88,7 +95,7 @@ class Parking:
     def retry(
         self, now_ms: int, execute: Callable[[Slot], None], give_up: Callable[[Slot], None]
     ) -> None:
-        """Execute each again, or give up what is over its bound."""
+        """Execute each command again, or give up those past their bound."""
         slots, self._slots = self._slots, []
         for slot in slots:
             since = slot.since_ms

@@ -17,7 +17,7 @@ Facts = dict[str, str | int]
 
 
 def server_facts() -> Facts:
-    """Fields of the section Server."""
+    """Return the fields of section Server."""
     name = os.uname()
     uptime_s = (boot_ms() - _STARTED_MS) // 1000
     return {
@@ -33,8 +33,9 @@ def server_facts() -> Facts:
 
 
 def memory_facts() -> Facts:
-    """Fields of the section Memory.  The allocator of Python does not tell what is in use, so
-    `used_memory` is what the process has resident."""
+    """Return the fields of section Memory.
+
+    Python's allocator does not tell how much is in use, so `used_memory` is the resident size."""
     resident = int(_MEMORY.read_text().split()[1]) * _PAGE_BYTES
     peak = max(resident, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
     whole = os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES
@@ -50,7 +51,7 @@ def memory_facts() -> Facts:
 
 
 def processor_facts() -> Facts:
-    """Fields of the section CPU."""
+    """Return the fields of section CPU."""
     found: Facts = {}
     for suffix, whose in (
         ("", resource.RUSAGE_SELF),
@@ -66,7 +67,7 @@ def processor_facts() -> Facts:
 
 
 def human_bytes(size: int) -> str:
-    """As Redis shows it: 1.61M."""
+    """Return the size as Redis shows it: 1.61M."""
     if size < 1024:
         return f"{size}B"
     power = 1

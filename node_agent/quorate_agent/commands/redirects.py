@@ -1,8 +1,9 @@
-"""What becomes of a command whose partition this agent does not serve at present.
+"""What happens to a command whose partition this agent does not serve at present.
 
-Another agent is its primary: the command is forwarded there while this one was it lately, else its
-client is told MOVED.  Nobody is, or this agent is about to: it is parked.  A READONLY connection
-may read the copy that is here.
+- Another agent is primary: the command is forwarded while this agent was primary recently; else its
+  client gets MOVED.
+- No agent is primary, or this agent is about to be: the command is parked.
+- The connection is READONLY: it may read the copy that is here.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ class Executor(Protocol):
         """Answer."""
 
     def no_room(self) -> bytes:
-        """Why nothing may grow now; empty: it may."""
+        """Return the error reply while nothing may grow, else b""."""
 
 
 class Redirects:
-    """Where the commands of one zone's endpoint go that it does not execute itself."""
+    """Decides where the commands go that one zone's endpoint does not execute itself."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class Redirects:
         self._metrics = metrics
 
     def readable(self, client: ClientConnection, command: Command, partition: int) -> Copy | None:
-        """The copy a READONLY connection may read here: one that has adopted its term."""
+        """Return the copy a READONLY connection may read here: one that has adopted its term."""
         if not client.state.readonly or command.is_write:
             return None
         copy = self._replicas.copies.get(partition)
@@ -78,7 +79,7 @@ class Redirects:
         now: int,
         slot: Slot | None,
     ) -> None:
-        """Forward or redirect to the primary when it is another node that is there; else park."""
+        """Forward or redirect the command if another node that is up is primary; else park it."""
         endpoint, forwards = self._endpoint, self._forwards
         partition = number >> self._shift
         elsewhere = self._elsewhere(client, partition)
@@ -99,8 +100,9 @@ class Redirects:
             endpoint.fulfil(client, slot, self._moved(client, number))
 
     def queue(self, client: ClientConnection, command: Command | bytes, args: list[bytes]) -> bytes:
-        """Keep a command behind MULTI for EXEC, unless it is wrong (bytes: how) or another node's;
-        the reply to it."""
+        """Keep a command after MULTI for EXEC, unless it is wrong or belongs to another node.
+
+        `command` is an error reply if it is wrong.  Returns the reply to the command."""
         transaction = client.state.transaction
         assert transaction is not None
         if isinstance(command, bytes):
@@ -116,10 +118,10 @@ class Redirects:
         command: Command,
         args: list[bytes],
     ) -> bytes:
-        """Why the command cannot be queued here; empty: it can.
+        """Return why the command cannot be queued here; b"" if it can.
 
-        The agent that serves its first key coordinates a transaction: what other keys need is
-        asked for from there."""
+        The agent that serves the first key coordinates the transaction, and asks other agents for
+        what the other keys need."""
         if not command.is_keyed:
             return b""
         if any(map(is_reserved, command.keys(args))):
@@ -146,8 +148,8 @@ class Redirects:
         return self._endpoint.overview.cluster(client.state.external).moved(number)
 
     def _elsewhere(self, client: ClientConnection, partition: int) -> str:
-        """The node that is primary when it is another that is there, and that clients of this
-        listener can reach; empty: it is not."""
+        """Return the primary's node if it is another one, is up, and can be reached by this client;
+        else ""."""
         row = self._replicas.table[partition]
         if row is None or row.primary is None:
             return ""

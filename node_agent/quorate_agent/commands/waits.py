@@ -1,4 +1,4 @@
-"""What WAIT waits for: how many other copies hold a connection's last write."""
+"""WAIT: waits until enough other copies hold a connection's last write."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ _UNBLOCKED = error(
 
 
 class Waits:
-    """The WAITs of one zone's clients here.  `fulfil(client, slot, reply)` answers one."""
+    """The WAIT commands of one zone's clients here.  `fulfil(client, slot, reply)` answers one."""
 
     def __init__(
         self, replicas: Replicas, fulfil: Callable[[ClientConnection, Slot, bytes], None]
@@ -28,18 +28,18 @@ class Waits:
         return bool(self._slots)
 
     def add(self, slot: Slot, now_ms: int) -> None:
-        """A WAIT: nothing behind it on its connection is executed before it is answered."""
+        """Add a WAIT; later commands of its connection wait until it is answered."""
         assert slot.wait is not None
         slot.deadline_ms = now_ms + slot.wait.timeout_ms if slot.wait.timeout_ms else FOR_EVER_MS
         slot.connection.blocked += 1
         self._slots.append(slot)
 
     def client_gone(self, client: ClientConnection) -> None:
-        """A client went away."""
+        """Drop the WAITs of a client that is gone."""
         self._slots = [slot for slot in self._slots if slot.connection is not client]
 
     def check(self, now_ms: int) -> None:
-        """Answer those whose copies have it, or whose time is over."""
+        """Answer the WAITs that enough copies satisfy, or whose time is over."""
         waiting: list[Slot] = []
         for slot in self._slots:
             assert slot.wait is not None
@@ -53,14 +53,17 @@ class Waits:
         self._slots = waiting
 
     def _is_over(self, client: ClientConnection) -> bool:
-        """Whether the role that wrote last is over: nobody tells it any more who holds what."""
+        """Return whether the role that wrote last has ended: it no longer learns what the copies
+        hold."""
         if client.last_write is None:
             return False
         role = client.last_write[0]
         return role is None or self._replicas.primaries[role.copy.partition] is not role
 
     def _copies_of_last_write(self, client: ClientConnection) -> int:
-        """Without a write, every backup; of a forwarded one, as many as its answer proves."""
+        """Return how many other copies hold the last write.
+
+        Without a write every backup counts; of a forwarded write, as many as its answer proves."""
         if client.last_write is None:
             row = self._replicas.table[0]
             return len(row.owners) - 1 if row is not None else 0

@@ -1,1 +1,1 @@
-"""The agent's data folder: who it is, small files that survive a crash, room on the disk."""
+"""The agent's data folder: its identity, small durable files, room on the disk."""

@@ -1,15 +1,15 @@
-"""Who an agent is, as its data folder says: its store, how often it started, what it must remember.
+"""The data folder of an agent: its identity (store, count of starts) and what it must remember.
 
     folder.json      format, cluster and its id, node, store, incarnation, mastership, zones, what
                      of each zone was synced, checksum
-    lock             locked while an agent lives over the folder; its process id inside
+    lock             locked while an agent runs over the folder; holds its process id
     zones/<uid>/     one database per Persistent zone
-    zone-<uid>.json  what that zone was declared to be, should the metastore be lost
+    zone-<uid>.json  the zone's declaration, in case the metastore is lost
     agent.json       where its agent listens
     set-aside-<n>/   what an earlier store of this node held, with the reason; never read again
 
-A store is what promises are bound to.  Whatever loses a part of the folder must not go unnoticed
-under the same store: what does not fit together is refused, or set aside (`stored_zones.py`).
+Promises are bound to a store, so the loss of any part of the folder must not go unnoticed under the
+same store: if parts do not fit together, the folder is refused or set aside (`stored_zones.py`).
 
 The event loop changes what the folder says; `save` makes it durable, from any thread.
 """
@@ -38,7 +38,8 @@ _log = logging.getLogger("quorate.agent")
 
 FORMAT_VERSION: Final = 2
 _WITHOUT_SYNCED: Final = 1
-"""The format before folders recorded what was synced; read, and written anew as the present one."""
+"""Format of folders that did not record what was synced; they are read, and rewritten in the
+present one."""
 START_ANEW: Final = (
     "set the agent's whole data folder aside (not one zone alone: what the node promised would be"
     " forgotten unnoticed) and start it over a new store, which the other owners fill:"
@@ -58,7 +59,7 @@ class FolderRefused(QuorateError):
 class Synced(NamedTuple):
     """A zone's database was synced up to `sequence`, and says that start `incarnation` opened it.
 
-    Never more than what is on disk: it is noted when the sync is over.
+    Never more than is on disk: it is noted after the sync.
     """
 
     sequence: int
@@ -80,20 +81,20 @@ class _Identity(msgspec.Struct, frozen=True):
     removing: tuple[str, ...] = ()
 
     def checked(self) -> "_Identity":
-        """The same with the checksum that belongs to it."""
+        """Return the same identity with its checksum."""
         plain = msgspec.structs.asdict(msgspec.structs.replace(self, check=0))
         if not self.master_word:
-            del plain["master_word"]  # an agent of before wrote none
+            del plain["master_word"]  # earlier versions wrote none
         if self.synced is msgspec.UNSET:
             del plain["synced"]
         for name in ("cluster_id", "removing"):
             if not plain[name]:
-                del plain[name]  # an agent of before knew none
+                del plain[name]  # earlier versions knew none
         return msgspec.structs.replace(self, check=zlib.crc32(msgspec.json.encode(plain)))
 
 
 class _Moving(msgspec.Struct, frozen=True):
-    """A setting aside under way: finished at the next start if it was interrupted."""
+    """A set-aside in progress; the next start finishes it if it was interrupted."""
 
     number: int
     reason: str
@@ -106,12 +107,12 @@ class _Moving(msgspec.Struct, frozen=True):
 
 
 def new_store_id() -> str:
-    """A store id nobody else has."""
+    """Return a new, unique store id."""
     return uuid.uuid4().hex
 
 
 class DataFolder:
-    """An open, locked data folder.  `incarnation` counts this start already, durably."""
+    """An open, locked data folder.  `incarnation` already counts this start, durably."""
 
     def __init__(
         self, path: Path, lock: int, identity: _Identity, proven_id: str, disk: DiskRoom
@@ -135,8 +136,10 @@ class DataFolder:
         make_store_id: Callable[[], str] = new_store_id,
         disk_reserve: int | None = None,
     ) -> Self:
-        """Open or create the folder of agent `node` of `cluster`, whose secret has the id.  Raises
-        FolderRefused.  The id is kept once a master that has proven it is obeyed."""
+        """Open or create the folder of agent `node` of `cluster`; raises FolderRefused.
+
+        `cluster_id` is the id in the cluster's secret.  It is kept once a master that has proven it
+        is obeyed."""
         path = Path(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -164,12 +167,12 @@ class DataFolder:
 
     @property
     def store(self) -> str:
-        """The store id, made when the folder was."""
+        """The store id, made with the folder."""
         return self._identity.store
 
     @property
     def incarnation(self) -> int:
-        """Starts of an agent over this store, the present one included."""
+        """Starts of an agent over this store, including the present one."""
         return self._identity.incarnation
 
     @property
@@ -179,26 +182,26 @@ class DataFolder:
 
     @property
     def cluster_id(self) -> str:
-        """The cluster whose master was obeyed here first; empty before."""
+        """The id of the cluster whose master was first obeyed here; empty before that."""
         return self._identity.cluster_id
 
     @property
     def master_word(self) -> str:
-        """The word of that mastership; empty when it is not known."""
+        """The word of that mastership; empty if unknown."""
         return self._identity.master_word
 
     def raise_master_term(self, term: int, word: str) -> None:
-        """Remember the mastership, if it is no lower, and its cluster; durable when it returns."""
+        """Remember the mastership and its cluster, unless its term is lower; durable on return."""
         if term >= self._identity.master_term:
             self._write(master_term=term, master_word=word, cluster_id=self._proven_id)
 
     def zone_path(self, uid: str) -> Path:
-        """The folder of a zone, made if it is not there."""
+        """Return the folder of a zone; create it if it is missing."""
         zones = self.path / _ZONES
         path = zones / _safe(uid)
         if uid not in self._identity.zones:
             if uid in self._identity.removing:
-                _remove_all(path)  # half a database would be taken for all that it ever had
+                _remove_all(path)  # a partly removed database would be taken for a complete one
             path.mkdir(parents=True, exist_ok=True)
             sync_folder(zones)
             sync_folder(self.path)
@@ -207,12 +210,12 @@ class DataFolder:
         return path
 
     def keep_zone(self, record: ZoneRecord) -> None:
-        """Remember what a zone that has a folder is; durable when this returns."""
+        """Remember the declaration of a zone that has a folder; durable on return."""
         if record.uid in self._identity.zones:
             write_durably(self._record(record.uid), msgspec.json.encode(record).decode() + "\n")
 
     def kept_zones(self) -> list[ZoneRecord]:
-        """What the zones that have a folder are, but for those of which nothing was kept."""
+        """Return the declarations of the zones that have a folder, as far as they were kept."""
         kept: list[ZoneRecord] = []
         for uid in self._identity.zones:
             with suppress(FileNotFoundError, msgspec.DecodeError):
@@ -226,30 +229,32 @@ class DataFolder:
         return self.path / f"zone-{_safe(uid)}.json"
 
     def zone_uids(self) -> list[str]:
-        """Zones that have a folder, in order."""
+        """Return the uids of the zones that have a folder, in order."""
         return list(self._identity.zones)
 
     def forget_zone(self, uid: str) -> None:
-        """Note that a zone is to be removed: what is interrupted from here on is made good."""
+        """Note that a zone is to be removed; an interrupted removal is completed later."""
         if uid in self._identity.zones:
             left = [zone for zone in self._identity.removing if self._zone(zone).exists()]
             kept = tuple(zone for zone in self._identity.zones if zone != uid)
             self._write(zones=kept, removing=(*left, uid))
 
     def remove_zone(self, uid: str) -> None:
-        """Remove a zone's folder; close its storage first.  OSError: some of it is still there, to
-        be removed by the next call, or at the next start."""
+        """Remove a zone's folder; close its storage first.
+
+        OSError: some of it is left; the next call or the next start removes it."""
         self.forget_zone(uid)
         if uid in self._identity.removing:
             _remove_all(self._zone(uid))
             self._record(uid).unlink(missing_ok=True)
 
     def synced(self, uid: str) -> Synced | None:
-        """What is recorded of a zone's database; None: nothing yet."""
+        """Return what is recorded of a zone's database; None if nothing is."""
         return _synced(self._identity).get(uid)
 
     def note_synced(self, synced: Mapping[str, Synced]) -> bool:
-        """So far the databases of these zones are synced.  Whether there is anything to `save`."""
+        """Note how far these zones' databases are synced; return whether there is anything to
+        `save`."""
         before = _synced(self._identity)
         noted = {**before, **{uid: synced[uid] for uid in synced if uid in self._identity.zones}}
         if noted != before:
@@ -267,8 +272,8 @@ class DataFolder:
     def set_aside(self, reason: str, make_store_id: Callable[[], str] = new_store_id) -> Path:
         """Keep what is here under set-aside-<n> and start a new, empty store (incarnation 1).
 
-        Close every storage first.  The master term is kept: it is the cluster's, not the store's.
-        FolderRefused: the disk has no room for it; what was begun is finished by the next start.
+        Close every storage first.  The master term is kept: it belongs to the cluster, not to the
+        store.  FolderRefused: the disk has no room for it; the next start finishes what was begun.
         """
         try:
             with _refused_by_system(self.path):
@@ -282,13 +287,13 @@ class DataFolder:
         return aside
 
     def write_address(self, host: str, peer_port: int, admin_port: int) -> None:
-        """Tell whoever looks into the folder where its agent listens now."""
+        """Record in the folder where its agent listens now, for tools and people."""
         address = {"host": host, "peer_port": peer_port, "admin_port": admin_port}
         told = {"pid": os.getpid(), "name": self._identity.node, **address}
         write_durably(self.path / _ADDRESS, json.dumps(told))
 
     def close(self) -> None:
-        """Let another agent have the folder."""
+        """Release the folder to other agents."""
         with self._saving:
             if self._lock >= 0:
                 os.close(self._lock)
@@ -323,11 +328,11 @@ class DataFolder:
             raise
 
     def _remove_unlisted_zones(self) -> None:
-        """Delete what `remove_zone` or `zone_path` left when they were interrupted: zones that a
-        master had told us to remove, and folders of which nothing was written yet.
+        """Finish interrupted calls of `remove_zone` and `zone_path`.
 
-        Others stay.  Where this file is an older one than the zones beside it, the master has all
-        of it set aside; nobody has asked for their end."""
+        Removes zones that a master had ordered to be removed, and folders in which nothing was
+        written yet.  Other folders stay: if this file is older than the zones beside it, the master
+        has everything set aside, and no zone was ordered to be removed."""
         zones = self.path / _ZONES
         known = {_safe(uid) for uid in self._identity.zones}
         told = {_safe(uid) for uid in self._identity.removing}
@@ -343,7 +348,7 @@ class DataFolder:
 
 
 def _remove_all(path: Path) -> None:
-    """Remove a folder, as much of it as can be; OSError, of the first thing that cannot."""
+    """Remove as much of a folder as possible; OSError of the first thing that is left."""
     shutil.rmtree(path, ignore_errors=True)
     if path.exists():
         shutil.rmtree(path)
@@ -351,9 +356,9 @@ def _remove_all(path: Path) -> None:
 
 @contextmanager
 def unused_folder(path: Path) -> Iterator[None]:
-    """The folder while no agent lives over it.  FolderRefused: one does, or it cannot be written.
+    """Hold the lock of a folder that no agent uses; an interrupted set-aside is finished first.
 
-    A setting aside that was cut off is finished first.
+    FolderRefused: an agent uses it, or it cannot be written.
     """
     with _refused_by_system(path):
         lock = _take_lock(path)
@@ -366,7 +371,7 @@ def unused_folder(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _refused_by_system(path: Path) -> Iterator[None]:
-    """Whatever the system refuses below `path` refuses the folder."""
+    """Turn any OSError below `path` into FolderRefused."""
     try:
         yield
     except OSError as error:
@@ -376,15 +381,16 @@ def _refused_by_system(path: Path) -> Iterator[None]:
 
 
 def set_folder_aside(path: Path, *, cluster: str, node: str, reason: str) -> Path:
-    """Set aside the folder of agent `node` that no process uses, also one that cannot be opened.
+    """Set aside the folder of agent `node`, which no process uses and which may be unreadable.
 
-    Where it is kept.  FolderRefused: it is in use, another's, or holds nothing.
+    Returns where it is kept.  FolderRefused: it is in use, belongs to another agent, or holds
+    nothing.
     """
     with unused_folder(path):
         try:
             identity = _read_identity(path / _IDENTITY)
         except FolderRefused:
-            identity = None  # it is the reason; the cluster's master says its term anew
+            identity = None  # that is why it is set aside; the master will tell its term again
         if identity is not None:
             _check_owner(path, identity, cluster, node)
         elif not any((path / name).exists() for name in (_IDENTITY, _ZONES)):
@@ -398,11 +404,12 @@ def set_folder_aside(path: Path, *, cluster: str, node: str, reason: str) -> Pat
 def put_folder_back(
     path: Path, *, cluster: str, node: str, number: int, incarnation: int = 0
 ) -> None:
-    """Put set-aside-<number> in the place of what is there, which is set aside in its turn.
+    """Put set-aside-<number> back in place of what is there, which is set aside in turn.
 
-    It is the store of before again, started at least `incarnation` times; what it lacks of what it
-    had synced is no longer asked: only a person can decide that.  What was cut off is finished when
-    it is asked for again.  FolderRefused: the folder is in use, or there is no such set-aside.
+    The folder has its former store again, counted as started at least `incarnation` times.  Whether
+    it lacks data that it had synced is no longer checked: only a person can decide that.  An
+    interrupted call is completed by calling again.  FolderRefused: the folder is in use, or there
+    is no such set-aside.
     """
     aside = path / f"set-aside-{number}"
     with unused_folder(path):
@@ -478,7 +485,7 @@ def _read_identity(file: Path) -> _Identity | None:
 
 
 def _new_identity(cluster: str, node: str, store: str, master_term: int) -> _Identity:
-    """That of a store that was never started."""
+    """Return the identity of a store that was never started."""
     return _Identity(FORMAT_VERSION, cluster, node, store, 0, master_term, (), synced={})
 
 
@@ -534,7 +541,7 @@ def _check_identity(
 
 
 def _move_aside(path: Path, old: _Identity, store: str, reason: str) -> Path:
-    """Set aside what the folder holds, whose identity is `old`; it is the empty `store` then."""
+    """Set aside what the folder with identity `old` holds, and make it the empty `store`."""
     number = 1
     while (path / f"set-aside-{number}").exists():
         number += 1
@@ -546,7 +553,7 @@ def _move_aside(path: Path, old: _Identity, store: str, reason: str) -> Path:
 
 
 def _finish_setting_aside(path: Path) -> None:
-    """Do, or go on with, what set-aside.json says; nothing when there is none."""
+    """Do, or finish, what set-aside.json says; nothing if there is none."""
     file = path / _MOVING
     try:
         data = file.read_bytes()
@@ -585,7 +592,7 @@ def _store_of(path: Path) -> str:
 
 
 def _safe(uid: str) -> str:
-    """The folder name of a zone: uids are names the metastore made, nothing that climbs."""
+    """Return the folder name of a zone; refuse uids that would leave the folder."""
     if not uid or uid in (".", "..") or "/" in uid or "\0" in uid:
         raise FolderRefused(f"zone uid {uid!r} cannot name a folder")
     return uid

@@ -1,13 +1,13 @@
 """How much room the disk of the data folder has, and how much of it is kept free.
 
-Two bounds, so that a disk is never full by what clients write:
+Two bounds keep clients' writes from filling the disk:
 
     free < reserve        commands that need room are refused; deletes, expiry and replication go on
-    free < 32 MiB         copies take no more updates either: what is left is for promises, rows,
-                          and what the engine needs to make room again
+    free < 32 MiB         copies take no more updates either: the rest is for promises, rows, and
+                          what the engine needs to make room again
 
-Of a smaller reserve the second bound is half.  Each is over only when there is a quarter of it more
-than that: the engine takes and gives room all the time.
+If the reserve is smaller than 64 MiB, the second bound is half of it.  A bound is over only once
+free space exceeds it by a quarter, because the engine takes and frees space all the time.
 """
 
 import os
@@ -24,16 +24,17 @@ RESERVE_MAX: Final = 4096 * MIB
 
 
 def reserve_of(disk_bytes: int) -> int:
-    """What is kept free unless it is told: 5 % of the disk, from 256 MiB to 4 GiB; of a small disk
-    a sixth, and 32 MiB at least."""
+    """Return the default reserve: 5 % of the disk, between 256 MiB and 4 GiB.
+
+    On a small disk a sixth of it, at least 32 MiB."""
     usual = min(max(RESERVE_USUAL, disk_bytes // 20), RESERVE_MAX)
     return max(RESERVE_MIN, min(usual, disk_bytes // 6))
 
 
 class DiskRoom:
-    """The disk of `folder`, looked at once a second at most, for all zones together.
+    """The disk of `folder`, looked at most once a second for all zones together.
 
-    `reserve_bytes` None: by the size of the disk, also when that has grown."""
+    `reserve_bytes` None: derived from the size of the disk, even after it has grown."""
 
     def __init__(self, folder: Path, reserve_bytes: int | None = None) -> None:
         self._folder = folder
@@ -65,13 +66,13 @@ class DiskRoom:
         )
 
     def look_again(self) -> int:
-        """Look at once; the free bytes."""
+        """Look now; return the free bytes."""
         self._looked_s = float("-inf")
         self.look()
         return self.free
 
     def look(self) -> None:
-        """Look, unless it was done within the last second."""
+        """Look, unless that was done within the last second."""
         now = time.monotonic()
         if now - self._looked_s < LOOK_S:
             return

@@ -1,11 +1,11 @@
-"""How a small file is replaced so that a crash leaves the old one or the new one, never half."""
+"""Replaces small files so that a crash leaves the old or the new content, never a mix."""
 
 import os
 from pathlib import Path
 
 
 def write_durably(file: Path, text: str) -> None:
-    """Replace `file` by one with `text`; durable when this returns."""
+    """Replace `file` by one with `text`; durable on return."""
     written = file.with_name(file.name + ".new")
     descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
@@ -20,7 +20,7 @@ def write_durably(file: Path, text: str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names made, renamed or removed in `folder` durable."""
+    """Make creations, renames and removals in `folder` durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""Writes of a running agent to its data folder, on a disk that may have no room for them.
+"""Writes of a running agent to its data folder, on a disk that may be full.
 
-A write that fails ends nothing: it is said once in the log, the caller refuses what depends on it,
-and whoever asked asks again (the master repeats what is not confirmed).
+A failed write ends nothing: it is logged once, the caller refuses what depends on it, and the
+request comes again (the master repeats what is not confirmed).
 """
 
 import logging
@@ -15,18 +15,18 @@ _log = logging.getLogger("quorate.agent")
 
 
 class FolderWrites:
-    """Of agent `node`, into `folder`.  Each is synced on the event loop: they are rare."""
+    """Writes of agent `node` into `folder`.  Each is synced on the event loop: they are rare."""
 
     def __init__(self, node: str, folder: DataFolder) -> None:
         self._node = node
         self._folder = folder
         self._said: set[str] = set()
-        """The writes that failed last time and were logged."""
+        """Writes that failed last time; their failure is in the log already."""
         self._unkept_term = 0
-        """The mastership of a message that was not obeyed for want of room."""
+        """The mastership that was not obeyed because there was no room to record it."""
 
     def keep_zone(self, record: ZoneRecord) -> bool:
-        """Remember the zone as it was told; return whether there was room."""
+        """Remember the zone's declaration; return whether there was room."""
         return self._done(
             lambda: self._folder.keep_zone(record),
             f"zone {record.name}: what it was declared to be cannot be recorded",
@@ -48,8 +48,8 @@ class FolderWrites:
     def why_not_kept(self, term: int, word: str) -> str:
         """Return why a master that greets again cannot be obeyed yet; empty: it may try.
 
-        It is refused before it is connected: a master counts an agent that is connected again and
-        again as online, and what that is primary of stays unserved.
+        It is refused before it is connected.  Otherwise it would count this agent, which connects
+        again and again, as online, and what the agent is primary of would stay unserved.
         """
         if term == self._unkept_term:
             try:

@@ -1,1 +1,1 @@
-"""What the process takes of its machine: memory, descriptors, time for garbage."""
+"""What the process uses of its machine: memory, descriptors, time for garbage collection."""

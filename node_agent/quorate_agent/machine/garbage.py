@@ -1,9 +1,9 @@
-"""When the process looks for what only a collector finds: while it has little else to do.
+"""Runs cyclic garbage collection only while the process has little else to do.
 
-A collection visits every young container.  Of an agent with too much to do that is all that waits,
-hundreds of thousands of commands: half a second of CPU, longer on a machine where others want some
-too; leases run out in that time.  Counts of references take away whatever commands, turns and
-connections leave behind, so nothing is lost by waiting for a quiet moment.
+A collection visits every young container.  In a busy agent these are hundreds of thousands of
+waiting commands: half a second of CPU, longer on a busy machine, in which leases run out.
+Commands, turns and connections leave no reference cycles, so waiting for a quiet moment loses
+nothing.
 """
 
 import gc
@@ -11,26 +11,27 @@ import time
 from collections.abc import Callable
 
 QUIET_SHARE = 0.25
-"""Of one CPU: with less to do since the last look, clients hardly notice a collection."""
+"""Share of one CPU: if less was used since the last look, clients hardly notice a collection."""
 
 LATE_SHARE = 0.1
-"""Of the time since the last look, by which pauses went on too long: with more, something waits.  A
-process that gets little of a CPU uses little of it, however much it has to do, where others take
-the rest, on this machine or beside it on its host."""
+"""Share of the time since the last look by which pauses overran; with more, work is waiting.
+
+A process starved of CPU looks idle, whether others on this machine or on its host take the CPU, so
+late timers count as load."""
 
 PAUSE_S = 60.0
-"""Between two collections."""
+"""Seconds between two collections."""
 
 YOUNG_MIN = 50_000
-"""New containers that are worth a look of 20 ms, which agents that began together take together;
-were they garbage, it would be some 10 MB."""
+"""New containers that justify a collection of 20 ms, which agents that were started together do
+together; as garbage they would be some 10 MB."""
 
 YOUNG_MAX = 5_000_000
-"""So many new ones are a leak, or will be: then they are looked at whatever else there is to do."""
+"""So many new containers are a leak, or will be; they are collected whatever the load."""
 
 
 class Garbage:
-    """Instead of automatic collection, which ends with the first look."""
+    """Replaces automatic collection, which the first look disables."""
 
     def __init__(
         self,
@@ -42,8 +43,9 @@ class Garbage:
         self._collected_s = self._looked_s
 
     def look(self, late_s: float) -> None:
-        """Collect when there is little to do; called about every second.  `late_s`: for how long
-        pauses went on, since the last look, after they were to end."""
+        """Collect if there is little to do; called about every second.
+
+        `late_s`: by how much pauses overran since the last look, in total."""
         gc.disable()
         now_s, cpu_s = self._clock(), self._cpu_clock()
         passed_s = now_s - self._looked_s

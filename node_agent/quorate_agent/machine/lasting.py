@@ -1,4 +1,4 @@
-"""Waiting for something to be over, for a bounded time."""
+"""Waits for a condition to end, for a bounded time."""
 
 import asyncio
 import time
@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 
 async def lasts(condition: Callable[[], bool], bound_s: float, poll_s: float) -> bool:
-    """Wait until it holds no more, for so long at most; whether it still does then."""
-    deadline = time.monotonic() + bound_s  # a busy loop sleeps longer than it is told to
+    """Wait up to `bound_s` seconds until the condition is false; return whether it holds."""
+    deadline = time.monotonic() + bound_s  # by the clock: a busy loop sleeps longer than asked
     while condition():
         if time.monotonic() >= deadline:
             return True

@@ -1,4 +1,4 @@
-"""How much memory this process may take: the least of its cgroups' limits, else the machine's.
+"""The memory limit of this process: the lowest of its cgroups' limits, else the machine's memory.
 
 Read once at the start.  Source: the kernel's admin guide, "Control Group v2" (`memory.max`) and
 "Memory Resource Controller" of version 1 (`memory.limit_in_bytes`).
@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 _V1_UNLIMITED = 1 << 60
-"""Version 1 writes a number near 2**63 where there is no limit."""
+"""Without a limit, version 1 writes a number near 2**63."""
 
 
 class MemoryLimit(NamedTuple):
-    """Bytes, and where the number comes from, for people."""
+    """Bytes, and the source of the number in words."""
 
     bytes: int
     source: str
 
 
 def memory_limit(root: Path = Path("/")) -> MemoryLimit:
-    """The limit of this process; `root`: where `proc` and `sys` are."""
+    """Return the limit of this process; `root`: the folder that has `proc` and `sys`."""
     limits = [
         MemoryLimit(size, f"/{file.relative_to(root)}")
         for file in _limit_files(root)
@@ -31,7 +31,7 @@ def memory_limit(root: Path = Path("/")) -> MemoryLimit:
 
 
 def _limit_files(root: Path) -> list[Path]:
-    """Of each cgroup of this process up to the topmost that is mounted here."""
+    """Return the limit file of each cgroup of this process, up to the topmost one mounted here."""
     files: list[Path] = []
     mounted = root / "sys/fs/cgroup"
     for line in _lines(root / "proc/self/cgroup"):
@@ -43,15 +43,15 @@ def _limit_files(root: Path) -> list[Path]:
             top, name = mounted / "memory", "memory.limit_in_bytes"
         else:
             continue
-        # A container may see the path that its host uses, of which nothing is mounted: the top is
-        # its own cgroup then.
+        # A container may see its host's path, of which nothing is mounted here; then the top is its
+        # own cgroup.
         group = top / path.strip("/")
         files += [each / name for each in (group, *group.parents) if each.is_relative_to(top)]
     return files
 
 
 def _limit_of(file: Path) -> int | None:
-    """The number in a limit's file; None: there is none."""
+    """Return the number in a limit file; None if there is none."""
     text = "".join(_lines(file)).strip()
     return int(text) if text.isdecimal() and int(text) < _V1_UNLIMITED else None
 

@@ -1,1 +1,1 @@
-"""What clients are told unasked: invalidations, hand-overs, events."""
+"""What clients are sent without asking: invalidations, hand-overs, events."""

@@ -1,7 +1,7 @@
-"""What an agent tells clients that subscribed: what its master told it, and what it knows itself.
+"""The event channel of a zone: sends subscribers the master's events and what this agent knows.
 
-It knows the rows of the zone, so it can say the present state to who subscribes, and to all when
-its master was away: then something may have happened that nobody told it.
+The agent knows the zone's rows.  So it sends the present state to each new subscriber, and to all
+of them after its master was away, when events may have been missed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STATE_S = 0.1
 
 
 class EventChannel:
-    """One zone's channel on this agent.  `clients()`: who may have subscribed."""
+    """One zone's channel on this agent.  `clients()`: those that may have subscribed."""
 
     def __init__(
         self,
@@ -46,10 +46,10 @@ class EventChannel:
         self._state_s = 0.0
 
     def state(self) -> bytes:
-        """How the zone is, as far as this agent knows.
+        """Return the state of the zone as far as this agent knows it.
 
-        The same for a moment: a large zone takes 10 ms, and many may come back at once.  Never
-        older than what was told: whoever subscribes after that would miss it."""
+        The result is reused for a moment: a large zone takes 10 ms, and many clients may reconnect
+        at once.  It is never older than the last event sent, which a new subscriber would miss."""
         now_s = time.monotonic()
         if not self._state or now_s - self._state_s > STATE_S:
             self._state, self._state_s = self._make_state(), now_s
@@ -64,7 +64,7 @@ class EventChannel:
         return self._encoded(kind, STATE, message, found)
 
     def tell(self, events: Sequence[ToldEvent]) -> None:
-        """The master told these, in order; those of other zones are left out."""
+        """Send the master's events of this zone, in order; others are left out."""
         name = self._replicas.zone.name
         ours = [event for event in events if event.zone in (name, "")]
         if events:
@@ -74,13 +74,14 @@ class EventChannel:
             self._send(lambda: [msgspec.json.encode(event) for event in ours])
 
     def master_found(self) -> None:
-        """A master has told all rows; what it, or another, told while it was away was missed."""
+        """Send the state: a master has sent all rows, and events may have been missed while it was
+        away."""
         self._has_master = True
         self._state = b""
         self._send(lambda: [self.state()])
 
     def master_lost(self) -> None:
-        """From now on nobody tells what happens."""
+        """Tell subscribers that no master sends events until one is back."""
         if self._has_master:
             self._has_master = False
             self._state = b""
@@ -88,7 +89,7 @@ class EventChannel:
             self._send(lambda: [self._encoded("Warning", MASTER_LOST, message, None)])
 
     def _send(self, make: Callable[[], Sequence[bytes]]) -> None:
-        """Most of the time nobody has subscribed: then nothing is made."""
+        """Send payloads to all subscribers; `make` is called only if there are any."""
         listening = [client for client in self._clients() if client.state.subscribed]
         payloads = make() if listening else ()
         for client in listening:
@@ -102,7 +103,7 @@ class EventChannel:
 
 
 def zone_state(replicas: Replicas) -> ZoneState:
-    """The zone by its rows; a partition whose row is not known yet is nobody's."""
+    """Return the zone's state by its rows; a partition without a known row is unavailable."""
     zone = replicas.zone
     degraded = migrations = unavailable = 0
     lost: list[int] = []
@@ -136,5 +137,5 @@ def zone_state(replicas: Replicas) -> ZoneState:
 
 
 def _is_lost(row: PartitionRow, stores: dict[str, str]) -> bool:
-    """Whether each of its voters is registered with another store than the one that votes."""
+    """Return whether each voter's node is registered with another store than the one that votes."""
     return all(stores.get(voter.node, voter.store) != voter.store for voter in row.voters)

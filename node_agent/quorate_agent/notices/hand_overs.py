@@ -1,10 +1,10 @@
-"""How clients that asked for it are told of hand-overs: SMIGRATING before, SMIGRATED after.
+"""Tells clients that asked for it of hand-overs: SMIGRATING before, SMIGRATED after.
 
 `>3 SMIGRATING <sequence> <slots>` and `>3 SMIGRATED <sequence> [[<from> <to> <slots>] …]`, with
 addresses as host:port and slots as ranges, are what redis-py 8 and node-redis 6 understand once
-CLIENT MAINT_NOTIFICATIONS ON was answered OK in RESP3: such a client meets no MOVED.  The agent
-that has the primaries tells; for a while it forwards what comes late (forwards.py), so the news of
-many partitions can wait for each other and be one.
+CLIENT MAINT_NOTIFICATIONS ON was answered OK in RESP3.  Such a client meets no MOVED.  The agent
+that has the primaries sends them.  It forwards late commands for a while (forwards.py), so the news
+of many partitions can be gathered into one message.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from quorate_agent.notices.pushes import push
 from quorate_agent.resp.replies import array, bulk, integer
 
 GATHER_MS = 250
-"""How long news of ended hand-overs wait for more: every one has clients read the whole table."""
+"""How long news of ended hand-overs wait for more: each makes clients read the whole table."""
 
 
 class HandOvers:
-    """What one zone's clients on this agent are told of hand-overs from it."""
+    """Tells one zone's clients on this agent of hand-overs from it."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class HandOvers:
         self._shift = slot_shift(replicas.zone.partitions)
         self._begun: set[int] = set()  # told to clients as SMIGRATING
         self._beginning: list[int] = []
-        self._ended: dict[int, str] = {}  # partition -> who is primary now
+        self._ended: dict[int, str] = {}  # partition -> its new primary
         self._ended_ms = 0
 
     def rows_came(self, rows: Iterable[PartitionRow], now_ms: int) -> None:
-        """Committed rows, as they came from the master."""
+        """Take committed rows as they came from the master."""
         self._replicas.wake()
         mine = self._replicas.me.node
         for row in rows:
@@ -60,11 +60,11 @@ class HandOvers:
 
     @property
     def has_news(self) -> bool:
-        """Whether anything is still to be told."""
+        """Whether anything is still to be sent."""
         return bool(self._beginning or self._ended)
 
     def tell(self, now_ms: int) -> None:
-        """Tell what is due."""
+        """Send what is due."""
         if self._beginning:
             slots = self._slots(self._beginning)
             self._beginning.clear()
@@ -74,7 +74,8 @@ class HandOvers:
             self._push(b"SMIGRATED", lambda external: array(self._triplets(ended, external)))
 
     def _triplets(self, ended: dict[int, str], external: bool) -> list[bytes]:
-        """Encoded [from, to, slots] per new primary; one that stayed here went from us to us."""
+        """Return an encoded [from, to, slots] for each new primary; a partition that stayed goes
+        from us to us."""
         nodes, mine = self._nodes(external), self._replicas.me.node
         source = _address(nodes.get(mine))
         found = []
@@ -85,7 +86,7 @@ class HandOvers:
         return found
 
     def _slots(self, partitions: list[int]) -> bytes:
-        """The partitions' slots as ranges: b"0-1023,4096-5119"."""
+        """Return the partitions' slots as ranges: b"0-1023,4096-5119"."""
         ranges: list[list[int]] = []
         for partition in sorted(partitions):
             first, last = partition << self._shift, ((partition + 1) << self._shift) - 1
@@ -98,8 +99,9 @@ class HandOvers:
         )
 
     def _push(self, name: bytes, told: Callable[[bool], bytes]) -> None:
-        """`told`: what clients of a listener are told."""
-        # Clients take news with a sequence they have seen, from whichever agent, for a repetition.
+        """Push to all clients that asked for it; `told` returns the content for clients of one
+        listener."""
+        # Clients ignore news whose sequence they have seen, whichever agent sent it.
         sequence = integer(time.time_ns() // 1000)
         asked = [each for each in self._clients() if each.state.maintenance and each.state.resp3]
         for external in sorted({client.state.external for client in asked}):

@@ -1,12 +1,11 @@
-"""Which clients may have cached which keys, and when they are told to forget them.
+"""Client-side caching: which clients may have cached which keys, and when they must forget them.
 
-What a client that tracks reads of a partition is noted while this agent serves the partition.  A
-write takes the note away, and the client is told at the end of the turn: before anybody is answered
-who could show the new value.  Whoever serves the partition next does not know of these notes, so
-when this agent serves it no more (handed over, lease lost, another term) clients are told of all
-keys of it.  A read that this agent did not answer as a serving primary is not noted: the client is
-told to forget it right behind the reply, also when that is a refusal.  Source: docs/protocol.md,
-section 8.
+While this agent serves a partition, it notes the keys that tracking clients read of it.  A write
+removes the note, and the client is told at the end of the turn, before any reply that could show
+the new value.  The next primary does not know these notes.  So when this agent no longer serves the
+partition (handed over, lease lost, another term), clients are told to forget all its noted keys.  A
+read that this agent did not answer as a serving primary is not noted: the client is told to forget
+the key right behind the reply, even if that is an error.  Source: docs/protocol.md, section 8.
 """
 
 from __future__ import annotations
@@ -29,24 +28,25 @@ from quorate_agent.resp.tracking_mode import TrackingMode
 from quorate_agent.resp.view import is_live
 
 NOTES_MAX = 200_000
-"""Of all clients of a zone, a key each: some 30 MB.  Beyond, the keys of the partition with most of
-them are forgotten, and clients told so."""
+"""Notes of all clients of a zone, one key each: some 30 MB.  Beyond, the keys of the partition with
+the most are forgotten, and clients told so."""
 
 NOTES_BYTES_MAX = 64 * 1024 * 1024
-"""Of the keys themselves, which may be long, and need not be there."""
+"""Bytes of the noted keys, which may be long, and need not exist."""
 
 SURE_MS = 500
-"""How much longer a lease must last for what is read to be kept: clients are told to forget so long
-before others may serve.  An agent that does not run when its lease ends has told them by then."""
+"""How much longer a lease must last for a read to be noted: clients are told to forget so long
+before another agent may serve.  An agent that is not running when its lease ends has told them by
+then."""
 
 LOOK_MS = 1_000
-"""How often connections that are gone, or track no more, are looked for."""
+"""How often connections that are gone, or no longer track, are removed."""
 
 
 class _Watched:
-    """One partition while `role` serves it: who may have cached which of its keys.
+    """One partition while `role` serves it: which connections may have cached which of its keys.
 
-    A key that one connection has cached has its id instead of a set: that is the rule."""
+    Most keys are cached by one connection; these have its id instead of a set."""
 
     __slots__ = ("keys", "role")
 
@@ -56,7 +56,7 @@ class _Watched:
 
 
 class Tracking:
-    """The clients of one zone on this agent that track.  `clients`: all of them, by id."""
+    """The tracking clients of one zone on this agent.  `clients`: all clients, by id."""
 
     def __init__(self, replicas: Replicas, clients: Mapping[int, ClientConnection]) -> None:
         self._replicas = replicas
@@ -65,25 +65,25 @@ class Tracking:
         self.note_count = 0
         self._note_bytes = 0
         self._watched: dict[int, _Watched] = {}
-        self._prefixes: dict[bytes, dict[int, None]] = {}  # and who broadcasts them
-        # What is told at the end of the turn:
+        self._prefixes: dict[bytes, dict[int, None]] = {}  # and the ids that broadcast them
+        # Sent at the end of the turn:
         self._stale: dict[int, dict[bytes, None]] = {}  # keys by connection
-        self._broadcast: dict[bytes, dict[bytes, int]] = {}  # by prefix: keys, who wrote each
-        self._all_stale: dict[int, None] = {}  # connections that are to forget everything
+        self._broadcast: dict[bytes, dict[bytes, int]] = {}  # by prefix: keys and their writers
+        self._all_stale: dict[int, None] = {}  # connections that must forget everything
         self._behind: list[tuple[Slot | bytes, ClientConnection, list[bytes] | None]] = []
-        self._writer = 0  # whose command is being executed
-        self._elsewhere: list[bytes] = []  # what it reads that is not noted
-        self._untracked: list[bytes] = []  # what is read by EXEC that is yet to begin to track
+        self._writer = 0  # the client whose command is being executed; 0: none
+        self._elsewhere: list[bytes] = []  # keys that it reads and that are not noted
+        self._untracked: list[bytes] = []  # keys read by an EXEC that has not begun to track yet
         self._look_ms = 0
 
     @property
     def has_to_tell(self) -> bool:
-        """Whether anybody may have to be told of something."""
+        """Whether any client may have to be told anything."""
         return bool(self.trackers or self._behind)
 
     @property
     def key_count(self) -> int:
-        """Keys that are known to be cached by anybody."""
+        """Keys that some client may have cached."""
         return sum(len(watched.keys) for watched in self._watched.values())
 
     @property
@@ -94,7 +94,7 @@ class Tracking:
     # --- what clients read -----------------------------------------------------------------------
 
     def began(self, client: ClientConnection) -> None:
-        """The client has said CLIENT TRACKING ON."""
+        """Track a client that has sent CLIENT TRACKING ON."""
         mode = client.state.tracking
         assert mode is not None
         self.trackers[client.state.id] = client
@@ -104,7 +104,7 @@ class Tracking:
             self._watch_all()
 
     def before(self, client: ClientConnection, args: list[bytes], now_ms: int) -> None:
-        """A command is about to be executed: note what it reads."""
+        """Note what a command reads that is about to be executed."""
         state = client.state
         self._writer = state.id
         mode = state.tracking
@@ -123,7 +123,7 @@ class Tracking:
                 self._note(watched, key, state.id)
 
     def after(self, client: ClientConnection, args: list[bytes]) -> None:
-        """The command was executed, or waits: what it reads elsewhere is not to be kept."""
+        """Tell the client not to keep what the executed (or waiting) command reads elsewhere."""
         self._writer = 0
         mode = client.state.tracking
         untracked, self._untracked = self._untracked, []
@@ -133,7 +133,7 @@ class Tracking:
         if mode is not None:
             if _is_parked(client) and not mode.broadcast:
                 keys = [*_reads(client.state, args)]
-            if keys:  # also of a refusal: redis-py would wait for its reply, and not ask again
+            if keys:  # even for an error: redis-py would wait for the reply and not ask again
                 self._tell_behind(client, mode, keys)
         if (
             mode is not None
@@ -143,7 +143,7 @@ class Tracking:
         ):
             mode.caching = False
         if self._watched and not self.trackers:
-            self._look()  # a transaction that was to begin to track did not
+            self._look()  # a transaction that might have begun to track did not
 
     def _watch(self, partition: int, role: Primary) -> _Watched:
         watched = self._watched.get(partition)
@@ -156,16 +156,17 @@ class Tracking:
         return watched
 
     def _watch_all(self) -> None:
-        """Who broadcasts is told of keys that it has not read."""
+        """Watch all partitions: broadcasting clients are told of keys that they have not read."""
         now_ms = self._replicas.now.boot_ms
         for partition, role in self._replicas.roles.items():
             if partition not in self._watched and _is_sure(role, now_ms):
                 self._watch(partition, role)
 
     def expire(self, role: Primary, keys: Iterable[bytes], now_ms: int) -> None:
-        """Keys are about to be shown: those that have expired go first, and who cached one hears of
-        it before anybody is answered that it is gone."""
-        read: list[bytes] = []  # by the client whose command it is: that they are gone
+        """Delete those of `keys` that have expired, before the keys are shown.
+
+        Clients that cached one are told before any reply shows that it is gone."""
+        read: list[bytes] = []  # by the client whose command this is: it sees that they are gone
         expired = False
         watched = self._watched.get(role.copy.partition)
         for key in keys:
@@ -177,7 +178,7 @@ class Tracking:
                 ):
                     read.append(key)
                 role.write(((key, None, 0),))
-                role.wait(Clientless((key,)))  # who sees that waits, as for any write
+                role.wait(Clientless((key,)))  # a reader that sees it waits, as for any write
                 expired = True
         if expired:
             self._replicas.commands_wrote(role)
@@ -208,7 +209,7 @@ class Tracking:
     # --- what makes it stale ---------------------------------------------------------------------
 
     def _wrote(self, watched: _Watched, operations: tuple[Operation, ...]) -> None:
-        """The primary has written: nobody has been answered yet."""
+        """Take note of a write of the primary; no client has been answered yet."""
         for key, _, _ in operations:
             if key is None:  # FLUSHALL
                 self._forget(watched)
@@ -229,8 +230,7 @@ class Tracking:
                         writers[key] = self._writer if same else 0
 
     def flushed(self) -> None:
-        """All keys of this agent's partitions are gone: everybody is told, as by Redis, also who
-        has read nothing yet."""
+        """Tell every tracking client to forget everything, as Redis does after FLUSHALL."""
         self._all_stale.update(dict.fromkeys(self.trackers))
 
     def _hears_itself(self, id: int) -> bool:
@@ -239,7 +239,7 @@ class Tracking:
         return mode is not None and not mode.noloop
 
     def _forget(self, watched: _Watched) -> None:
-        """All keys of the partition are stale."""
+        """Mark all noted keys of the partition as stale."""
         for key, known in watched.keys.items():
             ids = known if isinstance(known, set) else (known,)
             self.note_count -= len(ids)
@@ -249,7 +249,8 @@ class Tracking:
         watched.keys = {}
 
     def _end(self, partition: int) -> None:
-        """The partition is not served any more, or in another term: writes are not heard of."""
+        """Stop watching a partition that is no longer served, or in another term: its writes are
+        not seen."""
         watched = self._watched.pop(partition)
         watched.role.changed = None
         self._forget(watched)
@@ -259,7 +260,7 @@ class Tracking:
     # --- telling ---------------------------------------------------------------------------------
 
     def tell(self, now_ms: int) -> None:
-        """Tell what became stale; before any reply of this turn leaves."""
+        """Tell clients what became stale, before any reply of this turn leaves."""
         self._tell_stale(now_ms)
         if now_ms >= self._look_ms:
             self._look_ms = now_ms + LOOK_MS
@@ -301,12 +302,12 @@ class Tracking:
                     self._tell(id, told, broadcast=True)
 
     def _tell(self, id: int, keys: list[bytes] | None, broadcast: bool | None = None) -> None:
-        """Tell one connection; None: all keys.  Only if it still tracks, in that way."""
+        """Tell one connection to forget `keys` (None: all), if it still tracks in that way."""
         client = self._clients.get(id)
         mode = client.state.tracking if client is not None else None
         if client is None or mode is None or broadcast not in (None, mode.broadcast):
             return
-        # Now, whatever its earlier commands wait for.  Their replies may show the old value too.
+        # Now, whatever its earlier commands wait for; their replies may still show the old value.
         self._send(client, mode, keys)
         if any(map(_may_be_kept, client.queue)):
             self._tell_behind(client, mode, keys)
@@ -314,7 +315,7 @@ class Tracking:
     def _tell_behind(
         self, client: ClientConnection, mode: TrackingMode, keys: list[bytes] | None
     ) -> None:
-        """Tell behind every reply that is still waited for."""
+        """Tell behind every reply that the client still waits for."""
         if not mode.redirect:
             if client.state.resp3:
                 push_in_order(client, _invalidation(client.state, keys))
@@ -326,13 +327,13 @@ class Tracking:
             self._send(client, mode, keys)
 
     def _tell_answered(self) -> None:
-        """Tell connections elsewhere of replies that have left here by now."""
+        """Tell what had to wait for replies that have left by now."""
         waiting, self._behind = self._behind, []
         for entry in waiting:
             last, client, keys = entry
             if client.state.id not in self._clients:
                 continue
-            mode = client.state.tracking  # of EXEC it is what that has made of it
+            mode = client.state.tracking  # after EXEC, as EXEC has set it
             if any(item is last for item in client.queue):
                 self._behind.append(entry)
             elif mode is not None:
@@ -358,7 +359,7 @@ class Tracking:
     # --- who is there ----------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Forget connections that are gone, or track no more."""
+        """Forget connections that are gone, or no longer track."""
         for id, client in list(self.trackers.items()):
             if client.state.tracking is None or id not in self._clients:
                 del self.trackers[id]
@@ -379,24 +380,26 @@ class Tracking:
 
 
 def _is_sure(role: Primary, now_ms: int) -> bool:
-    """Whether nobody else will serve the partition soon."""
+    """Return whether no other agent will serve the partition soon."""
     return role.serves(now_ms + SURE_MS)
 
 
 def _is_parked(client: ClientConnection) -> bool:
-    """Whether nobody may answer the client's last command in the end."""
+    """Return whether the client's last command is parked, and so may never be answered with a
+    value."""
     last = client.queue[-1] if client.queue else b""
     return isinstance(last, Slot) and last.deadline_ms > 0
 
 
 def _may_be_kept(place: Slot | bytes) -> bool:
-    """Whether a client may keep what this reply shows.  Of a write it keeps nothing, whatever is in
-    the reply; a transaction may have read."""
+    """Return whether a client may cache what this reply shows.
+
+    It caches nothing of a write's reply; a transaction may have read."""
     return isinstance(place, bytes) or not place.command.is_write or place.command.name == b"exec"
 
 
 def _last(client: ClientConnection) -> Slot | bytes:
-    """The last reply that the client waits for: that one, and no other that looks like it."""
+    """Return the last reply that the client waits for, as an object that no other place shares."""
     last = client.queue[-1]
     if type(last) is bytes:  # may be a constant, which stands for many replies
         last = client.queue[-1] = _OneReply(last)
@@ -404,11 +407,11 @@ def _last(client: ClientConnection) -> Slot | bytes:
 
 
 class _OneReply(bytes):
-    """The reply of one place: nothing else is the same object."""
+    """The reply of one place; no other place has the same object."""
 
 
 def _reads(state: Connection, args: list[bytes]) -> Iterable[bytes]:
-    """The keys whose values the client may cache when the command is executed now."""
+    """Return the keys whose values the client may cache when the command is executed now."""
     command = resolve(args)
     if isinstance(command, bytes):
         return ()
@@ -424,7 +427,8 @@ def _reads(state: Connection, args: list[bytes]) -> Iterable[bytes]:
 def _reads_of_transaction(
     commands: Sequence[tuple[Command, list[bytes]]], keeps: bool
 ) -> Iterable[bytes]:
-    """The same of EXEC, which may begin to track on its way: in doubt a key is noted."""
+    """Return those keys for an EXEC, which may begin to track on its way; in doubt a key is
+    included."""
     keys: list[bytes] = []
     for command, words in commands:
         if command.name in (b"client|caching", b"client|tracking"):

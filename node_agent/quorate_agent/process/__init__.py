@@ -1,1 +1,1 @@
-"""The agent process: its command line, sockets and turns, peers, probes, its end."""
+"""The agent process: command line, sockets and turns, peers, probes, and how it ends."""

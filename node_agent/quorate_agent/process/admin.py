@@ -1,8 +1,8 @@
-"""The admin port of an agent: metrics, and whether it lives, has started, takes part.
+"""The admin port of an agent: metrics, and whether the agent is alive, has started, is ready.
 
-GET /metrics, /healthz, /startupz and /readyz over HTTP/1.1, one answer per connection: a handler of
-a page instead of a web framework, because an empty agent is to stay small.  Anybody may ask: what
-watches a process has no secret, and names, counts and sentences are all there is.  What has to know
+GET /metrics, /healthz, /startupz and /readyz over HTTP/1.1, one answer per connection.  A short
+handler replaces a web framework, because an empty agent is to stay small.  No secret is needed:
+probes have none, and there is nothing here but names, counts and sentences.  Anything that requires
 the cluster's secret (protocol.md, section 3) must not be added here.
 """
 
@@ -20,7 +20,7 @@ _log = logging.getLogger("quorate.admin")
 REQUEST_BYTES_MAX: Final = 8 * 1024
 REQUEST_SECONDS_MAX: Final = 10.0
 CONNECTIONS_MAX: Final = 32
-"""At a time; more are closed at once, for each may hold a descriptor for that long."""
+"""At a time; more are closed at once, because each may hold a descriptor for that long."""
 _TEXT: Final = "text/plain; charset=utf-8"
 _PATHS: Final = (b"/metrics", b"/healthz", b"/startupz", b"/readyz")
 
@@ -33,7 +33,7 @@ class AdminServer:
         self.port: int = server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._server.close()
 
 
@@ -76,7 +76,7 @@ def _respond(request: bytes, probes: Probes) -> tuple[HTTPStatus, str, bytes]:
         return HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"GET only\n"
     if path == b"/metrics" and (metrics := probes.metrics()) is not None:
         return HTTPStatus.OK, CONTENT_TYPE_PLAIN_0_0_4, metrics
-    if path == b"/healthz":  # whoever answers lives, also while it reads logs
+    if path == b"/healthz":  # a process that answers is alive, even while it reads logs
         return HTTPStatus.OK, _TEXT, b"ok\n"
     is_so, sentence = probes.ready() if path == b"/readyz" else probes.started()
     status = HTTPStatus.OK if is_so else HTTPStatus.SERVICE_UNAVAILABLE

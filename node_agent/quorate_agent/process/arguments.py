@@ -25,7 +25,7 @@ WHAT_IT_DOES = "`quorate-agent`: one agent process."
 
 
 def read_arguments(words: list[str] | None) -> argparse.Namespace:
-    """The command line, judged; ends the process with a sentence where it cannot be followed.
+    """Parse and check the command line; end the process with a message if it cannot be followed.
 
     `told_peer` and `told_client_host` are what others are told, whether given or taken from where
     the agent listens."""
@@ -49,7 +49,7 @@ def read_arguments(words: list[str] | None) -> argparse.Namespace:
 
 
 def _external_problem(given: argparse.Namespace) -> str:
-    """Why the external listener cannot be as it is given; empty when it can."""
+    """Return what is wrong with the external listener's options; empty if nothing is."""
     offset, ports = given.external_port_offset, given.client_ports_from_master
     if given.announce_external_host and not offset:
         return (
@@ -72,7 +72,7 @@ def _external_problem(given: argparse.Namespace) -> str:
 
 
 def settings_of(given: argparse.Namespace) -> AgentSettings:
-    """The settings that `read_arguments` found."""
+    """Return the settings that `read_arguments` found."""
     return AgentSettings(
         name=given.name,
         data=given.data,
@@ -108,7 +108,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _told_address(text: str) -> tuple[str, int]:
-    """Host and port; port 0: the one that is listened on."""
+    """Return host and port; port 0: the one that the agent listens on."""
     has_port = text.rpartition(":")[2].isdecimal() and (text.count(":") == 1 or "]:" in text)
     host, port = _address(text) if has_port else (bare_host(text), 0)
     return _told_host(host), port

@@ -1,4 +1,4 @@
-"""How an agent ends that is told to before it has promised anything."""
+"""Ends an agent that gets SIGTERM or SIGINT before it has promised anything."""
 
 import os
 import signal
@@ -10,14 +10,15 @@ def end_at_once(*_: object) -> None:
 
 
 def end_at_once_when_told() -> None:
-    """Until something else is set SIGTERM and SIGINT end the process.
+    """Let SIGTERM and SIGINT end the process, until another handler is set.
 
-    The kernel gives the first process of a container no signal that it has no handler for."""
+    The kernel does not deliver a signal without a handler to the first process of a container."""
     signal.signal(signal.SIGTERM, end_at_once)
     signal.signal(signal.SIGINT, end_at_once)
 
 
 def end_by_signal() -> None:
-    """SIGTERM and SIGINT end the process as usual: what it does now was not done then."""
+    """Restore the default handlers of SIGTERM and SIGINT: an interrupted task must not exit with
+    0."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

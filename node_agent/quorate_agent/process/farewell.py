@@ -1,4 +1,4 @@
-"""How an agent ends so that its clients notice little: who takes over, and what they are told."""
+"""Ends an agent with little effect on clients: others take over, clients are told where to go."""
 
 import asyncio
 import time
@@ -13,16 +13,17 @@ LEAVE_POLL_S = 0.02
 """Much less than a hand-over takes."""
 
 NEWS_S = 0.3
-"""Others may hear of a hand-over so much later than we do: until then a client sent to the new
-primary may be sent back, and go-redis gives up after a few times.  Commands are forwarded
-meanwhile."""
+"""How much later than this agent others may hear of a hand-over.
+
+Until then a client sent to the new primary may be sent back, and go-redis gives up after a few
+times.  So commands are forwarded meanwhile."""
 
 FAREWELL_S = NEWS_S + 1.0
-"""A client that says something in the second behind that is told MOVED, and need not find out from
-a connection that ends."""
+"""A client that sends a command in the second after that gets MOVED, and need not learn of the end
+from a closed connection."""
 
 CLOSING_S = 4.0
-"""Time for closing after that: writes are made durable, connections are ended."""
+"""Seconds for closing after that: writes are made durable, connections are ended."""
 
 
 async def leave_in_time(
@@ -32,11 +33,11 @@ async def leave_in_time(
     has_master: Callable[[], bool],
     linger_s: float = 0.0,
 ) -> None:
-    """Hand over, tell clients, see transactions end: all so that the process has ended after
-    `grace_s`.  Where others are slow to take over, that is given up first.
+    """Hand over, tell clients, let transactions end, so that the process has ended after `grace_s`.
 
-    Clients are taken in, and told where to go, for `linger_s` at least, as far as the grace lasts:
-    behind a Service one may come that knows no other way in."""
+    If others are slow to take over, waiting for them is given up first.  Clients are accepted and
+    told where to go for at least `linger_s`, as far as the grace lasts: a client behind a Service
+    may know no other way in."""
     whole_s = max(grace_s - CLOSING_S, 0.0)
     lingers_until = time.monotonic() + linger_s
     with suppress(TimeoutError):
@@ -44,21 +45,22 @@ async def leave_in_time(
             await hand_over(zones, max(whole_s - 2 * FAREWELL_S, 0.0), has_master)
             await say_farewell(zones, runtimes)
             await asyncio.sleep(max(lingers_until - time.monotonic(), 0.0))
-            await see_transactions_end(zones)  # also of those that began meanwhile
+            await see_transactions_end(zones)  # including those that began meanwhile
 
 
 async def hand_over(
     zones: Mapping[str, Replicas], bound_s: float, has_master: Callable[[], bool]
 ) -> None:
-    """Wait until others are primary of what this agent was, as long as a master sees to it."""
+    """Wait until others are primary of this agent's partitions, while there is a master to see to
+    it."""
     await lasts(lambda: has_master() and _hands_over(zones), bound_s, LEAVE_POLL_S)
 
 
 async def say_farewell(zones: Mapping[str, Replicas], runtimes: Mapping[str, ZoneRuntime]) -> None:
     """Tell clients where their primaries are now.
 
-    Some look for another primary when they hear MOVED, and not when a connection ends: then they
-    wait for this very agent.
+    Some look for another primary on MOVED but not when a connection ends; they would wait for this
+    agent to return.
     """
 
     def have_to_hear() -> bool:
@@ -72,7 +74,8 @@ async def say_farewell(zones: Mapping[str, Replicas], runtimes: Mapping[str, Zon
 
 
 async def see_transactions_end(zones: Mapping[str, Replicas]) -> None:
-    """Wait for those that this agent coordinates: nobody else would tell their clients."""
+    """Wait for the transactions that this agent coordinates: no other agent would answer their
+    clients."""
 
     def are_coordinated() -> bool:
         return any(zone.transactions.coordinates for zone in zones.values())
@@ -81,5 +84,5 @@ async def see_transactions_end(zones: Mapping[str, Replicas]) -> None:
 
 
 def _hands_over(zones: Mapping[str, Replicas]) -> bool:
-    """Whether any primary here has another owner that could take over."""
+    """Return whether any primary here has another owner that could take over."""
     return any(len(role.row.owners) > 1 for zone in zones.values() for role in zone.roles.values())

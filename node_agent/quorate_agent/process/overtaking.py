@@ -1,9 +1,9 @@
-"""What this agent says of other partitions overtakes a long update that is on its way.
+"""Lets messages about other partitions overtake a long update on a link.
 
-A link takes a second and more for 64 MiB.  Messages that waited behind it would keep from their
-clients the answers of all partitions that the two agents share.  So an `Append` with a long update
-goes with the link's bulk, which all else overtakes between its pieces; behind it there, in their
-order, goes what later Appends say of the same partition.
+A link takes a second and more for 64 MiB.  Messages waiting behind it would delay answers of all
+partitions that the two agents share (head-of-line blocking).  So an `Append` with a long update is
+sent as bulk, between whose pieces everything else passes.  Later Appends of the same partition
+follow it as bulk, in order.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Overtaking:
 
     def __init__(self) -> None:
         self._behind: dict[Link, dict[tuple[str, int], int]] = {}
-        """By (zone, partition) of the long updates that wait on a link, perhaps of some that have
-        left since: how much of the link's bulk is written when the last Append of it is."""
+        """By link and (zone, partition) of long updates that wait (or have left since): how much of
+        the link's bulk is written once its last Append is."""
 
     def send(self, link: Link, message: Append, frame: bytes | LongFrame) -> None:
         """Send the message, `frame` being its encoded form."""
@@ -51,7 +51,8 @@ class Overtaking:
             link.send_frame(Append, encode_to_send(Append(zone, tuple(others))))
 
     def _wait(self, link: Link, message: Append) -> None:
-        """The message is the last of the link's bulk: what follows of its partitions waits."""
+        """Note that the message is the last of the link's bulk, so later ones of its partitions
+        wait."""
         end = link.bulk_written + link.bulk_bytes
         behind = self._behind.setdefault(link, {})
         behind.update({(message.zone, batch.partition): end for batch in message.batches})

@@ -1,12 +1,12 @@
-"""Links to the other agents: all members are dialed, and others for as long as a greeting takes.
+"""Links to the other agents: members are dialed all the time, others only to greet them.
 
-An agent's greeting says which mastership it obeys.  A master that an agent does not believe has the
-others greet that one anew, member or not.  Source: docs/protocol.md, section 7, "A number that was
-never counted is not believed".
+An agent's greeting says which mastership it obeys.  If an agent does not believe a master, the
+master has the other agents greet it again, members or not.  Source: docs/protocol.md, section 7, "A
+number that was never counted is not believed".
 
-A member may be elsewhere after each restart.  A new address in the registry moves the link.  Under
-a DNS name the address looks the same, and a host that vanished closes no connection: so a link to
-an earlier process than the registered one is dropped, and the name is looked up again.
+A member may have moved after a restart.  A new address in the registry moves the link.  A DNS name
+stays the same, and a host that vanished closes no connection; so a link to an earlier process than
+the registered one is dropped, and the name is looked up again.
 """
 
 import asyncio
@@ -16,29 +16,29 @@ from quorate.facts.topology import NodeRecord
 from quorate_link import Endpoint, Link, Peer
 
 GREETING_S = 2.0
-"""So long an agent that is no member is dialed; the master asks again."""
+"""How long an agent that is no member is dialed; the master asks again."""
 
 
 class Peers:
-    """Whom the agent `mine` dials."""
+    """The agents that agent `mine` dials."""
 
     def __init__(self, mine: str, links: Endpoint) -> None:
         self._mine = mine
         self._links = links
         self._members: dict[str, Peer] = {}
-        self._greeted: dict[tuple[str, int], Peer] = {}  # for their greeting only, by address
+        self._greeted: dict[tuple[str, int], Peer] = {}  # dialed only to greet them, by address
 
     def link(self, node: str) -> Link | None:
-        """The link to a member; None while there is none."""
+        """Return the link to a member; None while there is none."""
         peer = self._members.get(node)
         return peer.link if peer is not None else None
 
     def is_up(self, node: str) -> bool:
-        """Whether there is a link to a member."""
+        """Return whether there is a link to a member."""
         return self.link(node) is not None
 
     def dial(self, members: Mapping[str, NodeRecord]) -> None:
-        """These are the members now, and where they are."""
+        """Dial the present members at their present addresses; stop dialing former ones."""
         for name, record in members.items():
             peer = self._members.get(name)
             if name == self._mine:
@@ -53,7 +53,7 @@ class Peers:
             self._links.undial(self._members.pop(name))
 
     def greet(self, host: str, port: int) -> None:
-        """Make a new link to the agent there."""
+        """Make a new link to the agent at this address."""
         address = (host, port)
         for peer in self._members.values():
             if peer.address == address:
@@ -65,7 +65,7 @@ class Peers:
             asyncio.get_running_loop().call_later(GREETING_S, self._has_greeted, peer)
 
     def up(self, link: Link) -> None:
-        """A link is up: one that was made for its greeting has done what it is for."""
+        """Take note that a link is up; one that was made only to greet is ended."""
         if link.peer is not None and link.peer in self._greeted.values():
             self._has_greeted(link.peer)
 
@@ -76,7 +76,8 @@ class Peers:
 
 
 def _is_followed(link: Link, record: NodeRecord) -> bool:
-    """Whether the process at the other side is not the registered one, nor a later one of it."""
+    """Return whether the other side's process is older than the registered one, or over another
+    store."""
     hello = link.peer_hello
     return hello is not None and (
         hello.store != record.store or hello.incarnation < record.incarnation

@@ -60,10 +60,10 @@ class _Refused(Exception):
 
 
 async def _run(settings: AgentSettings, secret: ClusterSecret, descriptors: Descriptors) -> Agent:
-    """One agent, from its first moment to its end.  _Refused: it cannot start."""
+    """Run one agent from start to end; _Refused if it cannot start."""
     loop = asyncio.get_running_loop()
     probes = Probes()
-    # From here on whoever watches this process is answered, also while logs are read.
+    # From here on probes are answered, even while logs are read.
     admin = await start_admin(settings.admin_host, settings.admin_port, probes)
     loop.add_signal_handler(signal.SIGTERM, end_at_once)
     loop.add_signal_handler(signal.SIGINT, end_at_once)
@@ -170,6 +170,6 @@ def _put_back(settings: AgentSettings, number: int) -> None:
 
 
 def _end(code: int, why: str) -> NoReturn:
-    """End with `why` as the last line: whoever started this process reads it there."""
+    """End with `why` as the last line of stderr, where the parent process looks for it."""
     sys.stderr.write(f"quorate-agent: {' '.join(why.split())}\n")
     sys.exit(code)

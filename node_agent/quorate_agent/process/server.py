@@ -66,32 +66,33 @@ from quorate_link import BaseHandler, Endpoint, Link, LinkSettings, RoleKeys
 _log = logging.getLogger("quorate.agent")
 
 TICK_S = 0.05
-"""Half of the shortest time that the core repeats something after (ProtocolSettings)."""
+"""Half of the shortest time after which the core repeats anything (ProtocolSettings)."""
 
 PARKED_TICK_S = 0.01
-"""While clients wait for something that no message announces: they wait so much longer at most."""
+"""The tick while clients wait for something that no message announces: it bounds their delay."""
 
 MEASURE_S = 1.0
 """Measuring looks at every copy; nobody reads metrics more often."""
 
 SYNC_THREADS = 32
-"""Of all zones together, made when they are needed: more syncs than a disk does at a time."""
+"""For all zones together, started on demand: more syncs than a disk does at a time."""
 
 LOOK_UP_S = 1.0
 
 _OF_CLIENTS = (Forward, Forwarded)
 _OF_LEASES = (Heartbeat, HeartbeatAck)
 _DISK_ERRORS = (DatabaseRefused, StorageBroken)
-"""Their words name the file and the way out; where our code met them helps nobody."""
+"""Their text names the file and the way out; a traceback would add nothing."""
 
 
 def now() -> Now:
-    """Both clocks."""
+    """Return the time on both clocks."""
     return Now(time.time_ns() // 1_000_000, boot_ms())
 
 
 class Agent(BaseHandler):
-    """One agent process.  `restart` is set when the folder was set aside and a new start is due."""
+    """One agent process.  `restart` is set when the folder must be set aside and the agent started
+    anew."""
 
     def __init__(
         self,
@@ -118,14 +119,14 @@ class Agent(BaseHandler):
         self.stopped = asyncio.Event()
         self.failure = ""
         self.restart = False
-        # Zones of the folder are open already, before a master tells of them.
+        # The zones of the folder are open already, before a master names them.
         self._engines: dict[str, Engine] = {**stored}
         self._sync_record = SyncRecord(folder, self._engines, self._fail)
         self._runtimes: dict[str, ZoneRuntime] = {}
         self._peers = Peers(settings.name, self.links)
         self._master: Link | None = None
         self._uninformed: set[str] = set()
-        """Zones of which this link's master has not told the rows yet."""
+        """Zones whose rows the master of this link has not sent yet."""
         self._folder_writes = FolderWrites(settings.name, folder)
         self._closing: set[str] = set()
         """Deleted zones whose storage is being closed."""
@@ -144,8 +145,9 @@ class Agent(BaseHandler):
     # --- life ------------------------------------------------------------------------------------
 
     async def start(self, probes: Probes, admin_port: int) -> None:
-        """Listen; take part when a master has registered us.  `admin_port`: where `probes` are
-        answered."""
+        """Listen, and take part once a master has registered us.
+
+        `admin_port`: where `probes` are answered."""
         settings = self.settings
         self._loop.set_exception_handler(self._unhandled)
         believed = settings.believe_term
@@ -178,12 +180,12 @@ class Agent(BaseHandler):
                 break
             await asyncio.sleep(0.01)
         endpoints = [runtime.endpoint for runtime in self._runtimes.values()]
-        at_once = bool(self.failure)  # what we hold may be wrong: nobody is told any of it
+        at_once = bool(self.failure)  # what we hold may be wrong: send none of it
         await asyncio.gather(*[endpoint.close(at_once=at_once) for endpoint in endpoints])
         await self.links.close()
         await asyncio.gather(*[runtime.close() for runtime in self._runtimes.values()])
         for engine in self._engines.values():
-            engine.close()  # those of zones that no master has told of
+            engine.close()  # those of zones that no master has named
         self._sync_record.save_last()
         self.folder.close()
 
@@ -199,14 +201,16 @@ class Agent(BaseHandler):
             self._fail(str(error) if isinstance(error, _DISK_ERRORS) else f"{error!r}")
 
     def _fail(self, why: str) -> None:
-        """What we hold can no longer be trusted: stop, and let a new process recover."""
+        """Stop, because what we hold can no longer be trusted; a new process recovers."""
         self.failure = self.failure or why
         _log.error("agent %s stops: %s", self.settings.name, why)
         self.stopped.set()
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A zone's database that is refused or broken, an invariant: whoever's message or command
-        met it, it is not their connection alone that must end."""
+        """Stop the agent on an error that concerns all of it: a broken database, a violated
+        invariant.
+
+        Otherwise it would end only the connection whose message or command met it."""
         error = context.get("exception")
         if not isinstance(error, _DISK_ERRORS):
             loop.default_exception_handler(context)
@@ -216,26 +220,26 @@ class Agent(BaseHandler):
     # --- the core's durable state (AgentStore) ---------------------------------------------------
 
     def open_zone(self, record: ZoneRecord) -> Storage:
-        """The storage of one zone; ZoneRefused."""
+        """Open the storage of one zone; ZoneRefused."""
         uid = record.uid
         try:
             engine = self._engines[uid] = self._opening.open(record, self._engines.get(uid))
-        except LessThanSynced as error:  # there was no room to look at its start
+        except LessThanSynced as error:  # at its start there was no room to look
             self._set_aside(str(error))
             raise ZoneRefused(str(error)) from error
         return engine
 
     def keep_zone(self, record: ZoneRecord) -> bool:
-        """Remember the zone as it was told, if there is room: when it was declared anew, or its
-        port here changed."""
+        """Remember a zone that was declared anew or whose port here changed; return whether there
+        was room."""
         return self._folder_writes.keep_zone(record)
 
     def kept_zones(self) -> list[ZoneRecord]:
-        """The zones whose data is here."""
+        """Return the zones whose data is here."""
         return self.folder.kept_zones()
 
     def remove_zone(self, uid: str) -> bool:
-        """Delete a zone's data; its clients are ended first.  Return whether it is gone."""
+        """Delete a zone's data, after ending its clients; return whether it is gone."""
         if uid in self._closing:
             return False
         self._uninformed.discard(uid)
@@ -256,8 +260,9 @@ class Agent(BaseHandler):
             self.core.zone_removed(uid)
 
     def _zone_closed(self, uid: str) -> bool:
-        """Nothing of a deleted zone is open: its files go, and others may have its room.  Return
-        whether they are gone; the master asks again."""
+        """Delete the files of a zone that is closed, and let refused zones use its room.
+
+        Returns whether the files are gone; else the master asks again."""
         is_gone = self._folder_writes.remove_zone(uid)
         self._opening.closed(uid)
         self.core.try_refused_zones()
@@ -346,7 +351,7 @@ class Agent(BaseHandler):
             return
         if hello.role == "agent":
             member = self.core.members.get(hello.node)
-            # A namesake over another store, or over a copy of the folder, must neither get its
+            # A namesake over another store, or over a copied folder, must neither get this node's
             # leases nor speak for it.
             if member is not None and not is_namesake(member, hello):
                 self._receive(hello.node, message)
@@ -470,7 +475,7 @@ class Agent(BaseHandler):
     def _synced(self, uid: str, turn: Turn) -> None:
         try:
             self._say_durable(uid, turn)
-        except Exception as error:  # called by the loop, which would only log it and go on
+        except Exception as error:  # the loop calls this, and would only log the error
             self._turn_failed(error)
 
     def _say_durable(self, uid: str, turn: Turn) -> None:
@@ -530,7 +535,7 @@ class Agent(BaseHandler):
             self._turn()
 
     def _has_waiting(self) -> bool:
-        """Whether time alone may finish something for a client."""
+        """Return whether the passing of time alone may finish something for a client."""
         runtimes = map(self._runtimes.get, self.core.awake)
         return any(runtime is not None and runtime.endpoint.has_waiting for runtime in runtimes)
 

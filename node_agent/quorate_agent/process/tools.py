@@ -1,4 +1,4 @@
-"""What validators and people with a debugger may ask an agent about its copies."""
+"""Answers tools' questions about an agent's copies, for validation and debugging."""
 
 from collections.abc import Iterable
 
@@ -35,7 +35,7 @@ COUNTED_ROWS_MAX = 50_000
 def answer_tool(
     message: Message, node: str, zones: Iterable[Replicas], debug_commands: bool
 ) -> Message | None:
-    """The answer to a tool's question; None when it is not one."""
+    """Return the answer to a tool's question; None if the message is not one."""
     name = getattr(message, "zone_name", None)
     zone = next((zone for zone in zones if zone.zone.name == name), None)
     problem = "" if zone is not None else f"zone {name}: not on agent {node}"

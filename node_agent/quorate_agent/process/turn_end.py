@@ -1,17 +1,19 @@
-"""When a turn ends: behind what the event loop has read by then, a small one behind a little more.
+"""Decides when a turn ends: after what the event loop has read; a small turn waits a little longer.
 
-What is written, sent and answered in one turn shares its messages and its system calls.
+What is written, sent and answered in one turn shares messages and system calls (batching).
 """
 
 from collections.abc import Callable
 
 SMALL_TURN = 16
-"""Commands and messages: with fewer, waiting a few microseconds for more costs less than a turn."""
+"""Commands and messages: with fewer, waiting some microseconds for more costs less than another
+turn."""
 
 
 class TurnEnd:
-    """Calls `end` once for all that asked meanwhile.  `call_soon` calls when the loop has looked at
-    the sockets once more."""
+    """Calls `end` once for all requests that came meanwhile.
+
+    `call_soon` calls its argument after the loop's next look at the sockets."""
 
     __slots__ = ("_asked", "_asked_before", "_call_soon", "_end")
 
@@ -24,13 +26,13 @@ class TurnEnd:
         self._asked_before = 0
 
     def ask(self) -> None:
-        """Something is to be written, sent or answered."""
+        """Ask for a turn: something is to be written, sent or answered."""
         self._asked += 1
         if self._asked == 1:
             self._call_soon(self._look)
 
     def _look(self) -> None:
-        """A small turn grows while looks at the sockets bring more."""
+        """End the turn, or let a small one grow while looks at the sockets bring more."""
         if self._asked_before < self._asked < SMALL_TURN:
             self._asked_before = self._asked
             self._call_soon(self._look)

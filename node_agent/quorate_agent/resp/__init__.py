@@ -1,1 +1,1 @@
-"""The commands that clients send and the replies they get, free of sockets: RESP2 and RESP3."""
+"""The commands that clients send and the replies they get, without sockets: RESP2 and RESP3."""

@@ -1,8 +1,8 @@
-"""Who serves which slots, as clients are told: CLUSTER SLOTS, SHARDS, NODES, INFO and MOVED.
+"""Which node serves which slots, as clients see it: CLUSTER SLOTS, SHARDS, NODES, INFO and MOVED.
 
-Only primaries are shown, each as a master.  Showing backups would harm: a node is primary of some
-partitions and backup of others, and redis-py keeps the role it saw first, so it would leave such a
-node out of DBSIZE, SCAN and FLUSHALL.
+Only primaries are shown, each as a master.  Backups are left out on purpose: a node is primary of
+some partitions and backup of others, and redis-py keeps the role it saw first, so it would leave
+such a node out of DBSIZE, SCAN and FLUSHALL.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class ClusterNode:
 
     @cached_property
     def id(self) -> bytes:
-        """What stands for the node in CLUSTER replies: 40 hex digits."""
+        """The node's id in CLUSTER replies: 40 hex digits."""
         return sha1(self.name.encode(), usedforsecurity=False).hexdigest().encode()
 
     @cached_property
@@ -35,12 +35,14 @@ class ClusterNode:
 
 @dataclass(frozen=True)
 class ClusterView:
-    """One state of the zone's ownership.  Replies are encoded once and kept: a table without any
-    order takes megabytes, and every client asks for it."""
+    """One state of the zone's ownership.
+
+    Replies are encoded once and kept: a table in random order takes megabytes, and every client
+    asks for it."""
 
     me: ClusterNode
     nodes: tuple[ClusterNode, ...]  # all data nodes, this one included
-    primaries: tuple[int, ...]  # per partition an index into nodes; never a gap
+    primaries: tuple[int, ...]  # per partition an index into nodes; without gaps
     epoch: int = 0
     slots_served: int = SLOT_COUNT
     _kept: dict[tuple[str, bool], bytes] = field(default_factory=dict, repr=False, compare=False)
@@ -64,11 +66,11 @@ class ClusterView:
         return tuple(merged)
 
     def slot_node(self, slot: int) -> ClusterNode:
-        """The node to ask about `slot`."""
+        """Return the node that serves `slot`."""
         return self.nodes[self.primaries[slot >> self._shift]]
 
     def moved(self, slot: int) -> bytes:
-        """The redirection to it."""
+        """Return the redirection to that node."""
         node = self.slot_node(slot)
         return moved(slot, node.host, node.port)
 
@@ -91,7 +93,7 @@ class ClusterView:
         return self._kept[key]
 
     def shards(self, resp3: bool) -> bytes:
-        """CLUSTER SHARDS: one shard for each node, also for one that serves nothing"""
+        """CLUSTER SHARDS: one shard for each node, even for one that serves nothing"""
         key = ("shards", resp3)
         if key not in self._kept:
             self._kept[key] = array([self._shard(node, resp3) for node in self.nodes])

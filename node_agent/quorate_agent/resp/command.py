@@ -1,4 +1,4 @@
-"""What is known of one command: how it is called, how many words it takes, which are keys."""
+"""Describes a command: how it is called, how many words it takes, which of them are keys."""
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from quorate.facts.keyspace import key_slot
 ARGUMENTS_MAX = 1024 * 1024
 
 Handler = Callable[[Any, list[bytes]], Any]
-"""Takes and answers what its command's scope says."""
+"""Arguments and result depend on the command's scope."""
 
 
 class Scope(enum.IntEnum):
@@ -50,28 +50,28 @@ class Command:
     first_key: int = 0
     last_key: int = 0  # negative: from the end
     step: int = 0
-    # What becomes of the keys: of all in one entry, or of each in one of its own.
+    # Flags of the keys: one entry for all, or one for each.
     key_flags: tuple[tuple[str, ...], ...] = ()
     categories: tuple[str, ...] = ()
     tips: tuple[str, ...] = ()
-    # What it answers for each of some values, when it reads the values of single keys alone.
+    # Returns the replies for several values, if the command only reads the values of single keys.
     each: Callable[[list[bytes | None], bool], bytes] | None = None
-    # What it puts for each of some words, when with `usual_words` it puts its third word without
-    # looking at the row and answers OK.
+    # Returns the values to store for several words, if the command with `usual_words` stores its
+    # third word without looking at the row, and answers OK.
     puts_each: Callable[[Sequence[bytes]], Iterable[bytes]] | None = None
     subcommands: Mapping[bytes, "Command"] = field(default_factory=dict)
-    # Facts the endpoint asks for at every command, worked out once.
+    # Derived facts that the endpoint needs at every command.
     is_keyed: bool = field(init=False)
-    usual_words: int = field(init=False)  # with so many it is called rightly; 0: look closer
+    usual_words: int = field(init=False)  # with so many words the call is valid; 0: look closer
     arguments_min: int = field(init=False)
     arguments_max: int = field(init=False)
     has_subcommands: bool = field(init=False)
     single_key: bool = field(init=False)  # keyed, and the one key is args[1]
     is_write: bool = field(init=False)
     grows: bool = field(init=False)  # refused while there is no room
-    joins: bool = field(init=False)  # writes one key alone: may share an update with others
+    joins: bool = field(init=False)  # writes one key only: may share an update with others
     in_transactions: bool = field(init=False)
-    # MULTI does not queue these, it runs them.
+    # After MULTI these run instead of being queued.
     ends_queueing: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,11 +91,11 @@ class Command:
         settle(self, "ends_queueing", self.name in _NOT_QUEUED)
 
     def takes(self, words: int) -> bool:
-        """Whether the command may have so many words, its name included."""
+        """Return whether the command may have so many words, its name included."""
         return self.arguments_min <= words <= self.arguments_max
 
     def keys(self, args: Sequence[bytes]) -> Sequence[bytes]:
-        """The keys among `args`."""
+        """Return the keys among `args`."""
         if not self.first_key:
             return ()
         end = self.last_key + 1 if self.last_key > 0 else len(args) + self.last_key + 1
@@ -115,7 +115,7 @@ class Command:
 
 
 def command_slot(command: Command, args: Sequence[bytes]) -> int:
-    """The slot of the command's keys; -1 when they are not all in one."""
+    """Return the slot of the command's keys; -1 if they are not all in one."""
     keys = command.keys(args)
     slot = key_slot(keys[0])
     for key in keys[1:]:

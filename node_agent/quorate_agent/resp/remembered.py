@@ -1,7 +1,7 @@
-"""What was answered to a request that may be asked again: a row beside those that it wrote.
+"""Stores the reply to a request that may be repeated, as a row in the request's own update.
 
-The row is written in the request's own update and goes wherever its partition goes, so that whoever
-is primary then knows the first answer.  It expires by itself.  Source: docs/protocol.md, section 8.
+The row moves with its partition, so the next primary knows the first reply.  It expires by itself.
+Source: docs/protocol.md, section 8.
 """
 
 import dataclasses
@@ -14,23 +14,24 @@ from quorate_agent.resp.transaction import Gathered
 from quorate_agent.resp.view import KeyView
 
 KEPT_MS = 30_000
-"""Longer than any request is asked again, with room for clocks that differ."""
+"""Longer than any request is repeated, with a margin for clocks that differ."""
 
 REPLY_BYTES_MAX = 1024 * 1024
-"""An update carries the reply beside its rows; what is longer is not worth that."""
+"""The update carries the reply along with its rows; a longer one is not worth that."""
 
 REPLY_NOT_KEPT = error(b"ERR the command was executed; its reply was too long to be kept")
 
 
 def request_key(process: str, number: int) -> bytes:
-    """The key of the row that remembers this request."""
+    """Return the key of the row that remembers this request."""
     return RESERVED + process.encode() + number.to_bytes(8, "big")
 
 
 def remembering(command: Command, key: bytes, no_room: Callable[[], bytes] = bytes) -> Command:
-    """`command`, whose first reply is remembered under `key`, also when it has written nothing: who
-    was told so must not find later that it wrote after all.  `no_room` is asked only for what has
-    not happened yet."""
+    """Return `command` with a handler that stores its first reply under `key` and repeats it.
+
+    The reply is stored even if the command wrote nothing: a client that was told so must not find
+    later that it wrote after all.  `no_room` is only asked if there is no stored reply yet."""
     handler = command.handler
     flags = tuple([flag for flag in command.flags if flag != "denyoom"])
 

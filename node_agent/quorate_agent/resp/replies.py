@@ -1,8 +1,8 @@
-"""How replies are written in RESP2 and RESP3.
+"""Encodes replies in RESP2 and RESP3.
 
-Everything here answers bytes ready to be sent.  A reply that differs between the two protocol
-versions takes `resp3`; all others are the same in both.  Error texts are those of Redis 7, because
-clients match on them.
+All functions return bytes ready to be sent.  A reply that differs between the two protocol versions
+takes `resp3`; all others are the same in both.  Error texts are those of Redis 7, because clients
+match on them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,26 +31,26 @@ NOT_POSITIVE = b"-ERR value is out of range, must be positive\r\n"
 CROSSSLOT = b"-CROSSSLOT Keys in request don't hash to the same slot\r\n"
 CLUSTERDOWN = b"-CLUSTERDOWN Hash slot not served\r\n"
 OOM = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
-# Our own: what a transaction or a forwarded command leaves behind is kept under such keys.
+# Our own: transactions and forwarded commands store rows under such keys.
 RESERVED_KEY = b"-ERR keys that begin with \\x00quorate\\x00 are reserved\r\n"
 # Our own: Redis has no bound for a whole collection.
 COLLECTION_TOO_LONG = b"-ERR the hash, set or list would take more than 64 MiB in one key\r\n"
-# Our own: one command may name a large value many times over.
+# Our own: one command may name a large value many times.
 REPLY_BYTES_MAX = 4 * VALUE_BYTES_MAX
 REPLY_TOO_LONG = b"-ERR the reply would take more than 256 MiB: ask for fewer values at a time\r\n"
 DAMAGED = b"-ERR the value is damaged: `quorate validate` compares its copies\r\n"
-# Our own: no client repeats a command by itself after an error code it does not know.
+# Our own: clients do not repeat a command by themselves after an unknown error code.
 UNKNOWN_OUTCOME = b"-UNKNOWN the command may or may not have been applied\r\n"
 
 _HEADERS_MAX = 1024
-# Of strings: one lookup instead of a conversion, half of what a short reply took.
+# Of strings: a lookup instead of a conversion, which was half the cost of a short reply.
 _HEADERS = [b"$%d\r\n" % size for size in range(_HEADERS_MAX)]
 
 _BREAKS = bytes.maketrans(b"\r\n", b"  ")
 
 
 def bulk(value: bytes) -> bytes:
-    """A string of any bytes."""
+    """Encode a string of any bytes."""
     size = len(value)
     if size < _HEADERS_MAX:
         return b"".join((_HEADERS[size], value, b"\r\n"))
@@ -58,7 +58,7 @@ def bulk(value: bytes) -> bytes:
 
 
 TOGETHER_BYTES_MAX = 256 * 1024
-"""Of several replies that are made in one step."""
+"""Bytes of several replies that are made in one step."""
 
 
 class LongReplies(Exception):
@@ -66,7 +66,7 @@ class LongReplies(Exception):
 
 
 def bulk_each(values: Sequence[bytes]) -> bytes:
-    """Several strings, one behind the other, at least one; LongReplies."""
+    """Encode several strings, at least one, one after the other; LongReplies."""
     try:
         return b"\r\n".join([_HEADERS[len(value)] + value for value in values]) + b"\r\n"
     except IndexError:
@@ -75,66 +75,67 @@ def bulk_each(values: Sequence[bytes]) -> bytes:
 
 
 def check_length(values: Iterable[bytes]) -> None:
-    """Raise LongReplies when these are too long to be answered in one step."""
+    """Raise LongReplies if these are too long to be answered in one step."""
     if sum(map(len, values)) > TOGETHER_BYTES_MAX:
         raise LongReplies
 
 
 def integer(number: int) -> bytes:
-    """A 64-bit integer."""
+    """Encode a 64-bit integer."""
     return b":%d\r\n" % number
 
 
 def simple(text: bytes) -> bytes:
-    """A status line; `text` has no line break."""
+    """Encode a status line; `text` has no line break."""
     return b"+%b\r\n" % text
 
 
 def error(text: bytes) -> bytes:
-    """An error line.  `text` starts with the error code; line breaks in it become spaces."""
+    """Encode an error.  `text` starts with the error code; line breaks in it become spaces."""
     return b"-%b\r\n" % text.strip(b"\r\n").translate(_BREAKS)
 
 
 def misconf(node: str, why: str) -> bytes:
-    """There is no room on the disk of agent `node`.  The first words are those of Redis, which
-    clients may look for."""
+    """Return the error that the disk of agent `node` is full.
+
+    It begins with Redis' words, which clients may look for."""
     text = "MISCONF Errors writing to the AOF file: No space left on device"
     way_out = "make room there: writes go on by themselves"
     return error(f"{text} (agent {node}, {why or 'a moment ago'}); {way_out}".encode())
 
 
 def is_no_room(reply: bytes) -> bool:
-    """Whether a reply says that nothing happened for want of room."""
+    """Return whether a reply says that nothing happened for lack of room."""
     return reply == OOM or reply.startswith(b"-MISCONF ")
 
 
 def null(resp3: bool) -> bytes:
-    """No value."""
+    """Return the null value."""
     return NULL3 if resp3 else NULL2
 
 
 def null_array(resp3: bool) -> bytes:
-    """No array."""
+    """Return the null array."""
     return NULL3 if resp3 else b"*-1\r\n"
 
 
 def array(items: Sequence[bytes]) -> bytes:
-    """An array of encoded replies."""
+    """Encode an array of encoded replies."""
     return b"*%d\r\n%b" % (len(items), b"".join(items))
 
 
 def set_(items: Sequence[bytes], resp3: bool) -> bytes:
-    """A set of encoded replies; RESP2 knows only arrays."""
+    """Encode a set of encoded replies; in RESP2 an array."""
     return b"%b%d\r\n%b" % (b"~" if resp3 else b"*", len(items), b"".join(items))
 
 
 def map_(pairs: Sequence[tuple[bytes, bytes]], resp3: bool) -> bytes:
-    """A map from encoded replies to encoded replies; in RESP2 a flat array of both."""
+    """Encode a map from encoded replies to encoded replies; in RESP2 a flat array of both."""
     return _map(len(pairs), b"".join([part for pair in pairs for part in pair]), resp3)
 
 
 def bulk_map(fields: Mapping[bytes, bytes], resp3: bool) -> bytes:
-    """A map from strings to strings; in RESP2 a flat array of both."""
+    """Encode a map from strings to strings; in RESP2 a flat array of both."""
     parts = [
         b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(field), field, len(value), value)
         for field, value in fields.items()
@@ -147,40 +148,42 @@ def _map(size: int, body: bytes, resp3: bool) -> bytes:
 
 
 def verbatim(text: bytes, resp3: bool) -> bytes:
-    """Text for people; RESP2 sends it as a plain string."""
+    """Encode text for people; in RESP2 a plain string."""
     if resp3:
         return b"=%d\r\ntxt:%b\r\n" % (len(text) + 4, text)
     return bulk(text)
 
 
 def bulks(values: Iterable[bytes]) -> bytes:
-    """An array of strings."""
+    """Encode an array of strings."""
     return array([bulk(value) for value in values])
 
 
 def wrong_arity(name: bytes) -> bytes:
-    """The command `name` (lower case, `parent|child` for subcommands) had too few or many words."""
+    """Return the error that command `name` got too few or too many words.
+
+    `name` is in lower case, `parent|child` for subcommands."""
     return error(b"ERR wrong number of arguments for '%b' command" % name)
 
 
 def out_of_range(lowest: int, highest: int) -> bytes:
-    """An integer is not between these."""
+    """Return the error that an integer is not between these bounds."""
     return error(b"ERR value is out of range, value must between %d and %d" % (lowest, highest))
 
 
 def invalid_expire(name: bytes) -> bytes:
-    """The command `name` got a time to live that cannot be."""
+    """Return the error that command `name` got an invalid time to live."""
     return error(b"ERR invalid expire time in '%b' command" % name)
 
 
 class Refusal(bytes):
-    """The error that answers a command of which nothing was kept; stands where its name would."""
+    """The error for a command of which nothing was kept; stands in place of the command's name."""
 
     __slots__ = ()
 
 
 def unknown_command(args: Sequence[bytes]) -> bytes:
-    """No such command.  As Redis, the first 128 bytes of the arguments are quoted."""
+    """Return the error for an unknown command; quotes 128 bytes of the arguments, as Redis."""
     if isinstance(args[0], Refusal):
         return bytes(args[0])
     quoted = b""
@@ -193,7 +196,7 @@ def unknown_command(args: Sequence[bytes]) -> bytes:
 
 
 def unknown_subcommand(parent: bytes, child: bytes) -> bytes:
-    """The container command `parent` (lower case) has no subcommand `child`."""
+    """Return the error that command `parent` (lower case) has no subcommand `child`."""
     return error(
         b"ERR unknown subcommand '%b'. Try %b HELP."
         % (until_nul(child)[:QUOTED_BYTES_MAX], parent.upper())
@@ -201,7 +204,7 @@ def unknown_subcommand(parent: bytes, child: bytes) -> bytes:
 
 
 def moved(slot: int, host: str, port: int) -> bytes:
-    """The slot is served elsewhere."""
+    """Return the redirection to the node that serves the slot."""
     return b"-MOVED %d %b:%d\r\n" % (slot, host.encode(), port)
 
 
@@ -209,5 +212,5 @@ QUOTED_BYTES_MAX = 128
 
 
 def until_nul(text: bytes) -> bytes:
-    """What of `text` an error quotes: Redis formats with C strings, which end at the first NUL."""
+    """Return `text` up to the first NUL, where Redis' error texts, which are C strings, end too."""
     return text.partition(b"\0")[0]

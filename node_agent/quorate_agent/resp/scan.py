@@ -1,15 +1,15 @@
-"""Where a SCAN stands: how a cursor, one number, names a place between the keys of an agent.
+"""SCAN cursors: how one number names a place among the keys of an agent.
 
-A cursor is `partition << 48 | origin << 42 | stamp << 34 | token`.  The origin tells at which
-process the scan began, the stamp when, so that it goes on with what was this agent's then; a
-process that did not begin it cannot know that, and goes through all partitions from there on.  The
-stamp is never 0, so only cursor 0 starts a scan.  Token 0 is the start of the partition; any other
-token is a 34-bit hash of the key after which to go on.
+A cursor is `partition << 48 | origin << 42 | stamp << 34 | token`.  The origin identifies the
+process at which the scan began, the stamp the time, so that the scan goes on with the partitions
+this agent had then.  A process that did not begin the scan cannot know them, and goes through all
+partitions from the cursor on.  The stamp is never 0, so only cursor 0 starts a scan.  Token 0 is
+the start of the partition; any other token is a 34-bit hash of the key after which to go on.
 
-Rows come in key order and keys are too long for a number, so the agent remembers the keys of recent
+Rows come in key order and keys do not fit into a number, so the agent remembers the keys of recent
 tokens.  If it does not know one (it was restarted, or too many scans came between), it looks for
 the key in the first rows of the partition, and failing that starts the partition again.  So a key
-that is there throughout is always returned; one may be returned twice, which SCAN allows.
+that exists throughout is always returned; it may be returned twice, which SCAN allows.
 """
 
 from collections import OrderedDict
@@ -24,19 +24,19 @@ PLACE_BITS = 48
 ORIGIN_BITS = 42
 TOKEN_BITS = 34
 ORIGINS = 1 << PLACE_BITS - ORIGIN_BITS
-# Stamps count these steps of time; they begin anew after four and a half hours.
+# Stamps count these steps of time; they wrap around after four and a half hours.
 STAMP_S = 64
 STAMPS = (1 << ORIGIN_BITS - TOKEN_BITS) - 1
-# What was lost so long before a scan began is still returned: who scans one agent after the other
-# may have been at the new primary before the hand-over.
+# Partitions lost at most this long before a scan began are still returned: a client that scans one
+# agent after the other may have been at the new primary before the hand-over.
 OVERLAP_S = 600
-# Scans whose place is known for certain.  More at the same time still end, but repeat keys.
+# Scans whose place is certainly remembered.  With more at a time all still end, but keys repeat.
 POSITIONS_MAX = 10_000
-# Limits of one call's work, whatever COUNT says: rows looked at, and partitions (most of which are
-# empty in a small zone).  A page may be empty and yet not the last.
+# Limits of one call's work, whatever COUNT says: rows looked at, and partitions (mostly empty in a
+# small zone).  An empty page need not be the last.
 ROWS_MAX = 10_000
 PARTITIONS_MAX = 256
-# How far a forgotten position is looked for.
+# How far to look for a forgotten position.
 SEARCH_ROWS_MAX = 10_000
 
 
@@ -50,23 +50,24 @@ class Place(NamedTuple):
 
     @property
     def cursor(self) -> int:
-        """As a client knows it."""
+        """The number that the client gets."""
         high = self.partition << PLACE_BITS | self.origin << ORIGIN_BITS
         return high | self.stamp << TOKEN_BITS | self.token
 
     def start_of(self, partition: int) -> "Place":
-        """The start of a partition, in the same scan."""
+        """Return the start of a partition in the same scan."""
         return self._replace(partition=partition, token=0)
 
     def begun_s(self, now_s: int) -> int:
-        """When the scan began, or at most STAMP_S before."""
+        """Return when the scan began, at most STAMP_S too early."""
         steps = now_s // STAMP_S
         return (steps - (steps - self.stamp + 1) % STAMPS) * STAMP_S
 
 
 def place_of(cursor: int, origin: int, now_s: int) -> Place:
-    """What a cursor names; a scan that begins gets our `origin`.  `now_s` on a clock that never
-    goes back."""
+    """Return the place that a cursor names; a scan that begins gets our `origin`.
+
+    `now_s` is on a clock that never goes back."""
     stamp = cursor >> TOKEN_BITS & STAMPS
     token = cursor & (1 << TOKEN_BITS) - 1
     if not stamp:
@@ -75,13 +76,16 @@ def place_of(cursor: int, origin: int, now_s: int) -> Place:
 
 
 def origin_of(node: str, store: str, incarnation: int) -> int:
-    """What tells a process from those before it over its store, and most others from it."""
+    """Return a number that differs from those of earlier processes over the store, and of most
+    others."""
     return (crc32(f"{node}/{store}".encode()) + incarnation) % ORIGINS
 
 
 class ScanPositions:
-    """Keys behind recent tokens.  Those where a scan has gone on are forgotten first: each scan
-    has one that it will come back to, however many pages it had."""
+    """Keys of recent tokens.
+
+    Tokens from which a scan has gone on are forgotten first: each scan needs only the one it will
+    come back to, however many pages it had."""
 
     __slots__ = ("_keys",)
 
@@ -90,10 +94,10 @@ class ScanPositions:
         # With each key: how many scans were sent there and have not come back.
 
     def token(self, partition: int, key: bytes) -> int:
-        """What stands for the place behind `key`."""
+        """Return the token for the place behind `key`."""
         token = _token(key)
         while (known := self._keys.get((partition, token), (key, 0)))[0] != key:
-            token = token % _TOKEN_MAX + 1  # another key's, whose scans would come back to it
+            token = token % _TOKEN_MAX + 1  # another key has it, whose scans would return to it
         self._keys[partition, token] = key, known[1] + 1
         self._keys.move_to_end((partition, token))
         if len(self._keys) > POSITIONS_MAX:
@@ -101,7 +105,7 @@ class ScanPositions:
         return token
 
     def key(self, place: Place, rows: ScanRows) -> bytes | None:
-        """The key behind which `place` is; None: the start of its partition."""
+        """Return the key behind which `place` is; None: the start of its partition."""
         if place.token == 0:
             return None
         known = self._keys.get((place.partition, place.token))
@@ -123,9 +127,10 @@ def scan_page(
     positions: ScanPositions,
     is_here: Callable[[int], bool] = lambda partition: True,
 ) -> tuple[Place | None, list[bytes]]:
-    """Where to go on (None: the scan is over) and the keys of about `count` rows from `place` on.
+    """Return where to go on (None: the scan is over) and the keys of about `count` rows from
+    `place` on.
 
-    `partitions` ascending; at one that is not here the page ends.
+    `partitions` is ascending; the page ends at one that is not here.
     """
     left = min(count, ROWS_MAX)
     found: list[bytes] = []
@@ -147,7 +152,7 @@ def scan_page(
             after = last
             if last is None:
                 break
-            # Rows that are not live cost as much; how many were looked at is not told.
+            # Rows that are not live cost as much, but their number is not reported.
             left -= not keys
     return None, found
 

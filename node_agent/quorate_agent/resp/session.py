@@ -1,4 +1,4 @@
-"""What commands without keys see: their connection and what the agent offers to all of them."""
+"""What commands without keys see: their connection, and the agent."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,19 +49,20 @@ class Connection:
         self.resp3 = False
         self.readonly = False
         self.maintenance = False  # wants to be told of hand-overs
-        self.external = False  # came by the external listener: is given external addresses
-        self.is_agents = False  # of another agent, for a client of its
-        self.closing = False  # send what is answered, then close
+        self.external = False  # came by the external listener, so gets external addresses
+        self.is_agents = False  # stands for a client of another agent
+        self.closing = False  # close after sending the replies
         self.transaction: Transaction | None = None  # between MULTI and EXEC
         self.watched: dict[bytes, Seen] = {}
-        self.tracking: TrackingMode | None = None  # it caches what it reads
-        self.watch_moved = False  # a WATCH was redirected: what it guards has to follow it
+        self.tracking: TrackingMode | None = None  # set while it caches what it reads
+        self.watch_moved = False  # a WATCH was redirected; the transaction must follow it
         self.subscribed: dict[tuple[bool, bytes], None] = {}  # (is a pattern, name), in order
 
     @property
     def in_mode(self) -> bool:
-        """Whether its commands are not just executed, one after the other; `joined_reads.read_one`
-        asks the same without a call."""
+        """Whether its commands need more than being executed one after the other.
+
+        `joined_reads.read_one` has the same test inlined."""
         return self.transaction is not None or self.tracking is not None or bool(self.subscribed)
 
 
@@ -70,67 +71,68 @@ class Agent(Protocol):
 
     @property
     def scan_positions(self) -> ScanPositions:
-        """Where scans stand."""
+        """The positions of scans."""
 
     @property
     def scan_origin(self) -> int:
-        """What tells our scans from those of the processes before us (scan.origin_of)."""
+        """Tells our scans from those of earlier processes (scan.origin_of)."""
 
     def now_us(self) -> int:
-        """Wall microseconds."""
+        """Return the wall clock's time in microseconds."""
 
     def cluster(self, external: bool) -> ClusterView:
-        """The present view of clients of one listener; the same object as long as nothing
+        """Return the present view for clients of one listener; the same object while nothing
         changes."""
 
     def event_state(self) -> bytes:
-        """What a subscriber to events is told at first: the zone's state, as JSON."""
+        """Return the first message to a subscriber to events: the zone's state, as JSON."""
 
     def connections(self) -> Iterable[Connection]:
-        """All client connections of the zone."""
+        """Return all client connections of the zone."""
 
     def tracks(self, connection: Connection) -> None:
-        """From now on the connection is told when what it may have cached changes."""
+        """Tell the connection from now on about changes of keys it may have cached."""
 
     def key_count(self) -> int:
-        """Live keys of the partitions this agent is primary of."""
+        """Return the number of live keys of the partitions this agent is primary of."""
 
     def expiring(self) -> tuple[int, int]:
-        """How many of them will expire, and in how many milliseconds on average; an estimate."""
+        """Return how many of them will expire, and after how many ms on average; an estimate."""
 
     def slot_key_count(self, slot: int) -> int:
-        """Live keys in `slot`; 0 when this agent is not its primary."""
+        """Return the number of live keys in `slot`; 0 if this agent is not its primary."""
 
     def info(self) -> Mapping[str, Mapping[str, str | int]]:
-        """Lines for INFO by section title ("Server"), over the defaults."""
+        """Return lines for INFO by section title ("Server"); they override the defaults."""
 
     def primaries(self) -> Sequence[int]:
-        """The partitions this agent serves, ascending."""
+        """Return the partitions this agent serves, ascending."""
 
     def is_persistent(self) -> bool:
-        """Whether the zone is kept on disk."""
+        """Return whether the zone is kept on disk."""
 
     def partition_count(self) -> int:
-        """How many partitions the zone has."""
+        """Return how many partitions the zone has."""
 
     def is_here(self, partition: int) -> bool:
-        """Whether this agent serves the partition now, and is not about to hand it over."""
+        """Return whether this agent serves the partition now and is not about to hand it over."""
 
     def scan_scope(self, since_s: int) -> Sequence[int]:
-        """The partitions this agent is primary of, whether it serves them already, or was at any
-        time since `since_s`; ascending."""
+        """Return the partitions this agent is primary of, serving or not, or was since `since_s`;
+        ascending."""
 
     def uptime_s(self) -> int:
-        """Seconds on a clock that never goes back."""
+        """Return seconds on a clock that never goes back."""
 
     def scan(
         self, partition: int, after: bytes | None, rows_max: int
     ) -> tuple[list[bytes], bytes | None]:
-        """Live keys > `after` in key order, and the last key looked at, live or not; None at the
-        end of the partition.  May look at fewer than `rows_max` rows, never at none."""
+        """Return live keys > `after` in key order, and the last key looked at, live or not.
+
+        That key is None at the end of the partition.  Looks at 1 to `rows_max` rows."""
 
     def value(self, key: bytes) -> bytes | None:
-        """The row's value of a live key of a partition this agent is primary of."""
+        """Return the row's value of a live key of a partition this agent is primary of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class WaitRequest:
-    """What WAIT asks for."""
+    """The arguments of WAIT."""
 
     copies: int
     timeout_ms: int  # 0: for ever
@@ -151,6 +153,6 @@ class WaitRequest:
 
 @dataclass(frozen=True, slots=True)
 class KeysRequest:
-    """What KEYS asks for."""
+    """The arguments of KEYS."""
 
     matches: Callable[[bytes], object] | None  # true for the names to be listed; None: all

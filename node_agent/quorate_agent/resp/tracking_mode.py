@@ -1,4 +1,4 @@
-"""What a connection asked for with CLIENT TRACKING: which of its reads it caches, who is told."""
+"""What a connection set by CLIENT TRACKING: which reads it caches, who gets invalidations."""
 
 
 class TrackingMode:
@@ -16,14 +16,14 @@ class TrackingMode:
     )
 
     def __init__(self) -> None:
-        self.redirect = 0  # the connection that is told instead; 0: itself
-        self.is_broken = False  # that one is gone
+        self.redirect = 0  # the connection that gets the invalidations; 0: itself
+        self.is_broken = False  # that connection is gone
         self.broadcast = False  # told of every write to a key that begins with one of `prefixes`
         self.prefixes: list[bytes] = []
         self.optin = False  # only what follows CLIENT CACHING YES is cached
-        self.optout = False  # all is cached but what follows CLIENT CACHING NO
+        self.optout = False  # everything is cached except what follows CLIENT CACHING NO
         self.noloop = False  # not told of its own writes
-        self.caching = False  # the next command is such an exception
+        self.caching = False  # CLIENT CACHING applies to the next command
 
     @property
     def keeps(self) -> bool:
@@ -33,5 +33,5 @@ class TrackingMode:
         return True
 
     def covers(self, key: bytes) -> bool:
-        """Whether a broadcasting connection is told of writes to `key`."""
+        """Return whether a broadcasting connection is told of writes to `key`."""
         return any(map(key.startswith, self.prefixes))

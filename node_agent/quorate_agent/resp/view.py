@@ -1,9 +1,9 @@
-"""What a keyed command may see and do: the live rows of one partition, at one moment.
+"""What a keyed command sees and does: the live rows of one partition, at one moment.
 
-A row is live while it is no tombstone and has not expired: expires_at 0, or >= now (Redis: expired
-once now > at).  Handlers touch each key at most once with `put` or `delete`, never read a key after
-having written it, and call neither when the command changes nothing.  So an implementation may
-gather the writes and turn them into one update after the handler has returned.
+A row is live if it is not a tombstone and has not expired: expires_at 0, or >= now (as in Redis,
+where a key is expired once now > at).  Handlers touch each key at most once with `put` or `delete`,
+never read a key after writing it, and call neither when the command changes nothing.  So an
+implementation may gather the writes and turn them into one update after the handler has returned.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,29 +21,30 @@ class KeyView(Protocol):
 
     @property
     def get(self) -> Callable[[bytes], Row | None]:
-        """The live row of a key.  An implementation may bind it straight to its engine's `get`."""
+        """Returns the live row of a key.  May be bound directly to the engine's `get`."""
 
     def put(self, key: bytes, value: bytes, expires_at_ms: int) -> None:
-        """Write; `expires_at_ms` absolute wall milliseconds, 0 never."""
+        """Write a row; `expires_at_ms` in absolute wall milliseconds, 0: never."""
 
     def delete(self, key: bytes) -> None:
         """Remove a key that `get` showed as live."""
 
     def position(self) -> int:
-        """A counter that lasts: what touches a key from now on has a higher one."""
+        """Return a counter that lasts: any later change of a key has a higher one."""
 
     def written_since(self, key: bytes, position: int) -> bool:
-        """Whether `key` was written or removed after that position; True also when in doubt."""
+        """Return whether `key` was written or removed after that position; True also in doubt."""
 
 
 def is_live(row: Row, now_ms: int) -> bool:
-    """The rule above.  `View.get`, which every command passes, and `live_values` have it without a
-    call."""
+    """Return whether the row is live by the rule above.
+
+    `View.get`, which every command uses, and `live_values` have it inlined."""
     return row.value is not None and not 0 < row.expires_at < now_ms
 
 
 def live_values(rows: Iterable[Row | None], now_ms: int) -> list[bytes | None]:
-    """The values of rows that are live; None for all others."""
+    """Return the values of the live rows; None for all others."""
     return [None if row is None or 0 < row.expires_at < now_ms else row.value for row in rows]
 
 
@@ -57,11 +58,11 @@ class View:
         self.waits = False
         self.resp3 = False
         self.now_ms = 0
-        self.is_pending: Callable[[bytes], bool] | None = None  # nothing is
-        self.copy: Copy  # whose rows these are
+        self.is_pending: Callable[[bytes], bool] | None = None  # None: no key is pending
+        self.copy: Copy  # the copy whose rows these are
 
     def get(self, key: bytes) -> Row | None:
-        """The live row of `key`; notes when its last write is not acknowledged yet."""
+        """Return the live row of `key`; set `waits` if its last write is not acknowledged yet."""
         if self.is_pending is not None and self.is_pending(key):
             self.waits = True
         row = self.copy.get(key)
@@ -70,20 +71,21 @@ class View:
         return row
 
     def put(self, key: bytes, value: bytes, expires_at_ms: int) -> None:
-        """Set `key`."""
+        """Gather a write of `key`."""
         self.operations.append((key, value, expires_at_ms))
 
     def delete(self, key: bytes) -> None:
-        """Remove `key`."""
+        """Gather a removal of `key`."""
         self.operations.append((key, None, 0))
 
     def position(self) -> int:
-        """The last counter that is known to last when this is answered: what is above may be
-        undone, and its counters be given to others."""
-        if self.waits:  # for all that is written by now
+        """Return the last counter known to last when this is answered.
+
+        Higher ones may be undone, and reused for other updates."""
+        if self.waits:  # the reply waits for everything written so far
             return self.copy.lwm
         return min(self.copy.majority, self.copy.hwm)
 
     def written_since(self, key: bytes, position: int) -> bool:
-        """Whether `key` was touched after that position."""
+        """Return whether `key` was touched after that position."""
         return self.copy.written_since(key, position)

@@ -1,4 +1,4 @@
-"""Where copies live: an engine in memory and one on RocksDB, behind the core's Storage."""
+"""The storage engines: in memory and on RocksDB, behind the core's Storage."""
 
 from quorate.facts.errors import QuorateError
 
@@ -8,4 +8,4 @@ class DatabaseRefused(QuorateError):
 
 
 class StorageBroken(QuorateError):
-    """What is on disk is unknown: the process must stop and be started again, nothing else."""
+    """What is on disk is unknown: the only way out is to stop the process and start it again."""

@@ -1,11 +1,11 @@
-"""How a RocksDB database is opened, written, synced and brought back after the disk was full.
+"""A RocksDB database: opened, written, synced, and recovered after the disk was full.
 
 The engine holds the GIL while it writes a batch and releases it in `flush_wal`: batches are written
 unsynced on the event loop, and `sync` runs in a worker thread.
 
-No room (disk, quota or file size limit): the failed batch is not in the database, reads go on, and
-the database is opened anew once there is room, because the engine does not write to a log that had
-an error.  Any other error leaves unknown what is on disk: StorageBroken.
+No room (disk, quota or file size limit): the failed batch is not in the database, and reads go on.
+The engine does not write to a log that had an error, so the database is reopened once there is
+room.  Any other error leaves unknown what is on disk: StorageBroken.
 """
 
 import json
@@ -43,21 +43,23 @@ from quorate_agent.storage.log_records import find_foreign_record
 
 FORMAT_VERSION: Final = 3
 FORMAT_WITHOUT_LONG_VALUES: Final = 1
-"""Format of a database without long values (`long_values.py`): earlier versions read it.  In format
-2 they were in pieces, in the engine."""
+"""Format of a database without long values (`long_values.py`), which earlier versions read.
+
+In format 2 long values were in pieces, in the engine."""
 FLUSH_BYTES: Final = 32 << 20
-"""With less free a flush that the engine waits for may find no room."""
+"""With less free space, a flush that the engine waits for may find no room."""
 WRITE_BUFFER_BYTES: Final = 16 << 20
 ALL_WRITE_BUFFERS_BYTES: Final = 64 << 20
 EMPTY_BUFFER_BYTES: Final = 256 << 10
-"""What the write buffer of a database takes before anything is written: the filter, mostly.  Every
-database may have it beside ALL_WRITE_BUFFERS_BYTES: many empty ones would else fill that bound, and
-each write would flush."""
+"""What the write buffer of a database takes before anything is written: mostly the filter.
+
+Each database adds this to ALL_WRITE_BUFFERS_BYTES.  Otherwise many empty ones would fill that
+bound, and every write would flush."""
 ARENA_BLOCK_BYTES: Final = 64 << 10
 BLOCK_CACHE_BYTES: Final = 96 << 20
 TABLES_OPEN: Final = 246
 _OWN_FILES: Final = 10
-"""Of `max_open_files` RocksDB counts so many for itself; the others are tables."""
+"""So many of `max_open_files` RocksDB reserves for itself; the others are tables."""
 PROBE_SECONDS: Final = 0.5
 STALL_POLL_SECONDS: Final = 0.005
 _STALLED: Final = "Write stall"
@@ -77,8 +79,9 @@ _MAY_WAIT: Final = WriteOptions()
 
 
 class _Shared:
-    """What all databases of the process share: a block cache, and one bound on the write buffers;
-    reaching it flushes."""
+    """Shared by all databases of the process: a block cache, and one bound on all write buffers.
+
+    Reaching the bound causes a flush."""
 
     def __init__(self) -> None:
         self.cache = Cache(BLOCK_CACHE_BYTES)
@@ -87,7 +90,7 @@ class _Shared:
         self._databases = 0
 
     def count(self, change: int) -> None:
-        """So many databases more are open."""
+        """Add `change` to the number of open databases."""
         with self._lock:
             self._databases += change
             empty = self._databases * EMPTY_BUFFER_BYTES
@@ -102,14 +105,14 @@ def _shared() -> _Shared:
 def _options(tables: int) -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
-    # An incomplete last record is what a crash leaves; damage before it is refused, not skipped.
+    # A crash leaves an incomplete last record; damage before it is refused, not skipped.
     options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
     options.set_max_write_buffer_number(3)
     options.set_arena_block_size(ARENA_BLOCK_BYTES)
     options.set_write_buffer_manager(_shared().buffers)
     options.set_max_total_wal_size(4 * WRITE_BUFFER_BYTES)
-    # A filter over the newest rows: most keys looked up are in older tables, or new.
+    # A filter over the newest rows: most keys that are looked up are in older tables, or new.
     options.set_memtable_prefix_bloom_ratio(0.01)
     options.set_memtable_whole_key_filtering(True)
     options.set_max_background_jobs(2)
@@ -129,8 +132,8 @@ def _options(tables: int) -> Options:
     table.set_block_cache(_shared().cache)
     table.set_cache_index_and_filter_blocks(True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
-    # Index and filter in pieces: a table's whole filter is larger than a shard of the cache, would
-    # never be kept in it, and be read from the file for every key that is looked up.
+    # Index and filter in pieces: a table's whole filter is larger than a shard of the cache; it
+    # would never stay in it, and be read from the file at every lookup.
     table.set_index_type(BlockBasedIndexType.two_level_index_search())
     table.set_partition_filters(True)
     table.set_metadata_block_size(4 * 1024)
@@ -142,19 +145,19 @@ def _options(tables: int) -> Options:
 
 
 class OpenedBy(NamedTuple):
-    """Which start of an agent opened a database last."""
+    """The start of an agent that opened a database last."""
 
     store: str
     incarnation: int
 
 
 class Database:
-    """One open database in `folder`; `tables`: how many of its tables it keeps open.
-    Single-threaded but for `sync`.
+    """One open database in `folder`; keeps `tables` tables open.  Single-threaded except for
+    `sync`.
 
     `synced_sequence` is the engine's number of the last change that this process has synced, 0
-    before the first sync: never more than what is on disk.  `opened_by` is which start of an agent
-    opened it last, as it says itself: see `read_opened_by`.
+    before the first sync: never more than what is on disk.  `opened_by` is the start of an agent
+    that opened it last, as stored in the database: see `read_opened_by`.
     """
 
     def __init__(
@@ -164,7 +167,7 @@ class Database:
         self._path = folder / "rocksdb"
         self._disk = disk or DiskRoom(folder)
         self._tables = tables
-        self._lock = threading.Lock()  # sync, against opening anew and closing
+        self._lock = threading.Lock()  # held by sync, reopening and closing
         self._no_room = threading.Event()
         self._no_room_text = ""
         self._probed = float("-inf")
@@ -189,7 +192,7 @@ class Database:
 
     @property
     def path(self) -> Path:
-        """Where the engine's files are."""
+        """The folder of the engine's files."""
         return self._path
 
     @property
@@ -197,17 +200,18 @@ class Database:
         """The engine's number of the last change; each key that a batch changes counts one."""
         try:
             return int(self._db.latest_sequence_number())
-        except Exception as error:  # it could not be opened anew
+        except Exception as error:  # it could not be reopened
             raise self._broken("read", error) from error
 
     def read_opened_by(self) -> OpenedBy | None:
-        """Read which start opened it last; None: none has said so."""
+        """Read which start opened the database last; None if none is recorded."""
         said = self.get(_OPENED_BY)
         self.opened_by = None if said is None else msgspec.json.decode(said, type=OpenedBy)
         return self.opened_by
 
     def set_opened_by(self, opened_by: OpenedBy) -> None:
-        """Keep who opened it; durable with the next sync.  StorageFull: it is not kept."""
+        """Record who opened the database; durable with the next sync.  StorageFull: it is not
+        recorded."""
 
         def batch() -> WriteBatch:
             made = WriteBatch(raw_mode=True)
@@ -218,7 +222,7 @@ class Database:
         self.opened_by = opened_by
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of `key`."""
+        """Return the value of `key`."""
         try:
             value: bytes | None = self._db.get(key)
         except Exception as error:
@@ -226,7 +230,7 @@ class Database:
         return value
 
     def items(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All (key, value) with start <= key < end, in order."""
+        """Yield all (key, value) with start <= key < end, in order."""
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(end)
         at = self._db.iter(bounds)
@@ -235,13 +239,14 @@ class Database:
             yield at.key(), at.value()
             at.next()
         try:
-            at.status()  # an iterator that met damage just ends
+            at.status()  # an iterator that meets damage just ends
         except Exception as error:
             raise self._broken("read", error) from error
 
     def write(self, batch: Callable[[], WriteBatch]) -> None:
-        """Write a batch, unsynced; `batch` makes it, anew for each attempt.  StorageFull: it is not
-        in the database."""
+        """Write a batch, unsynced; `batch` makes it, anew for each attempt.
+
+        StorageFull: it is not in the database."""
         if self._no_room.is_set() and not self._reopen():
             raise StorageFull(self._no_room_text)
         waits = False
@@ -259,9 +264,10 @@ class Database:
                 return
 
     def _wait_for_flush(self, error: Exception) -> bool:
-        """The engine wants to make us wait: whether it may, else wait a moment here.
+        """Return whether the engine may block the write; if not, wait a moment here.
 
-        It would wait with the GIL, and for ever if its flush finds no room: then it is full.
+        It would block holding the GIL, and for ever if its flush finds no room.  In that case
+        StorageFull.
         """
         if not self._db.property_int_value("rocksdb.is-write-stopped"):
             return True  # it only slows us down
@@ -278,16 +284,16 @@ class Database:
         return StorageFull(self._no_room_text)
 
     def sync(self) -> bool:
-        """Make every batch durable that was written before the call.  False: it is closed."""
+        """Make durable every batch written before the call.  Returns False if it is closed."""
         with self._lock:
             if self._closed:
                 return False
-            sequence = self.sequence  # first: what is written meanwhile may be synced, or not
+            sequence = self.sequence  # read first: later writes may or may not be synced
             if not self._no_room.is_set():
                 try:
                     self._db.flush_wal(True)
                 except Exception as error:
-                    # A batch may have found no room meanwhile: the loop is about to say so.
+                    # A batch may have found no room meanwhile; the loop is about to report that.
                     if not self._no_room.wait(1.0):
                         raise self._broken("sync", error) from error
                 else:
@@ -298,13 +304,13 @@ class Database:
             return True
 
     def _has_synced(self, sequence: int) -> None:
-        if not self._is_unknown:  # after an error a sync may succeed that has lost what failed
+        if not self._is_unknown:  # after an error a sync may succeed without what failed before
             self.synced_sequence = sequence
 
     def close(self) -> None:
         """Sync once more and release the files (flushes what is in memory)."""
         if not self._closed and not self._is_unknown:
-            with suppress(StorageBroken):  # whoever needed it durable has waited for its own sync
+            with suppress(StorageBroken):  # callers that need it wait for their own sync
                 self.sync()
         with self._lock:
             if not self._closed:
@@ -314,35 +320,35 @@ class Database:
 
     @property
     def full_reason(self) -> str:
-        """Why there is no room, for people; empty when there is.  Opens the database anew when
-        there is again."""
+        """Why there is no room, in words; empty if there is.  Reopens the database once there is
+        room again."""
         if self._no_room.is_set() and not self._reopen():
             return self._no_room_text
         return f"{self._path}: {self._disk.words}" if self._disk.is_low else ""
 
     @property
     def is_short(self) -> bool:
-        """Whether so little room is left that it is kept for what holds the copies together."""
+        """Whether so little room is left that it is kept for promises and rows."""
         return self._disk.is_short
 
     def room(self) -> int:
-        """Bytes that may still be filled."""
+        """Return the bytes that may still be filled."""
         if self._no_room.is_set() or self._disk.is_low:
             return 0
         return self._disk.free - self._disk.reserve
 
     def memory_used(self) -> int:
-        """Bytes of write buffers and table readers."""
+        """Return the bytes of write buffers and table readers."""
         names = ("rocksdb.cur-size-all-mem-tables", "rocksdb.estimate-table-readers-mem")
         return sum(self._db.property_int_value(name) or 0 for name in names)
 
     def _reopen(self) -> bool:
-        """Open anew if there is room; True when the database can be written again."""
+        """Reopen the database if there is room; return whether it can be written again."""
         now = time.monotonic()
         if now - self._probed < PROBE_SECONDS:
             return False
         self._probed = now
-        # Opening writes what the logs hold into a table, and begins a new log.
+        # Opening writes the content of the logs into a table, and begins a new log.
         needed = sum(file.stat().st_size for file in self._path.glob("*.log")) + (2 << 20)
         if self._disk.look_again() < needed:
             return False
@@ -373,18 +379,18 @@ class Database:
             raise self._broken("open", error) from error
 
     def _close_engine(self) -> None:
-        with suppress(Exception):  # no room to flush: the log files have it all
+        with suppress(Exception):  # no room to flush: the log files have everything
             self._db.close()
-        with suppress(AttributeError):  # it could not be opened anew: there is none
+        with suppress(AttributeError):  # there is none if it could not be reopened
             del self._db
 
     def _sync_log_files(self) -> None:
-        """Sync the engine's logs behind its back: it refuses to after an error."""
+        """Sync the engine's logs directly, because after an error the engine refuses to."""
         for file in sorted(self._path.glob("*.log")):
             try:
                 descriptor = os.open(file, os.O_RDONLY)
             except FileNotFoundError:
-                continue  # its content has become a table, which the engine syncs
+                continue  # its content is in a table now, which the engine syncs
             try:
                 os.fdatasync(descriptor)
             except OSError as error:
@@ -421,7 +427,8 @@ class Database:
                 )
 
     def _write_format(self) -> None:
-        """Once the database is there: from now on a missing one is damage, not a new zone."""
+        """Record the format once the database exists; from then on a missing one is damage, not a
+        new zone."""
         file = self._folder / "format.json"
         if file.exists():
             return
@@ -432,8 +439,9 @@ class Database:
         write_durably(file, json.dumps({"format": self._format}) + "\n")
 
     def use_value_files(self) -> None:
-        """The first value is about to be written into a file of its own: from now on no earlier
-        version reads this database.  StorageFull: that cannot be recorded."""
+        """Record that values are in files of their own, before the first one is written.
+
+        Earlier versions then refuse the database.  StorageFull: that cannot be recorded."""
         if self._format == FORMAT_VERSION:
             return
         file = self._folder / "format.json"

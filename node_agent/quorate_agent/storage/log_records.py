@@ -1,9 +1,9 @@
-"""Looks over the records of a RocksDB log for kinds that no database of ours writes.
+"""Checks a RocksDB log for kinds of records that our databases never write.
 
 A log consists of blocks, and a block of records: checksum (4 bytes), length (2, little-endian),
-kind (1), then as many bytes, never beyond the block's end.  There are kinds for logs whose files
-are used again; ours never are.  When a flipped bit makes a record of such a kind, the engine takes
-it for one of an older log and its opening never ends, so such damage is refused before.
+kind (1), then as many bytes, never beyond the block's end.  Some kinds are for recycled log files,
+which we never use.  If a flipped bit makes a record one of these, the engine takes it for a record
+of an older log and its opening never ends, so such damage is refused before.
 """
 
 from pathlib import Path
@@ -15,9 +15,9 @@ OF_LOGS_USED_AGAIN: Final = frozenset({5, 6, 7, 8, 11, 131})
 
 
 def find_foreign_record(log: Path) -> int | None:
-    """The byte where the first record of a log that is used again begins; None: there is none.
+    """Return the offset of the first record of a recycled log; None if there is none.
 
-    Checksums are left to the engine; where a length is damaged it stops before we do.
+    Checksums are left to the engine; at a damaged length it stops before this would.
     """
     with log.open("rb") as file:
         begins = 0

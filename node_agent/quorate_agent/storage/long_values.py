@@ -1,17 +1,16 @@
-"""Long values of a Persistent zone: they are in files of their own, written before the batch that
-refers to them.
+"""Long values of a Persistent zone: stored in files, written before the batch that refers to them.
 
 The engine holds the GIL while it writes a batch, and writes each value at least twice: into its log
-and into a table.  So a long update of the turn is written into a file (`value_files.py`), by a
-thread while the loop goes on, and the turn's batch has references in its place: the log to the
-whole, and the rows that the update puts to their parts of it.
+and into a table.  So a thread writes each long update of the turn into a file (`value_files.py`)
+while the loop goes on.  The turn's batch has references instead: the log to the whole file, and the
+rows of the update to their parts of it.
 
     w number key        -> bytes of the file that the row or the update under `key` refers to
     w number            -> the same key; of a value that an earlier version wrote in pieces
     v number piece      -> such a piece
 
-A file that nothing refers to is garbage: its turn found no room or replaced it, or the process
-ended before the turn's batch.
+A file without references is garbage: its turn found no room or replaced it, or the process ended
+before the turn's batch.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -29,11 +28,11 @@ from quorate_agent.storage.database import Database
 from quorate_agent.storage.value_files import ValueFiles, checksum
 
 LONG_BYTES: Final = 512 * 1024
-"""A value of more bytes, or an update, is kept in a file.  To make and sync a file takes as long as
-the engine takes for a value of some 700 KiB."""
+"""A longer value or update is kept in a file.  Making and syncing a file takes as long as the
+engine takes for a value of some 700 KiB."""
 
 REFERENCE: Final = Struct(">QQQQ")
-"""Number of the file; where the value begins in it; its length; its checksum."""
+"""Number of the file; offset of the value in it; its length; its checksum."""
 
 REFERENCE_TO_PIECES: Final = Struct(">QQ")
 """Number and length of a value."""
@@ -45,7 +44,7 @@ _OWNER: Final = Struct(">cQ")
 _SIZE: Final = Struct(">Q")
 _BYTES_HEAD: Final = Struct(">BI")
 _BYTES_32: Final = 0xC6
-"""In MessagePack, what begins bytes of more than 64 KiB."""
+"""In MessagePack, the first byte of bytes longer than 64 KiB."""
 
 
 class _File:
@@ -57,7 +56,7 @@ class _File:
         self.number = number
         self.data = data
         self.partition = partition
-        self.users = 0  # of the turn's rows and updates
+        self.users = 0  # how many of the turn's rows and updates refer to it
         self.is_written = False
 
 
@@ -75,18 +74,18 @@ class _Long:
 
 
 class LongValues:
-    """The long values of one database.  Opening reads which there are, not what they hold."""
+    """The long values of one database.  Opening reads which ones exist, not their content."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.files = ValueFiles(database.path.parent / "values")
-        # Numbers by the key that refers to them, in a dict for each space and log.
+        # Numbers by the key that refers to them, in one dict for each space and log.
         self._owned: dict[bytes, dict[bytes, int]] = {}
         self._users: dict[int, int] = {}  # how many keys refer to each file
-        self._old_garbage: list[int] = []  # in pieces, which the next batch removes
+        self._old_garbage: list[int] = []  # in pieces; the next batch removes them
         self._next = 1
         self._read_owners()
-        # This turn's: by key what is long; the update of each (partition, counter, term), of which
+        # This turn's: long values by key; the update of each (partition, counter, term), of which
         # rows may be a part.
         self._turn: dict[bytes, _Long] = {}
         self._updates: dict[tuple[int, int, int], _File] = {}
@@ -120,25 +119,27 @@ class LongValues:
         self._next = max(self._next, self.files.last_number + 1)
 
     def write_in(self, threads: Executor, written: Callable[[], object]) -> None:
-        """Write files in one of these threads from now on, where `write_ahead` is called; `written`
-        is called in it when some are there."""
+        """Write files in one of `threads` from now on, when `write_ahead` is called.
+
+        The thread calls `written` when some are done."""
         self._threads, self._written = threads, written
 
     def owned(self, prefix: bytes) -> dict[bytes, int]:
-        """The numbers of the values that a space, or a log, has in the database, by whole key;
-        always the same dict."""
+        """Return the numbers of the values that a space or a log has in the database, by whole key.
+
+        Always the same dict."""
         return self._owned.setdefault(prefix, {})
 
     # --- the turn
 
     def take_update(self, key: bytes, name: tuple[int, int, int], update: bytes) -> None:
-        """The turn has written a long update of `name`, (partition, counter, term)."""
+        """Take a long update of the turn; `name` is its (partition, counter, term)."""
         file = self._updates[name] = self._new_file(update, name[0])
         self._take(key, _Long(file, 0, update))
 
     def take_row(self, key: bytes, name: tuple[int, int, int], value: bytes) -> None:
-        """The turn has written a row with a long value, by the update of `name` where the turn has
-        that too."""
+        """Take a row of the turn with a long value; it shares the file of update `name` if that
+        contains it."""
         file = self._updates.get(name)
         offset = -1 if file is None else _find(file.data, value)
         if file is None or offset < 0:
@@ -159,22 +160,22 @@ class LongValues:
             self._let_go(before.file)
 
     def _let_go(self, file: _File) -> None:
-        """One of the turn's keys refers to it no more."""
+        """Count one reference of the turn less to the file."""
         file.users -= 1
         if not file.users and file.is_written and file.number not in self._users:
             self.files.unused(file.number)
 
     def write_ahead(self) -> Collection[int]:
-        """Have the turn's files written; the partitions that lack some."""
+        """Start writing the turn's files; return the partitions that still lack some."""
         self._look_at_thread()
         missing = self._missing()
         if not missing or self._error is not None or self._threads is None:
-            return ()  # `commit` writes them, or says why they cannot be written
+            return ()  # `commit` writes them, or says why it cannot
         if self._writing is None:
             try:
                 self._database.use_value_files()
             except StorageFull:
-                return ()  # `commit` finds that as well
+                return ()  # `commit` finds that too
             self._being_written = missing
             values = {file.number: file.data for file in missing}
             self._writing = self._threads.submit(self._write, values)
@@ -187,14 +188,14 @@ class LongValues:
             self._written()
 
     def _missing(self) -> list[_File]:
-        """The turn's files that are not there, each once, in order."""
+        """Return the turn's files that are not written yet, each once, in order."""
         found = {
             long.file.number: long.file for long in self._turn.values() if not long.file.is_written
         }
         return list(found.values())
 
     def _look_at_thread(self, wait: bool = False) -> None:
-        """Take what the thread has done."""
+        """Take over what the thread has done; `wait`: until it is done."""
         writing = self._writing
         if writing is None or not (wait or writing.done()):
             return
@@ -212,8 +213,10 @@ class LongValues:
                 self.files.unused(file.number)
 
     def write_rest(self, waiting: Collection[int]) -> None:
-        """Write now what the turn's batch lacks, but for these partitions.  StorageFull,
-        StorageBroken: it cannot be written."""
+        """Write the files that the turn's batch still lacks, except those of partitions in
+        `waiting`.
+
+        StorageFull, StorageBroken: they cannot be written."""
         missing = [file for file in self._missing() if file.partition not in waiting]
         if missing and self._writing is not None:
             self._look_at_thread(wait=True)
@@ -239,7 +242,7 @@ class LongValues:
     # --- the batch
 
     def begin_batch(self) -> None:
-        """The turn's batch is made, perhaps anew."""
+        """Begin the turn's batch, or begin it again."""
         self._referred.clear()
         self._removed.clear()
 
@@ -253,7 +256,7 @@ class LongValues:
         return REFERENCE.pack(file.number, long.offset, len(long.value), long.summed)
 
     def remove(self, keys: Iterable[bytes], owned: dict[bytes, int], batch: WriteBatch) -> None:
-        """Forget with the batch the values stored under these keys of `owned`."""
+        """Remove with the batch the values stored under these keys of `owned`."""
         for key in keys:
             self._removed[key] = number = owned[key]
             if number in self._users:
@@ -262,13 +265,14 @@ class LongValues:
                 _remove_pieces(number, batch)
 
     def write_to(self, batch: WriteBatch) -> None:
-        """Remove pieces that nothing refers to.  Spaces and logs come before."""
+        """Remove pieces without references.  Call it after the spaces and logs."""
         for number in self._old_garbage:
             _remove_pieces(number, batch)
 
     def end_batch(self, committed: bool, waiting: Collection[int]) -> None:
-        """The batch is in the database, or gone; the values of the partitions in `waiting` are
-        part of a later one."""
+        """Take note that the batch is in the database, or was dropped.
+
+        Values of partitions in `waiting` belong to a later batch."""
         if committed:
             for key, number in self._removed.items():
                 del self._owned[_prefix_of(key)][key]
@@ -286,7 +290,7 @@ class LongValues:
     def _forget_user(self, number: int) -> None:
         left = self._users.get(number)
         if left is None:
-            return  # it was in pieces, and went with the batch
+            return  # it was in pieces, and was removed with the batch
         if left > 1:
             self._users[number] = left - 1
         else:
@@ -305,11 +309,11 @@ class LongValues:
     # --- reading
 
     def read(self, reference: bytes) -> bytes:
-        """The value; StorageBroken: some of it is missing."""
+        """Return the value; StorageBroken: some of it is missing."""
         return self.files.read(*REFERENCE.unpack(reference))
 
     def read_pieces(self, reference: bytes) -> bytes:
-        """A value that an earlier version wrote; StorageBroken: some of it is missing."""
+        """Return a value that an earlier version wrote; StorageBroken: some of it is missing."""
         number, length = REFERENCE_TO_PIECES.unpack(reference)
         pieces = self._database.items(
             _PIECE.pack(b"v", number, 0), _PIECE.pack(b"v", number + 1, 0)
@@ -324,7 +328,7 @@ class LongValues:
 
 
 def _find(update: bytes, value: bytes) -> int:
-    """Find the offset of the value in an encoded update; -1 if it was not found."""
+    """Return the offset of the value in an encoded update; -1 if it is not there."""
     head = _BYTES_HEAD.pack(_BYTES_32, len(value))
     at = update.find(head)
     while at >= 0:
@@ -335,7 +339,7 @@ def _find(update: bytes, value: bytes) -> int:
 
 
 def _prefix_of(key: bytes) -> bytes:
-    """The space, or the log, of a key of `rocks.py`."""
+    """Return the prefix of the key's space or log in `rocks.py`."""
     return key[:7] if key[:1] == b"r" else key[:3]
 
 

@@ -1,7 +1,7 @@
-"""How an InMemory zone keeps its copies: one dict per space, with a bound on all of it.
+"""The storage of an InMemory zone: one dict per space, with a bound on all of them.
 
 Reading is `dict.get` itself.  With a bound, each write notes what it replaced until the next
-commit, so that a batch that does not fit can be taken back as if it had never been.
+commit, so that a batch that does not fit can be undone.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -15,7 +15,7 @@ from quorate.protocol.storage import COUNTER_MAX, ROW_OVERHEAD_BYTES, Row, Stora
 UNBOUNDED: Final = 1 << 62
 LOG_OVERHEAD_BYTES: Final = 192
 LOW_ROOM_DIVISOR: Final = 64
-"""`full_reason` from the last 64th on: commands are refused before a batch has to be."""
+"""`full_reason` is set once a 64th or less is left: commands are refused before a batch is."""
 
 _Entry = tuple[int, int, bytes]
 _Undo = Callable[[], object]
@@ -32,8 +32,8 @@ class MemorySpace:
         self.get: Callable[[bytes], Row | None] = self._rows.get
         self._totals = Totals(self.get, self._keys)
         self._replaced = self._totals.replace
-        # Keys in order, made by the first scan and kept until a scan reaches the end; `_added`
-        # are the keys put since.
+        # Keys in order, made by the first scan and kept until a scan reaches the end; `_added` are
+        # the keys put since then.
         self._sorted: list[bytes] | None = None
         self._added: list[bytes] = []
 
@@ -52,9 +52,9 @@ class MemorySpace:
             self._note_replaced(key, old, row)
 
     def put_all(self, rows: dict[bytes, Row]) -> None:
-        """Write some rows; they are visible at once.
+        """Write several rows; they are visible at once.
 
-        In passes of C over all of them, because each waits for memory and so they wait together.
+        Each step is one C call over all rows: their waits for memory overlap.
         """
         own = self._rows
         olds = list(map(own.get, rows))
@@ -76,7 +76,7 @@ class MemorySpace:
             self._note_replaced(key, old, None)
 
     def scan(self, after: bytes | None, rows_max: int, bytes_max: int) -> list[tuple[bytes, Row]]:
-        """Rows in key order with key > after; stops once `bytes_max` is reached."""
+        """Return rows in key order with key > after; stops once `bytes_max` is reached."""
         keys = self._ordered_keys()
         found: list[tuple[bytes, Row]] = []
         size = 0
@@ -87,7 +87,7 @@ class MemorySpace:
             key = keys[index]
             row = self._rows.get(key)
             if row is None:
-                continue  # dropped since the keys were put in order
+                continue  # dropped since the keys were sorted
             found.append((key, row))
             size += len(key) + (0 if row.value is None else len(row.value))
         self._sorted = None
@@ -95,23 +95,24 @@ class MemorySpace:
         return found
 
     def row_count(self) -> int:
-        """Live rows."""
+        """Return the number of live rows."""
         return self._totals.rows
 
     def byte_count(self) -> int:
-        """Bytes of keys and values, tombstones included."""
+        """Return the bytes of keys and values, including tombstones."""
         return self._totals.bytes
 
     def digest(self) -> int:
-        """What the live rows add up to."""
+        """Return the digest of the live rows."""
         return self._totals.digest()
 
     def count_digest(self, rows_max: int) -> int:
-        """Follow the digest, which nobody asked for till now; count rows that it lacks."""
+        """Maintain the digest from now on; add up to `rows_max` rows that it lacks, and return how
+        many."""
         return self._totals.count(rows_max)
 
     def forget_digest(self) -> None:
-        """Follow it no longer."""
+        """Stop maintaining the digest."""
         self._totals.forget()
 
     def clear(self) -> None:
@@ -129,7 +130,7 @@ class MemorySpace:
         self._added = []
 
     def row_memory(self) -> int:
-        """Bytes of memory the rows take, roughly."""
+        """Return roughly the bytes of memory that the rows take."""
         return self._totals.bytes + len(self._rows) * ROW_OVERHEAD_BYTES
 
     def _ordered_keys(self) -> list[bytes]:
@@ -137,7 +138,7 @@ class MemorySpace:
         if keys is None or len(keys) > 2 * len(self._rows) + 64:
             keys = sorted(self._rows)
         elif self._added:
-            # A key that was dropped and put again stands in both lists.
+            # A key that was dropped and put again is in both lists.
             keys = sorted({*keys, *self._added})
         self._sorted = keys
         self._added = []
@@ -158,7 +159,7 @@ class MemorySpace:
         self._storage.row_bytes += _row_bytes(key, old) - _row_bytes(key, now)
 
     def _restore(self, rows: dict[bytes, Row]) -> None:
-        self._rows.update(rows)  # in place: `get` is bound to this very dict
+        self._rows.update(rows)  # in place: `get` is bound to this dict
         self._totals.replace_all(rows, [None] * len(rows))
         self._storage.row_bytes += sum(_row_bytes(key, row) for key, row in rows.items())
         self._sorted = None
@@ -173,8 +174,9 @@ def _row_bytes(key: bytes, row: Row | None) -> int:
 class _Log:
     """Updates of one partition as (counter, term, update), in that order.
 
-    How many bytes there are between two of them is known without a look at each: of all there ever
-    were before the i-th of `entries` that is `_before[i]`, as far as it has been added up.
+    `_before[i]` is the number of bytes of all updates there ever were before the i-th of `entries`,
+    as far as it has been added up.  So the bytes between two updates are known without visiting
+    each.
     """
 
     __slots__ = ("_before", "_storage", "end", "entries")
@@ -183,14 +185,14 @@ class _Log:
         self._storage = storage
         self.entries: list[_Entry] = []
         self._before = [0]
-        self.end = 0  # bytes of all there ever were
+        self.end = 0  # bytes of all updates there ever were
 
     def index(self, counter: int, term: int) -> int:
-        """Where the update is, or would be."""
+        """Return where the update is, or would be."""
         return bisect_left(self.entries, (counter, term))
 
     def find(self, counter: int, term: int) -> _Entry | None:
-        """One update."""
+        """Return one update; None if it is not there."""
         at = self.index(counter, term)
         if at < len(self.entries) and self.entries[at][:2] == (counter, term):
             return self.entries[at]
@@ -204,7 +206,7 @@ class _Log:
         self._grow(at, _bytes_of(entry))
 
     def drop(self, counter: int, term: int) -> _Entry | None:
-        """Take one update out."""
+        """Remove and return one update."""
         at = self.index(counter, term)
         if at == len(self.entries) or self.entries[at][:2] != (counter, term):
             return None
@@ -213,20 +215,20 @@ class _Log:
         return entry
 
     def bytes_of(self, first: int, last: int) -> int:
-        """Bytes of some of the updates."""
+        """Return the bytes of the updates with first <= counter <= last."""
         end = self.index(last + 1, 0)
         before = self._add_up(end)
         return before[end] - before[min(self.index(first, 0), end)]
 
     def floor_for(self, bytes_max: int) -> int:
-        """Where to cut so that no more than `bytes_max` stay."""
+        """Return where to cut so that no more than `bytes_max` stay."""
         if self.end - self._before[0] <= bytes_max:
             return 0
         before = self._add_up(len(self.entries))
         return self.entries[bisect_left(before, self.end - bytes_max) - 1][0]
 
     def cut(self, upto: int) -> list[_Entry]:
-        """Take out everything up to counter `upto`."""
+        """Remove and return everything up to counter `upto`."""
         end = self.index(upto + 1, 0)
         entries = self.entries[:end]
         before = self._add_up(end)
@@ -235,14 +237,14 @@ class _Log:
         return entries
 
     def uncut(self, entries: list[_Entry]) -> None:
-        """Put what `cut` took out back in front."""
+        """Put back in front what `cut` removed."""
         size = sum(map(_bytes_of, entries))
         self.entries[:0] = entries
         self._before = [self._before[0] - size]
         self._storage.log_total += size
 
     def _add_up(self, at: int) -> list[int]:
-        """`_before`, as far as this place at least."""
+        """Return `_before`, filled at least up to index `at`."""
         before = self._before
         if len(before) <= at:
             sizes = map(_bytes_of, self.entries[len(before) - 1 :])
@@ -250,7 +252,7 @@ class _Log:
         return before
 
     def _grow(self, at: int, size: int) -> None:
-        """From this place on all are by so many bytes later."""
+        """Move all updates from index `at` on by `size` bytes."""
         del self._before[at + 1 :]
         self.end += size
         self._storage.log_total += size
@@ -261,7 +263,7 @@ def _bytes_of(entry: _Entry) -> int:
 
 
 class MemoryStorage:
-    """One InMemory zone on one agent.  `max_memory` bytes bound rows, log and records; 0: none."""
+    """One InMemory zone on one agent.  `max_memory`: bytes of rows and log; 0: no bound."""
 
     def __init__(self, max_memory: int = 0) -> None:
         self._max_memory = max_memory
@@ -278,7 +280,7 @@ class MemoryStorage:
     # --- rows
 
     def space(self, partition: int, generation: int) -> MemorySpace:
-        """The rows of one copy; the same object for the same numbers."""
+        """Return the rows of one copy; the same object for the same numbers."""
         space = self._spaces.get((partition, generation))
         if space is None:
             space = self._spaces[partition, generation] = MemorySpace(self)
@@ -315,7 +317,7 @@ class MemoryStorage:
     def log_read(
         self, partition: int, first: int, last: int, bytes_max: int
     ) -> list[tuple[int, int, bytes]]:
-        """Updates with first <= counter <= last, in order of (counter, term)."""
+        """Return updates with first <= counter <= last, in order of (counter, term)."""
         log = self._logs.get(partition)
         if log is None:
             return []
@@ -347,12 +349,12 @@ class MemoryStorage:
             self.undo.append(lambda: log.uncut(cut))
 
     def log_bytes(self, partition: int, first: int = 0, last: int = COUNTER_MAX) -> int:
-        """Bytes of the updates kept with first <= counter <= last."""
+        """Return the bytes of the updates kept with first <= counter <= last."""
         log = self._logs.get(partition)
         return 0 if log is None else log.bytes_of(first, last)
 
     def log_floor(self, partition: int, bytes_max: int) -> int:
-        """Up to which counter to cut so that no more than `bytes_max` bytes stay."""
+        """Return up to which counter to cut so that no more than `bytes_max` bytes stay."""
         log = self._logs.get(partition)
         return 0 if log is None else log.floor_for(bytes_max)
 
@@ -366,7 +368,7 @@ class MemoryStorage:
         self._record_set(name, data)
 
     def record_get(self, name: bytes) -> bytes | None:
-        """One named record."""
+        """Return one named record."""
         return self._records.get(name)
 
     def record_drop(self, name: bytes) -> None:
@@ -377,7 +379,7 @@ class MemoryStorage:
         self._record_set(name, None)
 
     def records(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All records whose name starts with `prefix`, in order of name, as they are now."""
+        """Return all records whose name starts with `prefix`, in order of name, as they are now."""
         names = self._record_names
         found: list[tuple[bytes, bytes]] = []
         for index in range(bisect_left(names, prefix), len(names)):
@@ -390,13 +392,13 @@ class MemoryStorage:
     # --- the batch
 
     def write_ahead(self) -> Collection[int]:
-        """Memory is written at once."""
+        """Return (): memory is written at once."""
         return ()
 
     def commit(
         self, waiting: Collection[int] = (), waiting_records: Collection[bytes] = ()
     ) -> None:
-        """Keep what was written.  StorageFull: it grew the rows past the bound; it is undone."""
+        """Keep what was written.  StorageFull: rows grew past the bound; all is undone."""
         if not self.bounded:
             return
         used = self.memory_used()
@@ -409,10 +411,10 @@ class MemoryStorage:
         self._row_bytes_committed = self.row_bytes
 
     def sync(self) -> None:
-        """Memory is as durable as it gets."""
+        """Do nothing: there is no disk."""
 
     def close(self) -> None:
-        """Let everything go."""
+        """Drop everything."""
         self._spaces.clear()
         self._logs.clear()
         self._records.clear()
@@ -422,22 +424,23 @@ class MemoryStorage:
 
     @property
     def full_reason(self) -> str:
-        """Why commands that need memory should be refused before they run; empty: they may run."""
+        """Why commands that need memory must be refused before they run; empty: they may run."""
         if not self.bounded or self.room() > self._max_memory // LOW_ROOM_DIVISOR:
             return ""
         return f"{self.memory_used()} bytes in use of maxMemory {self._max_memory}"
 
     @property
     def is_short(self) -> bool:
-        """Copies in memory take updates until there is no room at all: promises need none."""
+        """Always False: copies in memory take updates until no room is left, because promises need
+        none."""
         return False
 
     def room(self) -> int:
-        """Bytes that still fit."""
+        """Return the bytes that still fit."""
         return max(0, self._max_memory - self.memory_used()) if self.bounded else UNBOUNDED
 
     def memory_used(self) -> int:
-        """Bytes of memory in use, roughly, overheads included."""
+        """Return roughly the bytes of memory in use, overheads included."""
         if not self.bounded:
             self.row_bytes = sum(space.row_memory() for space in self._spaces.values())
         return self.row_bytes + self.log_total

@@ -1,4 +1,4 @@
-"""How a Persistent zone keeps its copies: one RocksDB database in the zone's folder.
+"""The storage of a Persistent zone: one RocksDB database in the zone's folder.
 
     r partition generation key      -> header (counter, term, expires_at, flags), value
     n partition generation          -> live rows, bytes, digest (in the batch that changes them)
@@ -6,11 +6,11 @@
     w number key, v number piece    -> long values, to which rows and updates refer
                                        (`long_values.py`)
     c name                          -> one record
-    i                               -> who opened the database last (`database.py`)
+    i                               -> the start that opened the database last (`database.py`)
 
-All numbers are big-endian, so the engine's order is the core's.  What the turn wrote stands in
-overlays, in front of the database, until `commit` makes one WriteBatch of them: a batch that finds
-no room is forgotten by forgetting the overlays.
+All numbers are big-endian, so the engine's order is the core's.  Writes of the turn are kept in
+overlays, in front of the database, until `commit` makes one WriteBatch of them.  A batch that finds
+no room is dropped by dropping the overlays.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -37,9 +37,9 @@ _IN_PIECES: Final = 2
 _IN_FILE: Final = 4
 
 RECENT_ROWS_MAX: Final = 65_536
-"""A zone keeps as many rows unpacked, and again as many: some 40 MB of small ones."""
+"""A zone caches up to twice as many unpacked rows: some 40 MB of small ones."""
 RECENT_ROW_BYTES_MAX: Final = 512
-"""Key and value of one of them."""
+"""Bytes of key and value of a cached row."""
 _RECENT_DATA_MAX: Final = _ROW_BYTES + RECENT_ROW_BYTES_MAX
 
 
@@ -81,12 +81,12 @@ class RocksSpace:
         self.overlay: dict[bytes, Row | None] = {}
         self.dropped = False
         self._touched = False
-        # Rows as the database has them (None: it has none), of keys that were used lately: a look
-        # into the engine costs as much as all else about a row.  What is in both is newer in the
-        # first; when the zone has enough of them, the first become the second.
+        # A cache of rows as the database has them (None: it has none), of recently used keys: a
+        # lookup in the engine costs as much as all other work on a row.  A row in both dicts is
+        # newer in the first; when the zone has enough rows there, the first becomes the second.
         self._recent: dict[bytes, Row | None] = {}
         self._less_recent: dict[bytes, Row | None] = {}
-        self._long: list[bytes] = []  # keys of the turn's rows that are too long for that
+        self._long: list[bytes] = []  # keys of the turn's rows that are too long for the cache
         self._very_long: dict[bytes, bytes] = {}  # values that `_long_values` was given
         self._totals = Totals(self.get)
         data = self._database.get(b"n" + self._prefix[1:])
@@ -96,7 +96,7 @@ class RocksSpace:
         self._kept = self._written = self._totals.state()
 
     def get(self, key: bytes) -> Row | None:
-        """The row of `key`, tombstones included."""
+        """Return the row of `key`, even a tombstone."""
         if key in self.overlay:
             return self.overlay[key]
         if self.dropped:
@@ -125,7 +125,7 @@ class RocksSpace:
         self._totals.replace(key, old, row)
 
     def put_all(self, rows: dict[bytes, Row]) -> None:
-        """Write some rows into the turn's batch."""
+        """Write several rows into the turn's batch."""
         olds = list(map(self.get, rows))
         if not self._touched:
             self._touch()
@@ -147,7 +147,7 @@ class RocksSpace:
         self._totals.replace(key, old, None)
 
     def scan(self, after: bytes | None, rows_max: int, bytes_max: int) -> list[tuple[bytes, Row]]:
-        """Rows in key order with key > after; stops once `bytes_max` is reached."""
+        """Return rows in key order with key > after; stops once `bytes_max` is reached."""
         found: list[tuple[bytes, Row]] = []
         if rows_max <= 0:
             return found
@@ -160,23 +160,23 @@ class RocksSpace:
         return found
 
     def row_count(self) -> int:
-        """Live rows."""
+        """Return the number of live rows."""
         return self._totals.rows
 
     def byte_count(self) -> int:
-        """Bytes of keys and values, tombstones included."""
+        """Return the bytes of keys and values, including tombstones."""
         return self._totals.bytes
 
     def digest(self) -> int:
-        """What the live rows add up to."""
+        """Return the digest of the live rows."""
         return self._totals.digest()
 
     def count_digest(self, rows_max: int) -> int:
-        """It is kept with every batch: to count it anew would be to read the disk."""
+        """Return 0: every batch maintains the digest, because counting it would read the disk."""
         return 0
 
     def forget_digest(self) -> None:
-        """It is kept all the time."""
+        """Do nothing: the digest is always maintained."""
 
     def clear(self) -> None:
         """Remove all rows with the batch (RocksStorage.drop_space)."""
@@ -189,7 +189,7 @@ class RocksSpace:
         self._less_recent.clear()
 
     def write_to(self, batch: WriteBatch) -> None:
-        """Add what the turn wrote."""
+        """Add to the batch what the turn wrote."""
         prefix, very_long = self._prefix, self._very_long
         if self.dropped:
             batch.delete_range(prefix, _after(prefix))
@@ -217,7 +217,7 @@ class RocksSpace:
             batch.put(b"n" + prefix[1:], data)
 
     def end_turn(self, committed: bool) -> None:
-        """The batch is in the database, or gone."""
+        """Take note that the batch is in the database, or was dropped."""
         if committed:
             self._kept = self._written
             self._remember()
@@ -230,7 +230,7 @@ class RocksSpace:
         self._touched = False
 
     def _remember(self) -> None:
-        """The turn's rows are the database's."""
+        """Put the turn's rows, which are in the database now, into the cache."""
         recent = self._recent
         before = len(recent)
         recent.update(self.overlay)
@@ -240,7 +240,7 @@ class RocksSpace:
         self._storage.count_recent(len(recent) - before)
 
     def age(self) -> None:
-        """Forget the rows that were not used for a while (RocksStorage.count_recent)."""
+        """Forget cached rows that were not used for a while (RocksStorage.count_recent)."""
         self._less_recent = self._recent
         self._recent = {}
 
@@ -264,7 +264,7 @@ class RocksSpace:
         self._long_values.take_row(self._prefix + key, name, value)
 
     def _remove_long(self, batch: WriteBatch) -> None:
-        """Forget the long values of the rows that the turn replaces."""
+        """Remove the long values of the rows that the turn replaces."""
         owned, prefix = self._owned, self._prefix
         if self.dropped:
             gone = list(owned)
@@ -296,9 +296,9 @@ class RocksSpace:
 
 
 class RocksStorage:
-    """One Persistent zone on one agent.  `path` is the zone's folder, made if it is not there.
+    """One Persistent zone on one agent.  `path` is the zone's folder, created if it is missing.
 
-    DatabaseRefused: what is there cannot be used.  Any call may raise StorageBroken."""
+    DatabaseRefused: its content cannot be used.  Any call may raise StorageBroken."""
 
     def __init__(
         self, path: Path | str, *, disk: DiskRoom | None = None, tables: int = TABLES_OPEN
@@ -317,8 +317,8 @@ class RocksStorage:
         self._records: dict[bytes, bytes | None] = {}
 
     def check_readable(self) -> None:
-        """Read all records and totals, which the copies need at once.  StorageBroken: one cannot
-        be read."""
+        """Read all records and totals, which the copies need at once; StorageBroken if one is
+        unreadable."""
         for kind in (b"c", b"n"):
             for _ in self.database.items(kind, _after(kind)):
                 pass
@@ -326,14 +326,14 @@ class RocksStorage:
     # --- rows
 
     def space(self, partition: int, generation: int) -> RocksSpace:
-        """The rows of one copy; the same object for the same numbers."""
+        """Return the rows of one copy; the same object for the same numbers."""
         space = self._spaces.get((partition, generation))
         if space is None:
             space = self._spaces[partition, generation] = RocksSpace(self, partition, generation)
         return space
 
     def count_recent(self, rows: int) -> None:
-        """A space keeps so many rows more."""
+        """Count `rows` more cached rows of a space."""
         self._recent_count += rows
         if self._recent_count >= RECENT_ROWS_MAX:
             self._recent_count = 0
@@ -353,7 +353,7 @@ class RocksStorage:
     def log_read(
         self, partition: int, first: int, last: int, bytes_max: int
     ) -> list[tuple[int, int, bytes]]:
-        """Updates with first <= counter <= last, in order of (counter, term)."""
+        """Return updates with first <= counter <= last, in order of (counter, term)."""
         return self._log(partition).read(first, last, bytes_max)
 
     def log_drop(self, partition: int, counter: int, term: int) -> None:
@@ -365,13 +365,15 @@ class RocksStorage:
         self._log(partition).cut(upto)
 
     def log_bytes(self, partition: int, first: int = 0, last: int = COUNTER_MAX) -> int:
-        """Bytes of the updates kept with first <= counter <= last, as if those of a segment were
-        equally long, and with what was undone."""
+        """Return the bytes of the updates kept with first <= counter <= last, approximately.
+
+        Updates of a segment count as equally long, and undone updates count too."""
         return self._log(partition).bytes_of(first, last)
 
     def log_floor(self, partition: int, bytes_max: int) -> int:
-        """Up to which counter to cut so that no more than `bytes_max` bytes stay: a segment's end,
-        for only then the updates leave the files."""
+        """Return up to which counter to cut so that no more than `bytes_max` bytes stay.
+
+        It is the end of a segment, because only whole segments are removed from the files."""
         return self._log(partition).floor_for(bytes_max)
 
     def _log(self, partition: int) -> RocksLog:
@@ -389,7 +391,7 @@ class RocksStorage:
         self._records[name] = data
 
     def record_get(self, name: bytes) -> bytes | None:
-        """One named record."""
+        """Return one named record."""
         if name in self._records:
             return self._records[name]
         return self.database.get(b"c" + name)
@@ -399,7 +401,7 @@ class RocksStorage:
         self._records[name] = None
 
     def records(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All records whose name starts with `prefix`, in order of name, as they are now."""
+        """Return all records whose name starts with `prefix`, in order of name, as they are now."""
         start = b"c" + prefix
         found: dict[bytes, bytes | None] = {
             name[1:]: data for name, data in self.database.items(start, _after(start))
@@ -410,19 +412,20 @@ class RocksStorage:
     # --- the batch
 
     def write_in(self, threads: Executor, written: Callable[[], object]) -> None:
-        """Write long values in one of these threads from now on, where `write_ahead` is called;
-        `written` is called in it when some are there."""
+        """Write long values in one of `threads` from now on, when `write_ahead` is called.
+
+        The thread calls `written` when some are done."""
         self.long_values.write_in(threads, written)
 
     def write_ahead(self) -> Collection[int]:
-        """Have the turn's long values written; the partitions that lack some."""
+        """Start writing the turn's long values; return the partitions that still lack some."""
         return self.long_values.write_ahead() if self.long_values.in_turn else ()
 
     def commit(
         self, waiting: Collection[int] = (), waiting_records: Collection[bytes] = ()
     ) -> None:
-        """Write the turn's batch (unsynced) but for what waits.  StorageFull: nothing was written;
-        it is gone."""
+        """Write the turn's batch (unsynced) without what waits.  StorageFull: nothing was written;
+        the batch is dropped."""
         turn = _Turn(
             self._take(self.touched_spaces, waiting),
             self._take(self.touched_logs, waiting),
@@ -444,7 +447,7 @@ class RocksStorage:
         self._end_turn(turn, waiting, committed=True)
 
     def _take(self, touched: list[Touched], waiting: Collection[int]) -> list[Touched]:
-        """Those that do not wait; the others stay."""
+        """Remove and return those that do not wait."""
         if not waiting:
             taken = touched.copy()
             touched.clear()
@@ -454,7 +457,7 @@ class RocksStorage:
         return taken
 
     def _batch(self, turn: "_Turn") -> WriteBatch:
-        """What the turn wrote; the engine consumes it."""
+        """Return what the turn wrote as a batch, which the engine consumes."""
         batch = WriteBatch(raw_mode=True)
         self.long_values.begin_batch()
         for space in turn.spaces:
@@ -480,7 +483,7 @@ class RocksStorage:
                 files.unused(number)
 
     def close(self) -> None:
-        """Release the database's files; what was not committed is gone."""
+        """Release the database's files; what was not committed is lost."""
         self.long_values.close()
         self.database.close()
 
@@ -488,20 +491,20 @@ class RocksStorage:
 
     @property
     def full_reason(self) -> str:
-        """Why commands that need room should be refused before they run; empty: they may run."""
+        """Why commands that need room must be refused before they run; empty: they may run."""
         return self.database.full_reason
 
     @property
     def is_short(self) -> bool:
-        """Whether copies are to take no more updates, so that promises and rows find room."""
+        """Whether copies must take no more updates, so that promises and rows find room."""
         return self.database.is_short
 
     def room(self) -> int:
-        """Bytes of disk that still may be filled."""
+        """Return the bytes of disk that may still be filled."""
         return self.database.room()
 
     def memory_used(self) -> int:
-        """Bytes of memory the engine holds for this zone, roughly."""
+        """Return roughly the bytes of memory that the engine holds for this zone."""
         return self.database.memory_used()
 
     def _end_turn(self, turn: "_Turn", waiting: Collection[int], *, committed: bool) -> None:
@@ -521,6 +524,6 @@ class _Turn(NamedTuple):
 
 
 def _after(prefix: bytes) -> bytes:
-    """The first key behind all keys that start with `prefix`."""
+    """Return the first key behind all keys that start with `prefix`."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes((stem[-1] + 1,))

@@ -1,7 +1,7 @@
-"""How a Persistent zone keeps one partition's updates: the keys `l` of `rocks.py`.
+"""The log of one partition of a Persistent zone: the keys `l` of `rocks.py`.
 
-A long update is kept in a file (`long_values.py`): two bytes that begin no message, a reference.
-One that an earlier version wrote in pieces has a zero in place of the second.
+A long update is kept in a file (`long_values.py`): two bytes that begin no message, then a
+reference.  If an earlier version wrote it in pieces, the second byte is zero.
 """
 
 from collections.abc import Iterator
@@ -24,11 +24,12 @@ _IS_LONG: Final = b"\xc1"
 _IN_FILE: Final = b"\xc1\x01"
 
 SEGMENT_BYTES: Final = 256 * 1024
-"""The log is cut from the files in pieces of this size; smaller cuts wait for the piece to fill."""
+"""The log is cut from the files in segments of this size; a smaller cut waits until its segment is
+full."""
 
 
 class RocksLog:
-    """One partition's updates: this turn's, and what is known of the others without reading."""
+    """One partition's updates: this turn's, and what is known of the others unread."""
 
     __slots__ = (
         "_below", "_database", "_long_values", "_owned", "_touched", "_touched_logs", "bytes",
@@ -46,14 +47,14 @@ class RocksLog:
         self._long_values = long_values
         self._owned = long_values.owned(_LOG.pack(b"l", partition, 0, 0)[:3])
         self.partition = partition
-        self._touched_logs = touched_logs  # every log that the turn's batch has to ask
+        self._touched_logs = touched_logs  # every log that takes part in the turn's batch
         self._touched = False
         self._below = False  # the turn put something at or below the floor
         self.overlay: dict[tuple[int, int], bytes | None] = {}
         # The database's updates up to `floor` are cut and no longer read; they are removed from it
         # up to `cut_from`, and by this turn's batch up to `cut_to`.
         self.floor = self.cut_from = self.cut_to = 0
-        self.kept = 0  # the floor if the batch is forgotten
+        self.kept = 0  # the floor if the batch is dropped
         self.segments: list[list[int]] = []  # [last counter, bytes]
         self.bytes = 0
         self._measure()
@@ -69,16 +70,18 @@ class RocksLog:
         self._count(counter, size)
         if counter <= self.floor:
             self._below = True
-            self.cut_to = self.floor  # or what was cut below the floor would hide it
+            self.cut_to = self.floor  # or updates that were cut would be read again
 
     def drop(self, counter: int, term: int) -> None:
-        """Forget one update."""
+        """Remove one update."""
         self._touch()
         self.overlay[counter, term] = None
 
     def bytes_of(self, first: int, last: int) -> int:
-        """Of each segment that has some of the updates, their share: many short ranges must not
-        count as many segments."""
+        """Return the bytes of the updates with first <= counter <= last, approximately.
+
+        Each segment counts in proportion, so that many short ranges do not count as many segments.
+        """
         total, begins = 0, self.floor + 1
         for ends, size in self.segments:
             begins = min(begins, ends)  # the turn may have put something below the floor
@@ -89,7 +92,7 @@ class RocksLog:
         return total
 
     def floor_for(self, bytes_max: int) -> int:
-        """Where to cut so that no more than `bytes_max` stay."""
+        """Return where to cut so that no more than `bytes_max` stay."""
         stay, counter = self.bytes, 0
         for ends, size in self.segments:
             if stay <= bytes_max:
@@ -99,7 +102,7 @@ class RocksLog:
         return counter
 
     def cut(self, upto: int) -> None:
-        """Forget everything up to counter `upto`."""
+        """Remove everything up to counter `upto`."""
         for key in [key for key in self.overlay if key[0] <= upto]:
             self._touch()
             self.overlay[key] = None
@@ -117,7 +120,7 @@ class RocksLog:
             self.cut_to = upto
 
     def read(self, first: int, last: int, bytes_max: int) -> list[tuple[int, int, bytes]]:
-        """Updates with first <= counter <= last."""
+        """Return updates with first <= counter <= last."""
         overlay = self.overlay
         fresh = sorted(key for key in overlay if first <= key[0] <= last)
         found: list[tuple[int, int, bytes]] = []
@@ -130,7 +133,7 @@ class RocksLog:
         return found
 
     def write_to(self, batch: WriteBatch) -> None:
-        """Add what the turn wrote."""
+        """Add to the batch what the turn wrote."""
         partition = self.partition
         if self.cut_to:
             start = _LOG.pack(b"l", partition, self.cut_from, 0)
@@ -147,7 +150,7 @@ class RocksLog:
                 batch.put(key, update)
 
     def _remove_long(self, batch: WriteBatch) -> None:
-        """Forget the long updates that the turn cuts, drops or replaces."""
+        """Remove the long updates that the turn cuts, drops or replaces."""
         owned, partition, cut_to = self._owned, self.partition, self.cut_to
         gone = {_LOG.pack(b"l", partition, counter, term) for counter, term in self.overlay}
         gone &= owned.keys()
@@ -157,7 +160,7 @@ class RocksLog:
         self._long_values.remove(sorted(gone), owned, batch)
 
     def end_turn(self, committed: bool) -> None:
-        """The batch is in the database, or gone."""
+        """Take note that the batch is in the database, or was dropped."""
         if committed:
             if self.cut_to:
                 self.cut_from = self.cut_to + 1
@@ -181,7 +184,7 @@ class RocksLog:
         self.bytes += size
         segments = self.segments
         if segments and counter <= segments[-1][0]:
-            segments[-1][1] += size  # late: whichever piece it is in, the sum is right
+            segments[-1][1] += size  # late: in whichever segment, the sum is right
         elif segments and segments[-1][1] < SEGMENT_BYTES:
             segments[-1][0] = counter
             segments[-1][1] += size
@@ -206,7 +209,7 @@ class RocksLog:
         return self._long_values.read_pieces(data[1:])
 
     def _entries(self, first: int, last: int) -> Iterator[tuple[int, int, bytes]]:
-        """As they are in the database: long ones by reference."""
+        """Yield updates as they are in the database: long ones as references."""
         start = _LOG.pack(b"l", self.partition, max(first, self.floor + 1), 0)
         end = _LOG.pack(b"l", self.partition, last + 1, 0)
         if start >= end:
@@ -235,7 +238,7 @@ class RocksLog:
 
 
 def _length_of(data: bytes) -> int:
-    """Bytes of an update, as it is in the database."""
+    """Return the bytes of an update from how it is in the database."""
     if data[:1] != _IS_LONG:
         return len(data)
     if data.startswith(_IN_FILE):

@@ -1,8 +1,8 @@
 """The files of a Persistent zone's long values: `values/NUMBER` in the zone's folder.
 
-A file is written once, synced, and only then referred to; what refers to it is in the engine.  It
-is removed when nothing refers to it any more, and that is durable: whatever a crash leaves of the
-engine, the files that it refers to are there.
+A file is written once and synced before the engine refers to it.  It is removed once the removal of
+its last reference is durable.  So whatever a crash leaves of the engine, the files that it refers
+to exist.
 """
 
 import os
@@ -19,28 +19,30 @@ from quorate_agent.folder.durable_file import sync_folder
 from quorate_agent.storage import StorageBroken
 
 STEP_BYTES: Final = 8 * 1024 * 1024
-"""Written between two syncs: a sync of anything else on the disk waits for little more."""
+"""Written between two syncs, so that another sync on the disk waits for little more."""
 
 _WAY_OUT: Final = f"Way out: {START_ANEW}"
 
 
 def checksum(data: bytes | memoryview) -> int:
-    """64 bits; 16 GB are summed up per second."""
+    """Return a 64-bit checksum; it takes a second for 16 GB."""
     return xxh3_64_intdigest(data)
 
 
 class ValueFiles:
-    """The files in one folder, which is made with the first of them."""
+    """The files in one folder, which is created with the first of them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        # Numbers that nothing in the engine refers to, or will when it is synced.
+        # Files to which nothing in the engine refers, at the latest once it is synced.
         self._unused: deque[int] = deque()
-        self.last_number = 0  # the highest that was there when the database was opened
+        self.last_number = 0  # the highest one that existed when the database was opened
 
     def check(self, sizes: Mapping[int, int]) -> str:
-        """Compare with what the engine refers to, bytes by number; all other files are unused.
-        What is wrong; empty: nothing."""
+        """Compare the files with what the engine refers to (bytes by number); all others are
+        unused.
+
+        Returns what is wrong; empty if nothing is."""
         found: dict[int, int] = {}
         with suppress(FileNotFoundError), os.scandir(self._folder) as entries:
             for entry in entries:
@@ -57,7 +59,7 @@ class ValueFiles:
         return ""
 
     def write(self, values: Mapping[int, bytes]) -> None:
-        """Make these files, durably.  From any thread.  OSError: there is none of them."""
+        """Write these files durably.  From any thread.  OSError: none of them exists."""
         try:
             if not self._folder.exists():
                 self._folder.mkdir()
@@ -72,7 +74,7 @@ class ValueFiles:
             raise
 
     def read(self, number: int, offset: int, length: int, summed: int) -> bytes:
-        """Some of a value.  StorageBroken: it is not what was written."""
+        """Return a part of a file.  StorageBroken: it is not what was written."""
         path = self._path(number)
         try:
             with path.open("rb", buffering=0) as file:
@@ -97,16 +99,17 @@ class ValueFiles:
         self._unused.append(number)
 
     def take_unused(self) -> list[int]:
-        """The files to `remove` behind the sync that begins now.  From any thread."""
+        """Return the files to `remove` after the sync that begins now.  From any thread."""
         taken: list[int] = []
-        with suppress(IndexError):  # of several threads one takes the last
+        with suppress(IndexError):  # another thread may take the last one
             while True:
                 taken.append(self._unused.popleft())
         return taken
 
     def remove(self, numbers: list[int]) -> None:
-        """Remove files that nothing durable refers to.  What cannot be removed goes when the
-        database is opened.  From any thread."""
+        """Remove files to which nothing durable refers.  From any thread.
+
+        Those that cannot be removed are removed when the database is opened."""
         for number in numbers:
             with suppress(OSError):
                 self._path(number).unlink(missing_ok=True)

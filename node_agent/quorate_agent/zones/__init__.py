@@ -1,1 +1,1 @@
-"""The zones that are open on this agent, from what opens them to what they have synced."""
+"""The open zones of this agent: opening them, their turns and syncs, room in their storage."""

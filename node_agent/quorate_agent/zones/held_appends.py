@@ -1,11 +1,12 @@
-"""Long updates from other agents wait while long values are written ahead of a zone's batch.
+"""Holds back long updates of other agents while a zone's long values are written ahead of its
+batch.
 
-The turn of their partitions goes on meanwhile, and updates of these partitions that come join it.
-If long values did so, each would make it longer, perhaps without end.  So an `Append` with long
-updates is held until no partition of the zone waits, and behind it what the same agent says of the
-same partitions: their updates follow each other.  Everything else passes.  Of several that are held
-one long one is taken per turn, for to take it apart keeps the loop for a tenth of a second.  What
-came on a link that is lost is sent again, so it is forgotten.
+Meanwhile the turn of the values' partitions goes on, and new updates of these partitions join it.
+If long ones did so, each would make the turn longer, perhaps without end.  So an `Append` with long
+updates is held until no partition of the zone waits.  Later updates of the same agent and
+partitions are held behind it, to keep their order.  Everything else passes.  At most one long held
+Append per zone is taken per turn, because unpacking it blocks the loop for a tenth of a second.
+When a link is lost, what came on it is dropped, because it will be sent again.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ class HeldAppends:
 
     def __init__(self) -> None:
         self.going_on: frozenset[str] = frozenset()
-        """Zones of which partitions wait for long values."""
+        """Zones with partitions that wait for long values."""
         self._held: dict[str, list[tuple[str, Append]]] = {}
 
     def __bool__(self) -> bool:
-        """Whether an Append may have to wait, or waits."""
+        """Return whether an Append may have to wait, or waits."""
         return bool(self.going_on or self._held)
 
     def hold(self, node: str, message: Append) -> Append | None:
@@ -48,7 +49,8 @@ class HeldAppends:
         return Append(zone, passes) if passes else None
 
     def turn_ended(self, going_on: Iterable[str]) -> list[tuple[str, Append]]:
-        """In all other zones no partition waits: what they take now, up to a long one in each."""
+        """Return the Appends to take now: in each zone not in `going_on`, all up to the first long
+        one."""
         self.going_on = frozenset(going_on)
         taken: list[tuple[str, Append]] = []
         for zone in [zone for zone in self._held if zone not in self.going_on]:
@@ -61,7 +63,7 @@ class HeldAppends:
         return taken
 
     def peer_down(self, node: str) -> None:
-        """The link to `node` is lost."""
+        """Drop what came from `node`: the link to it is lost."""
         for zone, held in list(self._held.items()):
             held[:] = [each for each in held if each[0] != node]
             if not held:

@@ -1,7 +1,7 @@
-"""What an agent needs before it opens a zone: descriptors, a client port, a usable storage.
+"""What an agent needs to open a zone: descriptors, a client port, a usable storage.
 
-Whatever is missing concerns this zone alone: it is refused with a reason, everything it was given
-is given back, and the other zones go on.
+If anything is missing, only this zone is refused, with a reason; all that it was given is returned,
+and the other zones go on.
 """
 
 import logging
@@ -22,7 +22,7 @@ _log = logging.getLogger("quorate.agent.zone")
 
 
 class ZoneOpening:
-    """Opens the zones of agent `node`, and takes back what closed ones had."""
+    """Opens the zones of agent `node`, and takes back the resources of closed ones."""
 
     def __init__(
         self,
@@ -43,7 +43,8 @@ class ZoneOpening:
         self._refused: dict[str, str] = {}
 
     def open(self, record: ZoneRecord, stored: Engine | None) -> Engine:
-        """The zone's storage, `stored` if it is open already; sockets for its clients listen.
+        """Return the zone's storage (`stored` if it is open already), with sockets listening for
+        clients.
 
         ZoneRefused: nothing more than before is open."""
         uid = record.uid
@@ -69,11 +70,11 @@ class ZoneOpening:
         return self._ports.bind_given(record.uid, record.port)
 
     def take_sockets(self, uid: str) -> list[socket.socket]:
-        """The sockets that listen for an open zone's clients; whoever takes them closes them."""
+        """Return the listening sockets of an open zone; the caller closes them."""
         return self._sockets.pop(uid, [])
 
     def closed(self, uid: str) -> None:
-        """Nothing of the zone is open any more."""
+        """Take back the resources of a zone of which nothing is open any more."""
         self._listens_no_more(uid)
         self._descriptors.give_back(uid)
 

@@ -1,7 +1,7 @@
-"""One open zone in an agent process: its storage, its copies, its clients, and what is not synced.
+"""One open zone in an agent process: its storage, copies and clients, and the turns not yet synced.
 
-Turns become durable in order: a Persistent zone's storage is synced in a worker thread while the
-loop goes on and the next turns gather behind it; everything else is durable as written.
+Turns become durable in order.  A Persistent zone's storage is synced in a worker thread while the
+loop goes on and the next turns queue up behind it; everything else is durable as written.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ZoneRuntime:
             self._interval = asyncio.get_running_loop().create_task(self._sync_by_interval())
 
     def take(self, turn: Turn) -> bool:
-        """A turn's batch was written: report it as durable when it is; whether it was at once."""
+        """Report a written turn as durable once it is; return whether that was at once."""
         if not self._queue and not self._syncing and not self._must_sync(turn):
             self._synced(self.replicas.uid, turn)
             return True
@@ -115,7 +115,7 @@ class ZoneRuntime:
         while True:
             await asyncio.sleep(SYNC_INTERVAL_S)
             try:
-                await asyncio.shield(self._sync())  # who ends this waits for the thread
+                await asyncio.shield(self._sync())  # `close` cancels this and waits for the thread
             except StorageFull:
                 continue
             except StorageBroken as error:

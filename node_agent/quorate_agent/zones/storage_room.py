@@ -1,8 +1,8 @@
-"""Looks whether a zone's storage has room; what it finds is logged, reported, measured, and told
-to the zone's copies.
+"""Watches whether a zone's storage has room: logs, reports and measures it, and tells the copies.
 
-Looked at once a second, not per command: a full disk is logged once when it begins and once when it
-is over.  It is over when there was room for a while: compaction takes and gives room all the time.
+It looks once a second, not per command; a full disk is logged once when it begins and once when it
+is over.  It is over after there was room for a while, because compaction takes and frees room all
+the time.
 """
 
 import logging
@@ -17,7 +17,7 @@ WHY_LENGTH_MAX: Final = 300
 
 
 class Roomy(Protocol):
-    """A storage engine, as far as room goes."""
+    """A storage engine, as far as room is concerned."""
 
     @property
     def full_reason(self) -> str:
@@ -25,12 +25,14 @@ class Roomy(Protocol):
 
     @property
     def is_short(self) -> bool:
-        """Whether copies are to take no more updates."""
+        """Whether copies must take no more updates."""
 
 
 class RoomWatch:
-    """One zone's: keeps `replicas.why_full`, which the master is told.  It stays the same while it
-    lasts: a status that names it is not written anew with every byte."""
+    """Keeps one zone's `replicas.why_full`, which is reported to the master.
+
+    It does not change while the room is lacking, so that a status with it is not rewritten with
+    every byte."""
 
     def __init__(self, replicas: Replicas, storage: Roomy) -> None:
         self._replicas = replicas

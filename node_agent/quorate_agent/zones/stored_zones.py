@@ -1,4 +1,4 @@
-"""Opens the databases of a data folder, and finds out whether one of them holds less than it did.
+"""Opens the databases of a data folder, and detects a database that holds less than it did.
 
 What a copy has synced counts in quorums.  A database that lost some of it, because a log was
 deleted or cut off or an older copy was put in its place, must not vote as if it had it.  So its
@@ -6,8 +6,8 @@ last synced sequence number is recorded a second time, in `folder.json`, at leas
 when the agent stops; and the database itself names the store and the start that opened it last.
 Source: docs/protocol.md, section 7.
 
-    recorded <= synced <= found     at every moment, whatever crashes: numbers are noted when the
-                                    sync is over, and what is synced is still there afterwards
+    recorded <= synced <= found     at every moment, whatever crashes: numbers are noted after the
+                                    sync, and what is synced is still there afterwards
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ def open_stored_zones(
     descriptors: Descriptors,
     opening: Callable[[str, int, int], None] = lambda uid, number, count: None,
 ) -> dict[str, RocksStorage]:
-    """The storage of every zone of the folder for which there are descriptors, by uid.
-    `opening(uid, number, count)` is called before each.
+    """Open the storage of every zone of the folder for which there are descriptors; return them by
+    uid.
 
-    When one holds less than was synced, the folder is set aside, the reason is logged, and there is
-    none.  DatabaseRefused, StorageBroken: one cannot be read; none stays open.
+    `opening(uid, number, count)` is called before each.  If one holds less than was synced, the
+    folder is set aside, the reason is logged, and the result is empty.  DatabaseRefused,
+    StorageBroken: one cannot be read; none stays open.
     """
     opened: dict[str, RocksStorage] = {}
     try:
@@ -68,15 +69,16 @@ def open_stored_zones(
 
 
 def open_zone(folder: DataFolder, uid: str, tables: int = TABLES_OPEN) -> RocksStorage:
-    """The storage of one zone, new or stored.  LessThanSynced: it is not what it was.
+    """Open the storage of one zone, new or stored.
 
-    DatabaseRefused, StorageBroken: it cannot be read, or made."""
+    LessThanSynced: it is not what it was.  DatabaseRefused, StorageBroken: it cannot be read, or
+    made."""
     with _system_errors_named(folder.path):
         storage = RocksStorage(folder.zone_path(uid), disk=folder.disk, tables=tables)
     try:
         storage.check_readable()
         _check_holds_all(folder, uid, storage.database)
-        with suppress(StorageFull):  # then it goes on being the one that an earlier start opened
+        with suppress(StorageFull):  # then an earlier start stays recorded
             storage.database.set_opened_by(OpenedBy(folder.store, folder.incarnation))
     except BaseException:
         storage.close()
@@ -86,7 +88,7 @@ def open_zone(folder: DataFolder, uid: str, tables: int = TABLES_OPEN) -> RocksS
 
 @contextmanager
 def _system_errors_named(path: Path) -> Iterator[None]:
-    """Whatever the system refuses below `path` refuses the database."""
+    """Turn any OSError below `path` into DatabaseRefused."""
     try:
         yield
     except OSError as error:
@@ -97,7 +99,7 @@ def _system_errors_named(path: Path) -> Iterator[None]:
 
 
 def last_start(zones: Path) -> int:
-    """The last start of an agent that opened one of the databases below `zones`; 0: none did.
+    """Return the last start of an agent that opened a database below `zones`; 0 if none did.
 
     DatabaseRefused, StorageBroken: one cannot be read.
     """
@@ -114,7 +116,7 @@ def last_start(zones: Path) -> int:
 
 
 def what_is_synced(engines: Mapping[str, Storage]) -> dict[str, Synced]:
-    """What can be noted of these zones' storages by now: of those on disk that were synced."""
+    """Return how far these zones' storages are synced; only those on disk that were."""
     synced = {}
     for uid, engine in engines.items():
         if isinstance(engine, RocksStorage) and engine.database.synced_sequence:
@@ -125,7 +127,7 @@ def what_is_synced(engines: Mapping[str, Storage]) -> dict[str, Synced]:
 
 
 def _check_holds_all(folder: DataFolder, uid: str, database: Database) -> None:
-    """LessThanSynced unless it can be the database that this store synced."""
+    """Raise LessThanSynced unless it can be the database that this store synced."""
     recorded = folder.synced(uid)
     why = _what_is_missing(folder, recorded, database.sequence, database.read_opened_by())
     if why:
@@ -135,7 +137,7 @@ def _check_holds_all(folder: DataFolder, uid: str, database: Database) -> None:
 def _what_is_missing(
     folder: DataFolder, recorded: Synced | None, sequence: int, opened_by: OpenedBy | None
 ) -> str:
-    """What of it shows that it cannot be; empty when it can."""
+    """Return what shows that it cannot be; empty if it can."""
     if opened_by is not None and opened_by.store != folder.store:
         return f"store {folder.store} is recorded, a database of store {opened_by.store} was found"
     opened = opened_by.incarnation if opened_by is not None else 0

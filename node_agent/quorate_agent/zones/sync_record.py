@@ -1,6 +1,6 @@
-"""Records in `folder.json` what the zones' databases have synced, beside the event loop.
+"""Records in `folder.json` what the zones' databases have synced, off the event loop.
 
-Written by a thread, and only when something was synced since: an idle agent writes nothing.
+A thread writes it, and only if something was synced since: an idle agent writes nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ _log = logging.getLogger("quorate.agent")
 
 
 class SyncRecord:
-    """`engines` are the open storages by zone, as the event loop sees them.  `broken` is told of
-    what the disk does not explain: the agent must end."""
+    """`engines` are the open storages by zone, as the event loop sees them.
+
+    `broken` is told of errors that are not the disk's: the agent must end."""
 
     def __init__(
         self, folder: DataFolder, engines: Mapping[str, Storage], broken: Callable[[str], None]
@@ -36,7 +37,7 @@ class SyncRecord:
             self._saving.add_done_callback(self._saved)
 
     def save_last(self) -> None:
-        """Note what is synced when all storages are closed; blocks."""
+        """Note what is synced after all storages are closed, and save it; blocks."""
         if self._folder.note_synced(what_is_synced(self._engines)):
             try:
                 self._folder.save()
@@ -56,7 +57,7 @@ class SyncRecord:
             self._failed = False
 
     def _warn(self, error: OSError) -> None:
-        """Once until it succeeds: an older record is right, it only notices less."""
+        """Log once until it succeeds: an older record is correct, it only detects less."""
         if not self._failed:
             self._failed = True
             _log.warning("%s: %s", self._problem, error)

@@ -1,4 +1,4 @@
-"""What the CLUSTER commands answer, and how many keys a slot has."""
+"""The CLUSTER commands."""
 
 from quorate.facts.keyspace import SLOT_COUNT, key_slot
 from quorate_agent.resp.cluster_view import ClusterView
@@ -7,7 +7,7 @@ from quorate_agent.resp.replies import NOT_AN_INTEGER, bulk, error, integer
 from quorate_agent.resp.session import Session
 
 TABLES = (b"cluster|slots", b"cluster|shards", b"cluster|nodes")
-"""Commands that say who serves which slots."""
+"""Commands that say which node serves which slots."""
 
 _BAD_SLOT = error(b"ERR Invalid slot")
 

@@ -1,4 +1,4 @@
-"""What the commands do that concern the connection itself: PING, HELLO, CLIENT and their kin."""
+"""The commands that concern the connection itself: PING, HELLO, CLIENT and similar ones."""
 
 from quorate_agent.resp.reading.integers import parse_integer
 from quorate_agent.resp.replies import (
@@ -19,8 +19,8 @@ from quorate_agent.resp.replies import (
 )
 from quorate_agent.resp.session import Connection, Session
 
-# Clients look at the version to know what they may send.  What we speak is Redis 7.0, but
-# redis-py and Jedis cache only what a server of 7.4 or later answers.
+# Clients decide by the version what they may send.  We speak Redis 7.0, but redis-py and Jedis
+# cache only replies of servers from 7.4 on.
 SERVED_VERSION = b"7.4.0"
 NAME_BYTES_MAX = 1024
 
@@ -62,7 +62,7 @@ def quit_(session: Session, args: list[bytes]) -> bytes:
 def hello(session: Session, args: list[bytes]) -> bytes:
     """HELLO [2 | 3 [AUTH user password] [SETNAME name]]
 
-    As in Redis the name stays when a later option is wrong; the version does not.
+    As in Redis, an error in a later option undoes the version but not the name.
     """
     connection = session.connection
     resp3 = connection.resp3
@@ -78,7 +78,7 @@ def hello(session: Session, args: list[bytes]) -> bytes:
             option = args[at].upper()
             more = len(args) - at - 1
             if option == b"AUTH" and more >= 2:
-                # There is one user, without a password: any password will do, as in Redis.
+                # There is one user, without a password; any password is accepted, as in Redis.
                 if args[at + 1] != b"default":
                     return _WRONG_PASSWORD
                 at += 3
@@ -179,7 +179,7 @@ def client_set_info(session: Session, args: list[bytes]) -> bytes:
 def client_maintenance(session: Session, args: list[bytes]) -> bytes:
     """CLIENT MAINT_NOTIFICATIONS ON [MOVING-ENDPOINT-TYPE type] | OFF
 
-    The type of the endpoint is read and not needed: there is one address per agent.
+    The endpoint type is checked but not used: there is one address per agent.
     """
     connection = session.connection
     word = args[2].upper()

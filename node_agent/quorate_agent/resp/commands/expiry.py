@@ -1,4 +1,4 @@
-"""What the commands do that change or tell when a key expires: EXPIRE, TTL and their kin."""
+"""The commands that change or show when a key expires: EXPIRE, TTL and similar ones."""
 
 from quorate_agent.resp.reading.integers import expiry_ms, parse_integer
 from quorate_agent.resp.replies import (
@@ -65,7 +65,7 @@ def expiry_time_ms(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def persist(view: KeyView, args: list[bytes]) -> bytes:
-    """PERSIST key: 1 when there was a time to live"""
+    """PERSIST key: replies 1 if there was a time to live"""
     row = view.get(args[1])
     if row is None or row.value is None or not row.expires_at:
         return ZERO
@@ -74,7 +74,7 @@ def persist(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def _expiry(view: KeyView, key: bytes, since_ms: int) -> int | bytes:
-    """Milliseconds from `since_ms` to the expiry of `key`, or the reply when there is none."""
+    """Return milliseconds from `since_ms` to the expiry of `key`, or the reply if it has none."""
     row = view.get(key)
     if row is None:
         return _NO_KEY
@@ -88,7 +88,7 @@ def _rounded_to_seconds(ms: int) -> bytes:
 
 
 def _expire(view: KeyView, args: list[bytes], unit_ms: int, base_ms: int, name: bytes) -> bytes:
-    # The order of the checks is Redis': it decides which of several errors a client sees.
+    # The order of the checks is Redis'; it decides which of several errors a client sees.
     options = []
     for argument in args[3:]:
         option = argument.upper()
@@ -119,7 +119,7 @@ def _expire(view: KeyView, args: list[bytes], unit_ms: int, base_ms: int, name: 
 
 
 def _allows(option: bytes, present_ms: int, wanted_ms: int) -> bool:
-    """Whether `option` lets the expiry change.  No expiry (0) counts as infinitely late."""
+    """Return whether `option` lets the expiry change.  No expiry (0) counts as infinitely late."""
     match option:
         case b"NX":
             return present_ms == 0

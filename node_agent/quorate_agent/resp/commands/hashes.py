@@ -1,4 +1,4 @@
-"""What the commands do that concern hashes: HSET, HGET and their kin."""
+"""The commands that concern hashes: HSET, HGET and similar ones."""
 
 from collections.abc import Mapping
 
@@ -33,7 +33,7 @@ _INCREMENT_INFINITE = error(b"ERR value is NaN or Infinity")
 
 
 def set_fields(view: KeyView, args: list[bytes]) -> bytes:
-    """HSET key field value [field value …]: how many fields are new"""
+    """HSET key field value [field value …]: replies how many fields are new"""
     if len(args) % 2:
         return wrong_arity(b"hset")
     return _set(view, args, None)
@@ -117,7 +117,7 @@ def length(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def delete(view: KeyView, args: list[bytes]) -> bytes:
-    """HDEL key field [field …]: how many there were"""
+    """HDEL key field [field …]: replies how many existed"""
     key = args[1]
     found = hash_at(view, key)
     if isinstance(found, bytes):
@@ -174,7 +174,7 @@ def scan(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def _set(view: KeyView, args: list[bytes], reply: bytes | None) -> bytes:
-    """Set fields; without `reply` it is how many are new."""
+    """Set fields; `reply` None: the reply is how many are new."""
     key = args[1]
     found = hash_at(view, key)
     if isinstance(found, bytes):

@@ -1,4 +1,4 @@
-"""What the COMMAND commands tell about the command table, as clients read it to route keys."""
+"""The COMMAND commands: describe the command table, which clients read to route keys."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -146,7 +146,7 @@ def _key_specifications(command: Command, resp3: bool) -> list[bytes]:
 def _key_specification(
     command: Command, first: int, last: int, flags: Sequence[str], resp3: bool
 ) -> bytes:
-    """Keys from word `first` on; `last` as COMMAND tells it: 0 is the first one."""
+    """Describe keys from word `first` on; `last` is relative to `first`, as COMMAND shows it."""
     index = _typed(b"index", [(bulk(b"index"), integer(first))], resp3)
     range_ = [
         (bulk(b"lastkey"), integer(last)),

@@ -1,4 +1,4 @@
-"""What the commands do that concern a key whatever it holds: DEL, EXISTS, TYPE, COPY, RENAME."""
+"""The commands that concern a key of any type: DEL, EXISTS, TYPE, COPY, RENAME."""
 
 from quorate_agent.resp.reading.integers import parse_integer
 from quorate_agent.resp.replies import (
@@ -18,7 +18,7 @@ from quorate_agent.resp.values.value import Damaged, kind_of
 from quorate_agent.resp.view import KeyView
 
 DATABASE_COUNT = 16
-"""How many numbers of databases Redis knows in a cluster, though only 0 is there."""
+"""The number of databases that Redis accepts in COPY in a cluster, although only 0 exists."""
 
 _NONE = b"+none\r\n"
 _SAME_KEY = error(b"ERR source and destination objects are the same")
@@ -28,7 +28,7 @@ _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
 
 def delete(view: KeyView, args: list[bytes]) -> bytes:
-    """DEL key [key …], UNLINK key [key …]: how many there were"""
+    """DEL key [key …], UNLINK key [key …]: replies how many existed"""
     if len(args) == 2:
         if view.get(args[1]) is None:
             return ZERO

@@ -1,4 +1,4 @@
-"""What the commands do that concern lists: LPUSH, LRANGE and their kin."""
+"""The commands that concern lists: LPUSH, LRANGE and similar ones."""
 
 from collections.abc import Callable, Sequence
 
@@ -25,22 +25,22 @@ _INDEX_OUT_OF_RANGE = error(b"ERR index out of range")
 
 
 def push_first(view: KeyView, args: list[bytes]) -> bytes:
-    """LPUSH key element [element …]: how many there are now"""
+    """LPUSH key element [element …]: replies the new length"""
     return _push(view, args, _before, True)
 
 
 def push_last(view: KeyView, args: list[bytes]) -> bytes:
-    """RPUSH key element [element …]: how many there are now"""
+    """RPUSH key element [element …]: replies the new length"""
     return _push(view, args, _behind, True)
 
 
 def push_first_if_there(view: KeyView, args: list[bytes]) -> bytes:
-    """LPUSHX key element [element …]: only onto a list that is there"""
+    """LPUSHX key element [element …]: only if the list exists"""
     return _push(view, args, _before, False)
 
 
 def push_last_if_there(view: KeyView, args: list[bytes]) -> bytes:
-    """RPUSHX key element [element …]: only onto a list that is there"""
+    """RPUSHX key element [element …]: only if the list exists"""
     return _push(view, args, _behind, False)
 
 
@@ -61,7 +61,7 @@ def count(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def get_range(view: KeyView, args: list[bytes]) -> bytes:
-    """LRANGE key first last: negative ones count from the end"""
+    """LRANGE key first last: negative indices count from the end"""
     first, last = parse_integer(args[2]), parse_integer(args[3])
     if first is None or last is None:
         return NOT_AN_INTEGER
@@ -107,7 +107,7 @@ def set_at(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def remove(view: KeyView, args: list[bytes]) -> bytes:
-    """LREM key count element: how many went; a negative count begins at the end, 0 is all"""
+    """LREM key count element: replies how many it removed; count < 0 begins at the end, 0 is all"""
     key, element = args[1], args[3]
     limit = parse_integer(args[2])
     if limit is None:
@@ -124,7 +124,7 @@ def remove(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def trim(view: KeyView, args: list[bytes]) -> bytes:
-    """LTRIM key first last: keep these"""
+    """LTRIM key first last: keeps these"""
     key = args[1]
     first, last = parse_integer(args[2]), parse_integer(args[3])
     if first is None or last is None:
@@ -187,7 +187,7 @@ def _pop(view: KeyView, args: list[bytes], name: bytes, from_end: bool) -> bytes
 
 
 def _between(first: int, last: int, length: int) -> slice:
-    """The part from `first` to `last`, both included, negative ones counted from the end."""
+    """Return the slice from `first` to `last`, inclusive; negative indices count from the end."""
     if first < 0:
         first = max(first + length, 0)
     if last < 0:

@@ -1,8 +1,8 @@
-"""What HSCAN and SSCAN do: the next page of a key's fields or members.
+"""HSCAN and SSCAN: the next page of a key's fields or members.
 
-A page has those whose 32-bit checksum lies between two bounds, and a cursor is the next bound.  So
-nothing is remembered and nothing sorted, whoever changes the collection or serves it next, and
-what is there throughout is returned exactly once.
+A page holds the members whose 32-bit checksum lies between two bounds; the cursor is the next
+bound.  So nothing is remembered or sorted, the collection or its primary may change meanwhile, and
+a member that exists throughout is returned exactly once.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ from quorate_agent.resp.view import KeyView
 Value = TypeVar("Value")
 
 PAGE_MIN: Final = 1_000
-"""COUNT is a wish: looking at all members costs more than such a page does."""
+"""COUNT is only a hint: looking at all members costs more than a page of this size."""
 
 _CHECKSUMS: Final = 2**32
 
@@ -29,7 +29,8 @@ def scan_members(
     members_at: Callable[[KeyView, bytes], Collection[Mapping[bytes, Value]] | bytes],
     words: Callable[[bytes, Value], Iterable[bytes]],
 ) -> bytes:
-    """The reply to `name key cursor [MATCH pattern] [COUNT members]`, with `words` of each one."""
+    """Return the reply to `name key cursor [MATCH pattern] [COUNT members]`, with `words` of each
+    member."""
     cursor = parse_cursor(args[2])
     if cursor is None:
         return INVALID_CURSOR
@@ -53,7 +54,7 @@ def scan_members(
 
 
 def member_page(members: Members[bytes], cursor: int, count: int) -> tuple[int, list[bytes]]:
-    """The next cursor, 0 at the end, and about `count` of `members`."""
+    """Return the next cursor, 0 at the end, and about `count` of `members`."""
     count = max(count, PAGE_MIN)
     if cursor == 0 and len(members) <= count:
         return 0, list(members)

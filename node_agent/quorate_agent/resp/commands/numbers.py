@@ -1,4 +1,4 @@
-"""What the commands do that add to a number which a string spells: INCR and its kin."""
+"""The commands that add to a number stored as a string: INCR and similar ones."""
 
 from quorate_agent.resp.reading.floats import add_floats, float_text, parse_float
 from quorate_agent.resp.reading.integers import INTEGER_MAX, INTEGER_MIN, parse_integer
@@ -73,7 +73,7 @@ def _add(view: KeyView, key: bytes, amount: int) -> bytes:
     total = present + amount
     if not INTEGER_MIN <= total <= INTEGER_MAX:
         return INCREMENT_OVERFLOW
-    # INCRBY 0 on a key that is there changes nothing.
+    # INCRBY 0 on an existing key changes nothing.
     if amount or row is None:
         view.put(key, b"%d" % total, expires_at)
     return integer(total)

@@ -1,7 +1,7 @@
-"""What the commands do that ask how a value is kept: OBJECT and MEMORY USAGE.
+"""The commands that ask how a value is stored: OBJECT and MEMORY USAGE.
 
-Encodings are those that Redis would choose for the same contents, because tools ask for them; here
-every value is kept in one piece.
+Tools ask for encodings, so the answer is the one that Redis would choose for the same contents;
+here every value is stored in one piece.
 """
 
 from collections.abc import Mapping
@@ -21,20 +21,20 @@ from quorate_agent.resp.values.collection import hash_at, set_at
 from quorate_agent.resp.values.value import Damaged, Kind, kind_of, string_of
 from quorate_agent.resp.view import KeyView
 
-# Limits of Redis' compact encodings, by default.
+# Default limits of Redis' compact encodings.
 _EMBEDDED_BYTES_MAX = 44
 _LISTPACK_ENTRIES_MAX = 512
 _LISTPACK_BYTES_MAX = 64
 _INTSET_ENTRIES_MAX = 512
 
-# What a row takes in memory besides the bytes of its key and value, in CPython.
+# What a row takes in CPython besides the bytes of its key and value.
 _ROW_BYTES = 300
 
 _NO_FREQUENCY = error(
     b"ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that"
     b" when switching between policies at runtime LRU and LFU data will take some time to adjust."
 )
-# Our own: reading a key changes nothing here, so nobody knows.
+# Our own: reading a key changes nothing here, so the time is unknown.
 _NO_IDLE_TIME = error(b"ERR idle time not tracked: reading a key leaves no trace in Quorate")
 
 
@@ -60,7 +60,7 @@ def encoding(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def frequency(view: KeyView, args: list[bytes]) -> bytes:
-    """OBJECT FREQ key: an error, as in Redis that evicts nothing"""
+    """OBJECT FREQ key: an error, as in a Redis that evicts nothing"""
     return null(view.resp3) if view.get(args[2]) is None else _NO_FREQUENCY
 
 
@@ -70,12 +70,12 @@ def idle_time(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def reference_count(view: KeyView, args: list[bytes]) -> bytes:
-    """OBJECT REFCOUNT key: nothing is shared"""
+    """OBJECT REFCOUNT key: 1, values are not shared"""
     return null(view.resp3) if view.get(args[2]) is None else ONE
 
 
 def memory_usage(view: KeyView, args: list[bytes]) -> bytes:
-    """MEMORY USAGE key [SAMPLES number]: about what one copy of the row takes"""
+    """MEMORY USAGE key [SAMPLES number]: about the bytes that one copy of the row takes"""
     for at in range(3, len(args), 2):
         if args[at].upper() != b"SAMPLES" or at + 1 == len(args):
             return SYNTAX_ERROR

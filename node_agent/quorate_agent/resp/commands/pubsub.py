@@ -1,7 +1,7 @@
-"""Publish/subscribe as far as it goes here: agents publish, to channels whose names are known.
+"""Publish/subscribe, limited: only agents publish, and only to channels with known names.
 
-A channel that nobody publishes to would be silent for ever, so it is refused; clients have no
-PUBLISH.  Who subscribes to events is told the present state at once, behind the confirmation.
+An unknown channel would be silent for ever, so subscribing to it is refused; clients have no
+PUBLISH.  A subscriber to events gets the present state right behind the confirmation.
 """
 
 from collections import Counter
@@ -23,11 +23,11 @@ from quorate_agent.resp.session import Connection, Session
 
 NAMESPACE = b"__quorate__:"
 EVENTS = NAMESPACE + b"events"
-INVALIDATIONS = b"__redis__:invalidate"  # for RESP2 clients that others redirect to
+INVALIDATIONS = b"__redis__:invalidate"  # for RESP2 clients to which other clients redirect
 CHANNELS = (EVENTS, INVALIDATIONS)
 
 SUBSCRIPTIONS_MAX = 256
-"""Of a connection: every message is sent once for each that matches."""
+"""Per connection: every message is sent once for each that matches."""
 
 _TOO_MANY = error(b"ERR more than %d subscriptions in one connection" % SUBSCRIPTIONS_MAX)
 _THERE = b", ".join(CHANNELS)
@@ -68,7 +68,7 @@ def punsubscribe(session: Session, args: list[bytes]) -> bytes:
 
 
 def channels(session: Session, args: list[bytes]) -> bytes:
-    """PUBSUB CHANNELS [pattern]: those that somebody has subscribed to by name, on this agent"""
+    """PUBSUB CHANNELS [pattern]: the channels with subscribers by name on this agent"""
     if len(args) > 3:
         return _wrong_words(args)
     if are_too_long(args[2:]):
@@ -85,7 +85,7 @@ def subscriber_counts(session: Session, args: list[bytes]) -> bytes:
 
 
 def pattern_count(session: Session, args: list[bytes]) -> bytes:
-    """PUBSUB NUMPAT: how many different patterns"""
+    """PUBSUB NUMPAT: how many different patterns are subscribed to"""
     return integer(len({name for is_pattern, name in _subscriptions(session) if is_pattern}))
 
 
@@ -95,7 +95,7 @@ def shard_channels(session: Session, args: list[bytes]) -> bytes:
 
 
 def shard_subscriber_counts(session: Session, args: list[bytes]) -> bytes:
-    """PUBSUB SHARDNUMSUB [channel …]: nobody, of all"""
+    """PUBSUB SHARDNUMSUB [channel …]: always 0"""
     return _counted(args[2:], [0] * len(args[2:]))
 
 
@@ -117,8 +117,9 @@ def _wrong_words(args: list[bytes]) -> bytes:
 
 
 def messages(connection: Connection, channel: bytes, payload: bytes) -> bytes:
-    """What the client is sent of a message to `channel`: once for each of its subscriptions that
-    match, as Redis does."""
+    """Return what the client is sent for a message to `channel`.
+
+    As in Redis that is one frame for each of its subscriptions that match."""
     return b"".join(
         _message(connection, is_pattern, name, channel, payload)
         for is_pattern, name in connection.subscribed
@@ -127,7 +128,7 @@ def messages(connection: Connection, channel: bytes, payload: bytes) -> bytes:
 
 
 def refused_while_subscribed(connection: Connection, command: Command) -> bytes:
-    """Why a client that has subscribed must not call this; empty: it may.
+    """Return why a subscribed client must not call this command; empty if it may.
 
     In RESP2 it could not tell replies from messages."""
     if connection.resp3 or command.name in _ALLOWED:
@@ -163,7 +164,7 @@ def _unsubscribe(connection: Connection, args: list[bytes], is_pattern: bool) ->
 
 
 def _is_about(is_pattern: bool, name: bytes, channel: bytes) -> bool:
-    """Whether who subscribed to `name` is told what is published to `channel`."""
+    """Return whether a subscription to `name` covers `channel`."""
     return bool(glob_matcher(name)(channel)) if is_pattern else name == channel
 
 

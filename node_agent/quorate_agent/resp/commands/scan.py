@@ -1,9 +1,8 @@
-"""What SCAN does: a page of the keys that were this agent's when the scan began.
+"""SCAN: a page of the keys that were this agent's when the scan began.
 
-One that began before this process did goes on with all keys from there on.
-
-A partition that is another agent's since then is scanned there: its part of the scan becomes a
-command of that partition, which is forwarded, or waits for a primary, as any other does.  Source:
+A scan that began at an earlier process continues with all keys from its cursor on.  A partition
+that another agent has taken over since is scanned there: that part of the scan becomes a command of
+the partition, which is forwarded, or waits for a primary, like any other.  Source:
 docs/protocol.md, section 8.
 """
 
@@ -33,13 +32,13 @@ def scan(session: Session, args: list[bytes]) -> bytes | Call:
     agent = session.agent
     now_s = agent.uptime_s()
     place = place_of(cursor, agent.scan_origin, now_s)
-    if session.connection.is_agents:  # it asks for the one partition
+    if session.connection.is_agents:  # it asks for one partition
         if place.partition >= agent.partition_count():
             return _page(agent, None, [], asked)
         if agent.is_here(place.partition):
             return _part(agent, place, asked)
         return PartOfScan(agent, place, asked, args).call()
-    # Which partitions an earlier process had then, nobody knows any more.
+    # It is unknown which partitions an earlier process had.
     scope: Sequence[int] = range(agent.partition_count())
     if place.origin == agent.scan_origin:
         scope = agent.scan_scope(place.begun_s(now_s) - OVERLAP_S)
@@ -58,18 +57,18 @@ class PartOfScan:
         self._agent = agent
         self._asked = asked
         self._place = place
-        self.words = [args[0], b"%d" % place.cursor, *args[2:]]  # for who serves it
+        self.words = [args[0], b"%d" % place.cursor, *args[2:]]  # for the agent that serves it
 
     def __call__(self, view: Any, args: list[bytes]) -> bytes:
-        """The page, when it is served here after all."""
+        """Return the page if the partition is served here after all."""
         return _part(self._agent, self._place, self._asked)
 
     def nothing(self) -> bytes:
-        """An empty page that leads here again."""
+        """Return an empty page whose cursor leads here again."""
         return _page(self._agent, self._place, [], self._asked)
 
     def call(self) -> Call:
-        """As a command of the partition."""
+        """Return the scan as a command of the partition."""
         key = _key_in(self._place.partition, self._agent.partition_count())
         return Call(
             Command(
@@ -81,17 +80,17 @@ class PartOfScan:
 
 
 def run_inside(session: Session, command: Command, args: list[bytes]) -> bytes:
-    """The reply to a command without keys inside a transaction, where nothing is waited for."""
+    """Reply to a command without keys in a transaction, where nothing may wait."""
     answer: bytes | Call = command.handler(session, args)
     if isinstance(answer, bytes):
         return answer
     part = answer.command.handler
-    assert isinstance(part, PartOfScan)  # no other queued command makes another
+    assert isinstance(part, PartOfScan)  # no other command that can be queued makes one
     return part.nothing()
 
 
 def _part(agent: Agent, place: Place, asked: ScanArguments) -> bytes:
-    """A page of one partition; behind its end the scan goes on with the next."""
+    """Return a page of one partition; at its end the cursor leads to the next."""
     only = (place.partition,)
     to, keys = scan_page(place, asked.count, only, agent.scan, agent.scan_positions)
     if to is None and place.partition + 1 < agent.partition_count():
@@ -116,6 +115,6 @@ def _type_name(value: bytes | None) -> bytes:
 
 @cache
 def _key_in(partition: int, partitions: int) -> bytes:
-    """Some key of the partition: commands are led by their keys."""
+    """Return some key of the partition, because commands are routed by their keys."""
     names = (b"%d" % number for number in count())
     return next(name for name in names if key_partition(name, partitions) == partition)

@@ -1,4 +1,4 @@
-"""What the commands do that ask about, or act on, the whole agent: INFO, CONFIG, DBSIZE, WAIT …"""
+"""The commands that ask about or act on the whole agent: INFO, CONFIG, DBSIZE, WAIT …"""
 
 import random
 
@@ -23,7 +23,7 @@ _NEGATIVE_TIMEOUT = error(b"ERR timeout is negative")
 _TIMEOUT_NOT_AN_INTEGER = error(b"ERR timeout is not an integer or out of range")
 _RANDOM_ROWS = 1_000
 
-# What CONFIG GET knows: what clients and benchmark tools ask about, in Redis' terms.
+# What CONFIG GET knows: the settings that clients and benchmark tools ask for, in Redis' terms.
 APPEND_ONLY = b"appendonly"
 CONFIG: dict[bytes, bytes] = {
     APPEND_ONLY: b"yes",  # "no" where the zone is in memory
@@ -34,7 +34,7 @@ CONFIG: dict[bytes, bytes] = {
     b"save": b"",
 }
 
-# Sections INFO shows without being asked for by name, in this order; the agent may add others.
+# Sections that INFO shows by default, in this order; the agent may add others.
 _SECTIONS = ("Server", "Clients", "Memory", "Persistence", "Stats", "Replication", "CPU", "Cluster")
 _ALL_SECTIONS = (b"all", b"default", b"everything")
 
@@ -80,7 +80,7 @@ def info(session: Session, args: list[bytes]) -> bytes:
 
 
 def config_get(session: Session, args: list[bytes]) -> bytes:
-    """CONFIG GET pattern [pattern …]: a plain name comes back as it was spelled"""
+    """CONFIG GET pattern [pattern …]: a plain name is returned in its spelling"""
     if are_too_long(args[2:]):
         return TOO_LONG
     found: dict[bytes, bytes] = {}  # setting -> the name to show
@@ -122,7 +122,7 @@ def wait(session: Session, args: list[bytes]) -> WaitRequest | bytes:
 
 
 def flush(session: Session, args: list[bytes]) -> bytes | None:
-    """FLUSHALL, FLUSHDB [SYNC | ASYNC]: None when the agent shall do it"""
+    """FLUSHALL, FLUSHDB [SYNC | ASYNC]: None if the agent is to do it, else an error"""
     if len(args) > 2 or (len(args) == 2 and args[1].upper() not in (b"SYNC", b"ASYNC")):
         return SYNTAX_ERROR
     return None
@@ -137,7 +137,7 @@ def list_keys(session: Session, args: list[bytes]) -> KeysRequest | bytes:
 
 
 def random_key(session: Session, args: list[bytes]) -> bytes:
-    """RANDOMKEY: one of the first keys of any partition, not drawn evenly"""
+    """RANDOMKEY: one of the first keys of a random partition, not drawn evenly"""
     agent = session.agent
     if agent.key_count():
         partitions = list(agent.primaries())

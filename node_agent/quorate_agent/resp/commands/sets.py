@@ -1,6 +1,6 @@
-"""What the commands do that concern sets: SADD, SMEMBERS and their kin.
+"""The commands that concern sets: SADD, SMEMBERS and similar ones.
 
-What SPOP takes is drawn by the primary alone: the other copies get the row that is left.
+SPOP draws at the primary only; the other copies get the row that is left.
 """
 
 import random
@@ -26,13 +26,13 @@ from quorate_agent.resp.values.collection import put_set, set_at
 from quorate_agent.resp.view import KeyView
 
 DRAWN_MAX = 1_000_000
-"""Members that one SRANDMEMBER may repeat; Redis would answer for as long as it takes."""
+"""Members that one SRANDMEMBER may repeat; Redis has no bound."""
 
 _TOO_MANY_DRAWN = error(b"ERR value is out of range: at least -%d" % DRAWN_MAX)
 
 
 def add(view: KeyView, args: list[bytes]) -> bytes:
-    """SADD key member [member …]: how many are new"""
+    """SADD key member [member …]: replies how many are new"""
     key = args[1]
     found = set_at(view, key)
     if isinstance(found, bytes):
@@ -44,7 +44,7 @@ def add(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def remove(view: KeyView, args: list[bytes]) -> bytes:
-    """SREM key member [member …]: how many there were"""
+    """SREM key member [member …]: replies how many existed"""
     key = args[1]
     found = set_at(view, key)
     if isinstance(found, bytes):
@@ -90,7 +90,7 @@ def scan(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def pop(view: KeyView, args: list[bytes]) -> bytes:
-    """SPOP key [count]: random members, which are removed"""
+    """SPOP key [count]: removes random members"""
     if len(args) > 3:
         return SYNTAX_ERROR
     wanted = parse_count(args[2:])

@@ -1,7 +1,7 @@
-"""What the commands do that set, answer, cut and lengthen strings: GET, SET and their kin.
+"""The commands that set, read, cut and lengthen strings: GET, SET and similar ones.
 
-Each is `handler(view, args) -> reply`, `args` checked for arity only.  GET and the plain SET come
-first and do nothing that they need not: they are what most clients send most of the time.
+Each is `handler(view, args) -> reply`; only the arity of `args` was checked.  GET and the plain SET
+come first and do nothing unnecessary: most clients send them most of the time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,7 +51,7 @@ def get(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def get_each(values: list[bytes | None], resp3: bool) -> bytes:
-    """What GET answers for each of some values, at least one; None where none is.  LongReplies."""
+    """Return GET's replies to several values, at least one; None is no value.  LongReplies."""
     strings = cast(list[bytes], values)
     try:
         if max(strings) < MARKER:
@@ -73,7 +73,7 @@ def set_value(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def set_each(values: Sequence[bytes]) -> Iterable[bytes]:
-    """What the plain SET puts for each of some values, at least one."""
+    """Return what the plain SET stores for several values, at least one."""
     return values if max(values) < MARKER else map(pack_string, values)
 
 
@@ -128,7 +128,7 @@ def get_and_expire(view: KeyView, args: list[bytes]) -> bytes:
         at += 1
     key = args[1]
     row = view.get(key)
-    # As Redis: whether the time is one at all is looked at only when the key exists.
+    # As in Redis, the time is checked only if the key exists.
     if row is None or row.value is None:
         return null(view.resp3)
     text = string_of(row.value)
@@ -148,7 +148,7 @@ def get_and_expire(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def get_many(view: KeyView, args: list[bytes]) -> bytes:
-    """MGET key [key …]: null for what is no string"""
+    """MGET key [key …]: null for what is not a string"""
     get_row = view.get
     absent = null(view.resp3)
     replies = []
@@ -202,7 +202,7 @@ def length(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def get_range(view: KeyView, args: list[bytes]) -> bytes:
-    """GETRANGE key first last, SUBSTR key first last: negative ones count from the end"""
+    """GETRANGE key first last, SUBSTR key first last: negative indices count from the end"""
     first, last = parse_integer(args[2]), parse_integer(args[3])
     if first is None or last is None:
         return NOT_AN_INTEGER
@@ -222,7 +222,7 @@ def get_range(view: KeyView, args: list[bytes]) -> bytes:
 
 
 def set_range(view: KeyView, args: list[bytes]) -> bytes:
-    """SETRANGE key offset value: keeps the time to live, fills up with zero bytes"""
+    """SETRANGE key offset value: keeps the time to live, pads with zero bytes"""
     offset = parse_integer(args[2])
     if offset is None:
         return NOT_AN_INTEGER
@@ -276,7 +276,7 @@ def _set_with_options(view: KeyView, args: list[bytes]) -> bytes:
             return parsed
         expires_at = parsed
         if expires_at >= view.now_ms and not condition and not wants_old:
-            view.put(args[1], pack_string(args[2]), expires_at)  # nothing depends on what was there
+            view.put(args[1], pack_string(args[2]), expires_at)  # the old row does not matter
             return OK
     key = args[1]
     row = view.get(key)
@@ -288,7 +288,7 @@ def _set_with_options(view: KeyView, args: list[bytes]) -> bytes:
     if (condition == b"NX") if row is not None else (condition == b"XX"):
         return reply if wants_old else null(view.resp3)
     if expires_at and expires_at < view.now_ms:
-        # A moment that has passed: what stays is the same as after a deletion.
+        # The time has passed: the same as a deletion.
         if row is not None:
             view.delete(key)
         return reply
@@ -307,7 +307,7 @@ def _set_for(view: KeyView, args: list[bytes], option: bytes, name: bytes) -> by
 
 
 def _expires_at(view: KeyView, option: bytes, amount: bytes, name: bytes) -> int | bytes:
-    """Absolute wall milliseconds (> 0), or the error reply."""
+    """Return absolute wall milliseconds (> 0), or the error reply."""
     number = parse_integer(amount)
     if number is None:
         return NOT_AN_INTEGER

@@ -1,4 +1,4 @@
-"""What CLIENT TRACKING, CACHING, TRACKINGINFO and GETREDIR do; the errors are those of Redis 7."""
+"""CLIENT TRACKING, CACHING, TRACKINGINFO and GETREDIR, with the errors of Redis 7."""
 
 from quorate_agent.resp.reading.integers import parse_integer
 from quorate_agent.resp.replies import (
@@ -19,7 +19,7 @@ from quorate_agent.resp.tracking_mode import TrackingMode
 _ONE_REDIRECTION = error(b"ERR A client can only redirect to a single other client")
 _NO_SUCH_CLIENT = error(b"ERR The client ID you want redirect to does not exist")
 PREFIXES_MAX = 256
-"""Of a connection: each is compared with each other, and with every key that is written."""
+"""Per connection: each is compared with each other, and with every key that is written."""
 
 _TOO_MANY_PREFIXES = error(b"ERR more than %d prefixes in one connection" % PREFIXES_MAX)
 _PREFIX_ALONE = error(b"ERR PREFIX option requires BCAST mode to be enabled")
@@ -74,7 +74,7 @@ def client_tracking(session: Session, args: list[bytes]) -> bytes:
 
 
 def _options(session: Session, words: list[bytes]) -> TrackingMode | bytes:
-    """What is asked for, or the error in it."""
+    """Return the options, or the error reply."""
     asked = TrackingMode()
     at = 0
     while at < len(words):
@@ -107,7 +107,8 @@ def _options(session: Session, words: list[bytes]) -> TrackingMode | bytes:
 
 
 def _refused(asked: TrackingMode, before: TrackingMode | None) -> bytes:
-    """Why these options cannot be, beside each other and after those `before`; empty: they can."""
+    """Return why these options conflict, with each other or with those `before`; empty if they do
+    not."""
     if asked.prefixes and not asked.broadcast:
         return _PREFIX_ALONE
     if before is not None and before.broadcast is not asked.broadcast:
@@ -125,9 +126,11 @@ def _refused(asked: TrackingMode, before: TrackingMode | None) -> bytes:
 
 
 def _overlap(prefixes: list[bytes], known: list[bytes]) -> bytes:
-    """Why these prefixes cannot join the `known` ones.
+    """Return why these prefixes overlap with each other or with the `known` ones; empty if they do
+    not.
 
-    Redis 7.0 finds the same, but for all but the first prefix goes on and answers twice."""
+    Redis 7.0 finds the same overlaps, but for all but the first prefix it goes on and answers
+    twice."""
     for at, prefix in enumerate(prefixes):
         others = [(b"an existing", other) for other in known]
         others += [(b"another provided", other) for other in prefixes[at + 1 :]]
@@ -141,7 +144,7 @@ def _overlap(prefixes: list[bytes], known: list[bytes]) -> bytes:
 
 
 def client_caching(session: Session, args: list[bytes]) -> bytes:
-    """CLIENT CACHING YES | NO: of the next command"""
+    """CLIENT CACHING YES | NO: applies to the next command"""
     mode, word = session.connection.tracking, args[2].upper()
     if mode is None:
         return _NOT_TRACKING
@@ -156,7 +159,7 @@ def client_caching(session: Session, args: list[bytes]) -> bytes:
 
 
 def client_get_redirection(session: Session, args: list[bytes]) -> bytes:
-    """CLIENT GETREDIR: who is told of this client's keys; 0: itself, -1: it does not track"""
+    """CLIENT GETREDIR: the client that gets the invalidations; 0: itself, -1: it does not track"""
     mode = session.connection.tracking
     return integer(-1 if mode is None else mode.redirect)
 

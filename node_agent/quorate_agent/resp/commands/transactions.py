@@ -1,4 +1,4 @@
-"""What MULTI, EXEC, DISCARD, WATCH and UNWATCH do."""
+"""MULTI, EXEC, DISCARD, WATCH and UNWATCH."""
 
 from functools import partial
 
@@ -9,7 +9,7 @@ from quorate_agent.resp.session import Session
 from quorate_agent.resp.transaction import Call, Execution, Transaction, Watching
 
 WATCHED_BYTES_MAX = 1024 * 1024
-"""What is watched goes along with the commands to whoever executes them."""
+"""Watched keys are sent along with the commands to the agent that executes them."""
 
 _WATCHES_TOO_MUCH = error(b"ERR watched keys of more than %d bytes" % WATCHED_BYTES_MAX)
 _NESTED = error(b"ERR MULTI calls can not be nested")
@@ -58,7 +58,7 @@ def discard(session: Session, args: list[bytes]) -> bytes:
 
 
 def watch(session: Session, args: list[bytes]) -> bytes | Call:
-    """WATCH key …: EXEC runs only if their rows are still the same"""
+    """WATCH key …: EXEC runs only if the rows of these keys have not changed"""
     connection = session.connection
     if connection.transaction is not None:
         return _WATCH_INSIDE

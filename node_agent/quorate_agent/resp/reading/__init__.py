@@ -1,1 +1,1 @@
-"""Bytes and words that clients send: commands cut out of a stream, numbers, patterns."""
+"""Parsing what clients send: commands in a byte stream, numbers, patterns."""

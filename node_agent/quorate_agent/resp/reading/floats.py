@@ -1,7 +1,7 @@
-"""Which texts are numbers with a fraction, and what becomes of them: as exactly as Redis does it.
+"""Numbers with a fraction: parsed, added and written exactly as in Redis.
 
-Redis adds in the 80-bit numbers of x86 processors, 64 bits of them significant, and writes 17
-decimals.  Python has no such type, so they are fractions here, rounded to those numbers.
+Redis computes in the 80-bit numbers of x86 processors, with 64 significant bits, and writes 17
+decimals.  Python has no such type, so they are fractions here, rounded to such numbers.
 """
 
 import re
@@ -12,13 +12,13 @@ _TEXT_BYTES_MAX: Final = 5 * 1024 - 1
 _MANTISSA_BITS: Final = 64
 _EXPONENT_MIN: Final = -16_445  # of the smallest step
 _DECIMALS: Final = 17
-# Beyond this, of 2 or of 10, a number of so many bytes is certainly infinite, or nothing.
+# Beyond this exponent, of 2 or of 10, a number of so many bytes is certainly infinite or zero.
 _EXPONENT_MAX: Final = 50_000
-# Python reads no more at once; what is behind them makes no difference.
+# Python reads no more digits at once; the digits behind them make no difference.
 _DIGITS_MAX: Final = 4_000
 
 INFINITE: Final = Fraction(2**16_384)
-"""This and all above it stand for infinity."""
+"""This and everything above it stand for infinity."""
 
 _DECIMAL = re.compile(rb"([+-]?)(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?")
 _HEXADECIMAL = re.compile(
@@ -28,7 +28,7 @@ _INFINITY = re.compile(rb"([+-]?)(?:inf|infinity)", re.IGNORECASE)
 
 
 def parse_float(text: bytes) -> Fraction | None:
-    """The number that `text` spells, +-INFINITE for infinity; None when it spells none."""
+    """Return the number that `text` spells, +-INFINITE for infinity; None if it is no number."""
     if len(text) > _TEXT_BYTES_MAX:
         return None
     if found := _DECIMAL.fullmatch(text):
@@ -45,7 +45,7 @@ def parse_float(text: bytes) -> Fraction | None:
 
 
 def add_floats(augend: Fraction, addend: Fraction) -> Fraction | None:
-    """The sum; None when it is infinite or no number."""
+    """Return the sum; None if it is infinite or not a number."""
     if is_infinite(augend) or is_infinite(addend):
         return None
     total = augend + addend
@@ -54,12 +54,12 @@ def add_floats(augend: Fraction, addend: Fraction) -> Fraction | None:
 
 
 def is_infinite(number: Fraction) -> bool:
-    """Whether it stands for infinity."""
+    """Return whether the number stands for infinity."""
     return abs(number) >= INFINITE
 
 
 def float_text(number: Fraction) -> bytes:
-    """The number as Redis writes it: no exponent, at most 17 decimals, no zeros behind them."""
+    """Return the number as Redis writes it: no exponent, at most 17 decimals, no trailing zeros."""
     scaled = round(abs(number) * 10**_DECIMALS)  # halves to even, as in C
     whole, decimals = divmod(scaled, 10**_DECIMALS)
     text = b"%b.%017d" % (_integer_text(whole), decimals)
@@ -68,7 +68,7 @@ def float_text(number: Fraction) -> bytes:
 
 
 def _scaled(found: re.Match[bytes], base: int, digit_exponent: int) -> Fraction | None:
-    """The number without its sign, rounded; None when it is too small to be told from nothing."""
+    """Return the number without its sign, rounded; None if it is too small to differ from zero."""
     decimals = found[3] or b""
     digits = (found[2] + decimals).lstrip(b"0")
     if not digits:
@@ -82,7 +82,7 @@ def _scaled(found: re.Match[bytes], base: int, digit_exponent: int) -> Fraction 
 
 
 def _exponent(text: bytes | None) -> int:
-    """Cut where it makes no difference any more: an exponent may have thousands of digits."""
+    """Return the exponent, capped where it makes no difference: it may have thousands of digits."""
     if text is None:
         return 0
     digits = text.lstrip(b"+-").lstrip(b"0")
@@ -91,26 +91,26 @@ def _exponent(text: bytes | None) -> int:
 
 
 def _integer_text(number: int) -> bytes:
-    """Its digits; Python refuses to write more than 4300 at once."""
+    """Return the digits; Python refuses to write more than 4300 at once."""
     high, low = divmod(number, 10**4000)
     return b"%d%04000d" % (high, low) if high else b"%d" % low
 
 
 def _rounded(number: Fraction) -> Fraction:
-    """The nearest (ties: even) of the 80-bit numbers; `number` >= 0."""
+    """Return the nearest (ties: even) of the 80-bit numbers; `number` >= 0."""
     numerator, denominator = number.numerator, number.denominator
     exponent = numerator.bit_length() - denominator.bit_length() - _MANTISSA_BITS
     exponent = max(exponent, _EXPONENT_MIN)
     mantissa = _divided(numerator, denominator, exponent)
     if mantissa.bit_length() > _MANTISSA_BITS:
-        # Rounded up to a power of two, or one bit too fine: the bit lengths told it to one only.
+        # Rounded up to a power of two, or one bit too fine: bit lengths are exact only to one.
         mantissa = _divided(numerator, denominator, exponent + 1)
         exponent += 1
     return Fraction(mantissa) * Fraction(2) ** exponent
 
 
 def _divided(numerator: int, denominator: int, exponent: int) -> int:
-    """numerator / denominator / 2**exponent, rounded, ties to even."""
+    """Return numerator / denominator / 2**exponent, rounded, ties to even."""
     if exponent >= 0:
         return round(Fraction(numerator, denominator << exponent))
     return round(Fraction(numerator << -exponent, denominator))

@@ -1,4 +1,4 @@
-"""Which names a Redis glob pattern matches: `*`, `?`, `[a-z]`, `[^a]`, `\\x`.
+"""Matches names against Redis glob patterns: `*`, `?`, `[a-z]`, `[^a]`, `\\x`.
 
 A pattern becomes a regular expression in which every part after a `*` is an atomic group, so that
 no pattern costs more than pattern length times name length (plain `.*a.*a.*a` would backtrack
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from quorate_agent.resp.replies import error
 
 PATTERN_BYTES_MAX = 4096
-"""Of all that come together: to compile one takes some microseconds per byte, and the agent does
-nothing else meanwhile."""
+"""Bytes of all patterns of a command: compiling takes some microseconds per byte, and blocks the
+agent."""
 
 TOO_LONG = error(b"ERR patterns of more than %d bytes" % PATTERN_BYTES_MAX)
 
@@ -20,12 +20,12 @@ _NEVER = b"(?!)"
 
 
 def are_too_long(patterns: Iterable[bytes]) -> bool:
-    """Whether they are to be refused (TOO_LONG)."""
+    """Return whether these patterns are to be refused (TOO_LONG)."""
     return sum(map(len, patterns)) > PATTERN_BYTES_MAX
 
 
 def glob_matcher(pattern: bytes, ignore_case: bool = False) -> Callable[[bytes], object]:
-    """A function whose result is true for the names that `pattern` matches as a whole."""
+    """Return a function whose result is true for the names that `pattern` matches as a whole."""
     segments = [b""]
     at = 0
     while at < len(pattern):
@@ -54,9 +54,9 @@ def glob_matcher(pattern: bytes, ignore_case: bool = False) -> Callable[[bytes],
 
 
 def _class_at(pattern: bytes, at: int) -> tuple[bytes, int]:
-    """The class that starts behind `[` as an expression, and where the pattern goes on.
+    """Return the class that starts behind `[` as an expression, and where the pattern goes on.
 
-    A class that is never closed reaches to the end of the pattern, as in Redis.
+    A class that is never closed extends to the end of the pattern, as in Redis.
     """
     negated = pattern[at : at + 1] == b"^"
     at += negated

@@ -1,9 +1,9 @@
-"""Which words a line that a person typed consists of, with the quotes and escapes of Redis."""
+"""Splits a line that a person typed into words, with the quotes and escapes of Redis."""
 
 import re
 
 _SPACES = b" \t\n\v\f\r"  # between words
-_ENDS = b" \t\n\r"  # of a word that is not quoted
+_ENDS = b" \t\n\r"  # of an unquoted word
 _ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
 # In double quotes: \xHH, or any escaped byte; in single quotes only the quote itself is escaped.
 _DOUBLE = re.compile(rb'"((?:\\.|[^"\\])*)"(?=[ \t\n\v\f\r]|$)', re.DOTALL)
@@ -13,11 +13,11 @@ _PLAIN = re.compile(rb"[^ \t\n\r\"']+")
 
 
 class SplitRefused(Exception):
-    """A quote is not closed, or something follows a closing one directly."""
+    """A quote is not closed, or something directly follows a closing one."""
 
 
 def split_words(line: bytes) -> list[bytes]:
-    """The words of `line`.  A quoted part ends its word; an unquoted part may precede it."""
+    """Return the words of `line`.  A quoted part ends its word; an unquoted part may precede it."""
     words: list[bytes] = []
     line = line.partition(b"\0")[0]
     at = 0

@@ -1,4 +1,4 @@
-"""Which texts are integers, and which times a key may expire at: read as strictly as Redis does."""
+"""Parses integers and expiry times as strictly as Redis does."""
 
 INTEGER_MAX = 2**63 - 1
 INTEGER_MIN = -(2**63)
@@ -6,7 +6,9 @@ _DIGITS_MAX = 20  # "-9223372036854775808"
 
 
 def parse_integer(text: bytes) -> int | None:
-    """The signed 64-bit integer that `text` spells canonically (no spaces, `+`, leading zeros)."""
+    """Return the signed 64-bit integer that `text` spells, else None.
+
+    Only the canonical spelling counts: no spaces, no `+`, no leading zeros."""
     if len(text) > _DIGITS_MAX:
         return None
     try:
@@ -19,7 +21,7 @@ def parse_integer(text: bytes) -> int | None:
 
 
 def parse_count(words: list[bytes]) -> int | None:
-    """How many are asked for by the optional last word: 1 without it, None when it is no count."""
+    """Return the count in the optional last word: 1 without it, None if it is not a count."""
     if not words:
         return 1
     number = parse_integer(words[0])
@@ -27,7 +29,7 @@ def parse_count(words: list[bytes]) -> int | None:
 
 
 def expiry_ms(amount: int, unit_ms: int, base_ms: int) -> int | None:
-    """Absolute wall milliseconds of `amount` units after `base_ms`; None when beyond 64 bits."""
+    """Return wall milliseconds of `amount` units after `base_ms`; None if that exceeds 64 bits."""
     at_ms = amount * unit_ms
     if not INTEGER_MIN <= at_ms <= INTEGER_MAX or at_ms + base_ms > INTEGER_MAX:
         return None

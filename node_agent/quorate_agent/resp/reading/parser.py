@@ -1,13 +1,13 @@
-"""Which commands a client's bytes spell: RESP arrays and inline commands, cut out of a stream.
+"""Parses clients' bytes into commands: RESP arrays and inline commands.
 
-There are two readers.  The strict one, here, is the authority: it keeps what is incomplete, knows
-every limit and words errors as Redis does.  The quick one takes the chunks that it can prove to be
-whole commands, which is nearly all of them.
+There are two readers.  The strict one, here, is the authority: it keeps incomplete data, enforces
+every limit and words errors as Redis does.  The quick one takes chunks that it can prove to be
+complete commands, which is nearly all of them.
 
 A command that is too large, or for which there is no memory now, is refused alone: its bytes are
 read and dropped, and the client gets the error in the order of its commands.  Redis closes the
-connection over a value that is too long; what its client still sends then resets the connection,
-and the client never sees the sentence.
+connection over a value that is too long; data that the client still sends then resets the
+connection, and the client never sees the error.
 """
 
 import mmap
@@ -21,23 +21,24 @@ from quorate_agent.resp.reading.quick_reader import read_quickly
 from quorate_agent.resp.replies import VALUE_BYTES_MAX, Refusal, error, until_nul
 
 BULK_BYTES_MAX = VALUE_BYTES_MAX
-# All arguments of one command.  Less than a peer frame, so that every update fits into one.
+# All arguments of one command.  Less than a frame between agents, so that every update fits into
+# one.
 QUERY_BYTES_MAX = 72 * 1024 * 1024
-# A larger one is garbage, as in Redis: nobody waits until that has been read and dropped.
+# A larger command is garbage, as in Redis: reading and dropping it would take too long.
 DROPPED_BYTES_MAX = 512 * 1024 * 1024
-# Up to here nobody is asked whether a command may be kept.
+# Up to this size commands need no permission from `admit`.
 FREE_BYTES = 64 * 1024
 # A line: an inline command, or the header of an array or a string.
 INLINE_BYTES_MAX = 64 * 1024
 
-# A string longer than this is gathered piece by piece instead of joined with every chunk.
+# A longer string is gathered in pieces instead of being joined with every chunk.
 _GATHERED_BYTES_MIN = 16 * 1024
-# From here on in pages of its own, which go back to the system with it: pieces among other things
-# leave holes that the allocator keeps.
+# From this size on it is gathered in pages of its own, which are returned to the system with it;
+# pieces among other allocations leave holes that the allocator keeps.
 _MAPPED_BYTES_MIN = 1024 * 1024
 
 _STAR = ord("*")
-# The headers that are met at nearly every command, read in one step.
+# Headers of nearly every command, parsed in one step.
 _COUNTS = {b"*%d" % count: count for count in range(1, 128)}
 _LENGTHS = {b"$%d" % length: length for length in range(1024)}
 
@@ -50,11 +51,11 @@ class CommandParser:
     """The reading side of one client connection.  `feed` never raises.
 
     `error` is set when the stream was garbage: after the commands of that `feed` the client gets
-    this line (empty: nothing) and is disconnected; further bytes are not looked at.
+    this line (empty: nothing) and is disconnected; further bytes are ignored.
 
-    `admit(more)` is asked, while a command of more than FREE_BYTES comes in, whether so many more
-    of its bytes may be kept: empty, or the error that refuses the command.  `took_large` is set
-    when such a command was among those that `feed` answered; its owner takes it back.
+    While a command of more than FREE_BYTES comes in, `admit(more)` is asked whether so many more of
+    its bytes may be kept; it returns b"", or the error that refuses the command.  `took_large` is
+    set when `feed` has returned such a command; the owner resets it.
     """
 
     __slots__ = (
@@ -78,13 +79,13 @@ class CommandParser:
         self.error: bytes | None = None
         self.took_large = False
         self._admit = admit
-        self._bytes_max = FREE_BYTES  # of the present command, before somebody is asked
-        self._refusal = b""  # the present command is dropped, and answered with this
-        self._idle = True  # at the end of a command, and no error
+        self._bytes_max = FREE_BYTES  # of the present command, until `admit` must be asked
+        self._refusal = b""  # the error that answers the present command, whose bytes are dropped
+        self._idle = True  # at the end of a command, and without error
         self._rest = b""  # an incomplete line, or a short string and its header
         self._left = 0  # arguments that the present array still lacks
         self._args: list[bytes] = []
-        self._bytes = 0  # of the arguments, a long string's missing ones included
+        self._bytes = 0  # of the arguments, including missing bytes of a long string
         self._pieces: list[bytes] = []  # of a long string
         self._mapped: mmap.mmap | None = None  # of a very long one
         self._bulk_left = 0  # bytes that it still lacks
@@ -92,7 +93,7 @@ class CommandParser:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes read of an incomplete command; 0 at the end of one."""
+        """Bytes read of an incomplete command; 0 between commands."""
         return len(self._rest) + self._bytes - self._bulk_left
 
     @property
@@ -101,18 +102,19 @@ class CommandParser:
         return len(self._rest) + (0 if self._refusal else self._bytes)
 
     def close(self) -> None:
-        """Let go of all, also of who admits; nothing is fed any more."""
+        """Drop everything, including the reference to `admit`; nothing more may be fed."""
         self._stop(b"")
         self._admit = _admits_all
 
     def feed(self, data: bytes) -> list[list[bytes]]:
-        """The commands that `data` completes: each a list of words, the first the name as sent."""
+        """Return the commands that `data` completes: each a list of words, the first the name as
+        sent."""
         if self._idle:
             commands = read_quickly(data)
             if commands is not None:
                 return commands
-            # Most often only the last command is cut.  Where the cut is can only be guessed; the
-            # quick reader proves it or fails again.
+            # Most often only the last command is incomplete.  Where it starts can only be guessed;
+            # the quick reader proves the guess or fails again.
             cut = data.rfind(b"\r\n*") + 2
             if cut > 1:
                 commands = read_quickly(data[:cut])
@@ -135,14 +137,14 @@ class CommandParser:
     # --- the strict reader -----------------------------------------------------------------------
 
     def _read(self, data: bytes, at: int, commands: list[list[bytes]]) -> None:
-        """Read `data` from `at` on; what is incomplete is kept."""
+        """Read `data` from `at` on, and keep what is incomplete."""
         size = len(data)
         while True:
             if self._left:
                 at = self._read_arguments(data, at)
                 if at < 0:
                     return
-            if self._args:  # whole; the last of them may have been gathered
+            if self._args:  # complete; the last argument may have been gathered
                 if self._bytes_max != FREE_BYTES:
                     self._end_large()
                 commands.append(self._args)
@@ -173,7 +175,8 @@ class CommandParser:
             at = end + 2
 
     def _read_arguments(self, data: bytes, at: int) -> int:
-        """Read the strings that the array lacks; where the next thing starts, negative: nowhere."""
+        """Read the missing strings of the array; return the offset behind them, negative if there
+        is none yet."""
         size = len(data)
         find, known_length = data.find, _LENGTHS.get
         args, left, total = self._args, self._left, self._bytes
@@ -217,8 +220,9 @@ class CommandParser:
         return at
 
     def _may_grow(self, total: int) -> bool:
-        """Whether the stream goes on though the present command has so many bytes; decides whether
-        they are kept or dropped."""
+        """Return whether the stream goes on although the present command has so many bytes.
+
+        Decides whether they are kept or dropped."""
         if total > DROPPED_BYTES_MAX:
             self._refuse(b"command of more than %d bytes" % DROPPED_BYTES_MAX)
             return False
@@ -235,13 +239,13 @@ class CommandParser:
         return True
 
     def _drop(self, refusal: bytes) -> None:
-        """Keep nothing of the present command and answer this."""
+        """Keep nothing of the present command and answer `refusal`."""
         self._refusal = refusal
         self._bytes_max = DROPPED_BYTES_MAX
         self._args.clear()
 
     def _end_large(self) -> None:
-        """The present command, which is larger than most, is complete."""
+        """Finish the present command, which had more than FREE_BYTES."""
         self._bytes_max = FREE_BYTES
         if self._refusal:
             self._args = [Refusal(self._refusal)]
@@ -257,7 +261,7 @@ class CommandParser:
             self._rest = data[at:]
 
     def _checked_length(self, data: bytes, at: int, end: int) -> int | None:
-        """The length in an uncommon header of a string; None: it was refused, or is incomplete."""
+        """Return the length in an uncommon string header; None if refused or incomplete."""
         header = data[at:end]
         if 0 in header:
             # As in Redis, whose lines are C strings, a line with a NUL never ends.
@@ -277,7 +281,7 @@ class CommandParser:
         return length
 
     def _gather(self, data: bytes) -> int:
-        """Take the long string's bytes from the start of `data`; where the next thing starts."""
+        """Take the long string's bytes from the start of `data`; return the offset behind them."""
         at = min(self._bulk_left, len(data))
         if at:
             if self._mapped is not None:
@@ -301,7 +305,7 @@ class CommandParser:
         return at
 
     def _read_inline(self, data: bytes, at: int, commands: list[list[bytes]]) -> int:
-        """Read one line as a command; where the next thing starts, negative: nowhere."""
+        """Read one line as a command; return the offset behind it, negative if there is none."""
         end = data.find(b"\n", at, at + INLINE_BYTES_MAX)
         if end < 0 or data.find(b"\0", at, end) >= 0:
             if len(data) - at >= INLINE_BYTES_MAX:
@@ -315,7 +319,7 @@ class CommandParser:
             self._refuse(b"unbalanced quotes in request")
             return -1
         if words and words[0].lower() in (b"post", b"host:"):
-            # A browser was made to send HTTP here: what follows are not its user's commands.
+            # A browser was made to send HTTP here; what follows are not commands of its user.
             self._stop(b"")
             return -1
         if words:
@@ -337,8 +341,8 @@ class CommandParser:
 
 
 def _pages(size: int) -> mmap.mmap:
-    """Memory that is taken page by page as it is written."""
+    """Return memory that is allocated page by page as it is written."""
     pages = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError):  # to take small pages one by one costs more than to write them
+    with suppress(OSError):  # taking small pages one by one costs more than writing them
         pages.madvise(mmap.MADV_HUGEPAGE)
     return pages

@@ -1,4 +1,4 @@
-"""What the words of SCAN and its kin ask for."""
+"""Parses the arguments of SCAN, HSCAN and SSCAN."""
 
 import re
 from collections.abc import Callable
@@ -14,21 +14,21 @@ _CURSOR_COUNT = 2**64
 
 @dataclass(frozen=True, slots=True)
 class ScanArguments:
-    """What is behind the cursor."""
+    """The options behind the cursor."""
 
     count: int = 10
     pattern: bytes | None = None
     type_name: bytes | None = None  # lower case
 
     def matcher(self) -> Callable[[bytes], object] | None:
-        """A function that is true for the names that are asked for; None: for all."""
+        """Return a function that is true for the wanted names; None if all are."""
         if self.pattern is None or self.pattern == b"*":
             return None
         return glob_matcher(self.pattern)
 
 
 def parse_cursor(word: bytes) -> int | None:
-    """The cursor, read as leniently as Redis does; None when it is none."""
+    """Return the cursor, read as leniently as Redis does; None if it is invalid."""
     text = until_nul(word)
     if not _CURSOR.fullmatch(text):
         return None
@@ -37,7 +37,7 @@ def parse_cursor(word: bytes) -> int | None:
 
 
 def parse_scan(words: list[bytes], with_type: bool) -> ScanArguments | bytes:
-    """[MATCH pattern] [COUNT rows] [TYPE type], or the error reply."""
+    """Parse [MATCH pattern] [COUNT rows] [TYPE type]; return the options or the error reply."""
     count, pattern, type_name = 10, None, None
     for at in range(0, len(words), 2):
         option = words[at].upper()

@@ -1,1 +1,1 @@
-"""Which commands there are, and what clients are told of them."""
+"""The command tables: which commands there are, and how COMMAND describes them."""

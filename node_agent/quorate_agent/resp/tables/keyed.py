@@ -1,4 +1,4 @@
-"""Which commands with keys there are, and what clients are told of them: facts of Redis 7.0."""
+"""The commands with keys, and how COMMAND describes them: facts of Redis 7.0."""
 
 from collections.abc import Sequence
 
@@ -114,7 +114,7 @@ _MEMORY_ROWS = (
 
 
 def keyed_commands() -> dict[bytes, Command]:
-    """Lower-case name -> command, subcommands in their parents."""
+    """Return the commands by lower-case name; subcommands are in their parents."""
     tables: tuple[tuple[Sequence[KeyedRow], str, str], ...] = (
         (_STRING_ROWS, "string", "@string"),
         (_GENERIC_ROWS, "generic", "@keyspace"),

@@ -1,4 +1,4 @@
-"""How a command with keys is entered in a table: one row, and the command made of it."""
+"""The table row of a command with keys, and the command made of it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class KeyedRow(NamedTuple):
     handler: Callable[[KeyView, list[bytes]], bytes]
     arity: int
     flags: str
-    key_flags: str  # of all keys, or of each key behind a semicolon
+    key_flags: str  # for all keys, or for each one, separated by semicolons
     since: str
     summary: str
     keys: tuple[int, int, int] = FIRST
@@ -34,7 +34,7 @@ class KeyedRow(NamedTuple):
 
 
 def keyed_command(row: KeyedRow, group: str, category: str) -> Command:
-    """The command that `row` describes."""
+    """Return the command that `row` describes."""
     first_key, last_key, step = row.keys
     return Command(
         name=row.name.encode(),

@@ -1,4 +1,4 @@
-"""Which commands are not about rows, and what clients are told of them: facts of Redis 7.0."""
+"""The commands whose handler takes a Session, and what COMMAND tells: facts of Redis 7.0."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -39,7 +39,7 @@ _AT_ONCE = "noscript loading stale fast allow_busy"
 
 
 def called_alone(_: object, args: list[bytes]) -> bytes:
-    """A container command without subcommand: never called, its arity is refused before."""
+    """Stand in for a container command without subcommand; its arity is refused before."""
     return wrong_arity(args[0].lower())
 
 
@@ -178,7 +178,9 @@ def _command_rows(about: Introspection) -> tuple[_Row, ...]:
 
 
 def plain_commands(table: Mapping[bytes, Command]) -> dict[bytes, Command]:
-    """Lower-case name -> command, subcommands in their parents.  COMMAND tells about `table`."""
+    """Return the commands by lower-case name; COMMAND describes `table`.
+
+    Subcommands are in their parents."""
     about = _command_rows(Introspection(table))
     rows = (
         *_CONNECTION_ROWS, *_TRANSACTION_ROWS, *_PUBSUB_ROWS, *about, *_SERVER_ROWS, *_CLUSTER_ROWS,

@@ -1,4 +1,4 @@
-"""Which command a client called.  Anything that is not in the table is an unknown command."""
+"""Finds the command that a client called; what is not in the table is an unknown command."""
 
 from collections.abc import Iterable
 
@@ -14,11 +14,12 @@ COMMANDS |= plain_commands(COMMANDS)
 DISPATCH: dict[bytes, Command] = {
     spelling: command for name, command in COMMANDS.items() for spelling in (name, name.upper())
 }
-"""The same by lower-case and upper-case name: what nearly every client sends, found in one step."""
+"""The same by lower-case and upper-case name: one lookup for nearly every client."""
 
 
 def resolve(args: list[bytes]) -> Command | bytes:
-    """The command or subcommand that `args` calls, with a right number of words, or the error."""
+    """Return the command or subcommand that `args` calls with a valid number of words, or the
+    error."""
     command = DISPATCH.get(args[0]) or COMMANDS.get(args[0].lower())
     if command is None:
         return unknown_command(args)
@@ -33,7 +34,7 @@ def resolve(args: list[bytes]) -> Command | bytes:
 
 
 def resolve_all(commands: Iterable[Iterable[bytes]]) -> list[tuple[Command, list[bytes]]] | bytes:
-    """Each command with its words, or the error of the first that is none."""
+    """Return each command with its words, or the error of the first that is invalid."""
     found: list[tuple[Command, list[bytes]]] = []
     for words in commands:
         args = list(words)

@@ -1,1 +1,1 @@
-"""What a row's bytes mean: a string, or a hash, set or list."""
+"""The encoding of a row's value: a string, or a hash, set or list."""

@@ -1,4 +1,4 @@
-"""What a key's hash, set or list holds, and how a changed one gets back into its row.
+"""Reads a key's hash, set or list, and puts a changed one back into its row.
 
 Contents that were read are shared and must not be changed: a command changes a copy of them.
 """
@@ -27,7 +27,7 @@ _unpacked = Unpacked()
 
 
 class Collection(NamedTuple, Generic[Items]):
-    """What a key holds; empty when there is no such key."""
+    """What a key holds; empty if the key does not exist."""
 
     items: Items
     exists: bool
@@ -35,38 +35,41 @@ class Collection(NamedTuple, Generic[Items]):
 
 
 def hash_at(view: KeyView, key: bytes) -> Collection[Mapping[bytes, bytes]] | bytes:
-    """The hash that `key` holds, or the error reply."""
+    """Return the hash that `key` holds, or the error reply."""
     return _at(view, key, Kind.HASH, unpack_fields, dict[bytes, bytes])
 
 
 def set_at(view: KeyView, key: bytes) -> Collection[Mapping[bytes, None]] | bytes:
-    """The set that `key` holds, or the error reply."""
+    """Return the set that `key` holds, or the error reply."""
     return _at(view, key, Kind.SET, unpack_members, dict[bytes, None])
 
 
 def list_at(view: KeyView, key: bytes) -> Collection[Sequence[bytes]] | bytes:
-    """The list that `key` holds, or the error reply."""
+    """Return the list that `key` holds, or the error reply."""
     return _at(view, key, Kind.LIST, unpack_elements, list[bytes])
 
 
 def put_hash(
     view: KeyView, key: bytes, old: Collection[Any], fields: dict[bytes, bytes], reply: bytes
 ) -> bytes:
-    """Let `key` hold `fields` in place of `old`: `reply`, or an error and nothing is changed."""
+    """Store `fields` under `key` in place of `old`; return `reply`, or an error with nothing
+    changed."""
     return _put(view, key, old, fields, pack_fields, reply)
 
 
 def put_set(
     view: KeyView, key: bytes, old: Collection[Any], members: dict[bytes, None], reply: bytes
 ) -> bytes:
-    """Let `key` hold `members` in place of `old`: `reply`, or an error and nothing is changed."""
+    """Store `members` under `key` in place of `old`; return `reply`, or an error with nothing
+    changed."""
     return _put(view, key, old, members, pack_members, reply)
 
 
 def put_list(
     view: KeyView, key: bytes, old: Collection[Any], elements: list[bytes], reply: bytes
 ) -> bytes:
-    """Let `key` hold `elements` in place of `old`: `reply`, or an error and nothing is changed."""
+    """Store `elements` under `key` in place of `old`; return `reply`, or an error with nothing
+    changed."""
     return _put(view, key, old, elements, pack_elements, reply)
 
 

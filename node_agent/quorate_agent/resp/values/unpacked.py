@@ -1,7 +1,7 @@
-"""Which collections need not be unpacked again: those that were used a moment ago.
+"""A cache of unpacked collections that were used a moment ago.
 
-A hash of 1,000 fields takes some 90 µs to unpack and nothing to look up.  An entry is good for
-exactly the bytes it was made from, so it cannot be out of date, whoever changed the row.
+A hash of 1,000 fields takes some 90 µs to unpack and nothing to look up.  An entry is only used for
+exactly the bytes it was made from, so it cannot be stale, whatever changed the row.
 """
 
 from collections import OrderedDict
@@ -10,14 +10,14 @@ from typing import Any, Final, TypeVar
 
 Items = TypeVar("Items")
 
-# Shorter values are unpacked about as quickly as they are found here.
+# Shorter values are unpacked about as quickly as they are looked up.
 WORTH_BYTES: Final = 256
-# Of all values whose contents are kept; unpacked they take about six times as much.
+# Bytes of all values whose contents are kept; unpacked they take about six times as much.
 KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class Unpacked:
-    """Contents by key and value, the least recently used forgotten first."""
+    """Contents by key and value; the least recently used are evicted first."""
 
     __slots__ = ("_bytes", "_entries")
 
@@ -26,7 +26,7 @@ class Unpacked:
         self._bytes = 0
 
     def items(self, key: bytes, value: bytes, unpack: Callable[[bytes], Items]) -> Items:
-        """What `value`, the present value of `key`, unpacks to; not to be changed."""
+        """Return what `value`, the present value of `key`, unpacks to; it must not be changed."""
         if len(value) < WORTH_BYTES:
             return unpack(value)
         entry = self._entries.get(key)

@@ -1,10 +1,10 @@
-"""What the bytes of a row's value mean: a string, or a hash, set or list in one piece.
+"""The encoding of values: a string, or a hash, set or list in one piece.
 
-Core, storage and digests know bytes only.  A string is stored as it is, a collection as MARKER,
-the letter of its kind and its MessagePack; a string that begins with MARKER gets one more in
-front.  MARKER is the highest byte, so that `value < MARKER` is all it takes to know a plain string,
-and no text in UTF-8 begins with it.  The same operations give the same bytes: fields and members
-stay in the order in which they came.
+Core, storage and digests know bytes only.  A string is stored as it is, a collection as MARKER, the
+letter of its kind and its MessagePack; a string that begins with MARKER gets one more in front.
+MARKER is the highest byte, so `value < MARKER` is enough to recognize a plain string, and no UTF-8
+text begins with it.  The same operations give the same bytes: fields and members stay in insertion
+order.
 """
 
 import enum
@@ -17,7 +17,7 @@ MARKER: Final = b"\xff"
 
 
 class Kind(enum.Enum):
-    """What a key holds, by the name that TYPE answers."""
+    """The kind of a value, by the name that TYPE answers."""
 
     STRING = b"string"
     HASH = b"hash"
@@ -39,7 +39,7 @@ _decode_items = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 def kind_of(value: bytes) -> Kind:
-    """What `value` is; Damaged when it is none of ours."""
+    """Return the kind of `value`; Damaged if it is none of ours."""
     if value < MARKER:
         return Kind.STRING
     try:
@@ -49,34 +49,34 @@ def kind_of(value: bytes) -> Kind:
 
 
 def pack_string(text: bytes) -> bytes:
-    """The value that means `text`."""
+    """Return the value that means `text`."""
     return text if text < MARKER else MARKER + text
 
 
 def string_of(value: bytes) -> bytes | None:
-    """The string that `value` means; None when it is something else."""
+    """Return the string that `value` means; None if it is something else."""
     if value < MARKER:
         return value
     return value[1:] if value[1:_HEAD_BYTES] == MARKER else None
 
 
 def pack_fields(fields: Mapping[bytes, bytes]) -> bytes:
-    """The value that means a hash."""
+    """Return the value that means a hash."""
     return _HEADS[Kind.HASH] + _encode(fields)
 
 
 def pack_members(members: Iterable[bytes]) -> bytes:
-    """The value that means a set."""
+    """Return the value that means a set."""
     return _HEADS[Kind.SET] + _encode(list(members))
 
 
 def pack_elements(elements: list[bytes]) -> bytes:
-    """The value that means a list."""
+    """Return the value that means a list."""
     return _HEADS[Kind.LIST] + _encode(elements)
 
 
 def unpack_fields(value: bytes) -> dict[bytes, bytes]:
-    """The fields of a hash; Damaged."""
+    """Return the fields of a hash; Damaged."""
     try:
         return _decode_fields(memoryview(value)[_HEAD_BYTES:])
     except msgspec.MsgspecError as problem:
@@ -84,12 +84,12 @@ def unpack_fields(value: bytes) -> dict[bytes, bytes]:
 
 
 def unpack_members(value: bytes) -> dict[bytes, None]:
-    """The members of a set, in a dict for their order; Damaged."""
+    """Return the members of a set, in a dict to keep their order; Damaged."""
     return dict.fromkeys(unpack_elements(value))
 
 
 def unpack_elements(value: bytes) -> list[bytes]:
-    """The elements of a list; Damaged."""
+    """Return the elements of a list; Damaged."""
     try:
         return _decode_items(memoryview(value)[_HEAD_BYTES:])
     except msgspec.MsgspecError as problem:
