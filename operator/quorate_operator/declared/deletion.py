@@ -1,8 +1,8 @@
-"""Deletion of declared objects: whether their data goes, and how kept data is found again.
+"""Deletion of declared objects: whether their data is deleted, and how kept data is found again.
 
-Data of a zone is known by an id that outlives the object: the uid of the first Zone of that name.
-A Zone that is declared under the name of one whose data was kept has that data, if partitions and
-storage are the same.
+A zone's data has an id that outlives the object: the uid of the first Zone of that name.  A new
+Zone with the name of a zone whose data was kept gets that data, if partitions and storage are the
+same.
 """
 
 from collections.abc import Mapping
@@ -17,19 +17,21 @@ Body = Mapping[str, Any]
 
 
 def erases(body: Body) -> bool:
-    """Whether data goes with the object.  Anything but a clear Delete keeps it."""
+    """Return whether data is deleted with the object.  Every policy but Delete keeps it."""
     return (body.get("spec") or {}).get("deletionPolicy") == DeletionPolicy.DELETE.value
 
 
 def is_freed(body: Body) -> bool:
-    """Whether a user has asked that the object's deletion wait for nothing."""
+    """Return whether a user has asked that the object's deletion wait for nothing."""
     annotations = body["metadata"].get("annotations") or {}
     return annotations.get(names.ANNOTATION_RELEASE) == "true"
 
 
 def zone_id(uid: str, name: str, known: Mapping[str, ZoneRecord]) -> str:
-    """The id of the zone that an object of this uid and name declares, among those `known` to the
-    metastore: its own uid, unless data of that name was kept."""
+    """Return the id of the zone that an object of this uid and name declares.
+
+    It is the object's uid, unless data of that name was kept.  `known`: the metastore's zones.
+    """
     if uid in known:
         return uid
     kept = (each for each, record in known.items() if record.name == name and not record.deleting)
@@ -39,9 +41,10 @@ def zone_id(uid: str, name: str, known: Mapping[str, ZoneRecord]) -> str:
 def erasable(
     uid: str, name: str, zone: Zone | None, known: Mapping[str, ZoneRecord]
 ) -> ZoneRecord | None:
-    """The zone whose data goes when this object is deleted; None: it has none.
+    """Return the zone whose data is deleted with this object, None if it has none.
 
-    `zone` is None when the object cannot be read: then only what bears its own uid is its own."""
+    `zone` is None if the object cannot be read: then only data under the object's uid is its own.
+    """
     record = known.get(zone_id(uid, name, known))
     if record is None or record.uid == uid:
         return record
@@ -49,7 +52,7 @@ def erasable(
 
 
 def differs(zone: Zone, kept: ZoneRecord | None) -> str:
-    """Why a zone cannot have the data that is kept under its name; empty when it can."""
+    """Return why a zone cannot have the data kept under its name; empty if it can."""
     name, partitions, storage = zone.metadata.name, zone.spec.partitions, zone.spec.storage
     if kept is None or (kept.partitions, kept.storage) == (partitions, storage):
         return ""
