@@ -164,8 +164,7 @@ class KubernetesOperator:
             await _cancel(election, acquired)
 
     async def _wait_for_kinds(self) -> None:
-        """Wait until the API server knows the custom resources: without them a candidate could not
-        lead."""
+        """Wait until the API server knows the custom resources: a master needs them."""
         while True:
             try:
                 found = await self._objects_api.get(f"/apis/{API_VERSION}")
@@ -227,8 +226,10 @@ class KubernetesOperator:
         )
 
     def _master_failed(self, why: str) -> None:
-        """Give up the lease if a defect has ended every cluster's master: a process that decides
-        nothing must not keep it."""
+        """Give up the lease if a defect has ended every cluster's master.
+
+        A process that decides nothing must not keep it.
+        """
         if self._served is None or not self._served.decides:
             self._fail(why)
 

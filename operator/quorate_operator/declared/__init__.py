@@ -1,2 +1,2 @@
-"""Zones and clusters declared on Kubernetes: watches them, judges them, leads them, writes their
+"""Zones and clusters declared on Kubernetes: watches, judges and leads them, writes their
 status."""

@@ -10,8 +10,7 @@ from quorate_operator.declared.deletion import differs
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Result of judging a zone.  `record`: what the master is to lead, None if it must lead
-    nothing."""
+    """Result of judging a zone.  `record`: what the master is to lead, None if nothing."""
 
     record: ZoneRecord | None
     reason: str

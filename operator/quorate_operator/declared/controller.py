@@ -172,16 +172,14 @@ class Controller:
         return self._led.statuses(self._namespace)
 
     def problems(self) -> list[str]:
-        """Return a sentence for each cluster that is not led and each object that cannot be
-        processed."""
+        """Return a sentence for each cluster not led and each object that cannot be processed."""
         refused = self._refused.items()
         return self._led.problems() + [
             f"{kind} {self._namespace}/{name}: {why}" for (kind, name), why in refused
         ]
 
     def owns_no_claim(self, uid: str) -> bool:
-        """Return whether no claim is known that is deleted with the StorageCluster.  Any thread may
-        call it."""
+        """Return whether the StorageCluster is known to own no claim.  Any thread may call it."""
         return self._owned.owns_no_claim(uid)
 
     # --- what the watches see --------------------------------------------------------------------

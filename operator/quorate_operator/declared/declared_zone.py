@@ -114,8 +114,7 @@ class DeclaredZone:
 
 
 def cluster_of(body: Body) -> str:
-    """Return the name of the StorageCluster that a Zone is declared in, even if it cannot be
-    read."""
+    """Return the name of a Zone's StorageCluster, even if the Zone cannot be read."""
     return str(body.get("spec", {}).get("clusterRef", {}).get("name", ""))
 
 

@@ -25,8 +25,7 @@ class DrainView(NamedTuple):
 
 
 class DeclaredDrains:
-    """The drains of one cluster.  `told`: agents that the last status lists as drained on
-    request."""
+    """The drains of one cluster.  `told`: agents that the last status lists as drained."""
 
     def __init__(self, runner: Runner, told: Collection[str]) -> None:
         self._runner = runner
@@ -38,8 +37,7 @@ class DeclaredDrains:
         self._wanted = tuple(wanted)
 
     def look(self) -> DrainView:
-        """Begin and end drains as declared; return the state.  Repeated calls ask for nothing
-        twice."""
+        """Begin and end drains as declared; return the state.  Idempotent."""
         runner = self._runner
         if self._wanted is None or not runner.is_leading:
             return DrainView(asked=tuple(sorted(self._asked)))

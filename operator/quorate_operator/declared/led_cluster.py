@@ -48,8 +48,7 @@ class LedCluster:
         self.pause = ""
         """Why the cluster is paused (its spec is not acted on); empty if it is not."""
         self.addresses = cluster.status.addresses or cluster.spec.dialed
-        """The addresses that are dialed; at first those an earlier master told, for a paused
-        cluster."""
+        """The dialed addresses; at first those an earlier master told, for a paused cluster."""
         self.managed: ManagedView | None = None
         """The known state of the objects of managed agents."""
         self._drains = DeclaredDrains(runner, cluster.status.drained)
@@ -107,8 +106,10 @@ class LedCluster:
         return True
 
     def erase_all_but(self, declared: Collection[str], why: str) -> bool:
-        """Delete the data of all zones but those with these uids; return whether none is left where
-        an agent is online."""
+        """Delete the data of all zones but those with these uids.
+
+        Return whether none of it is left where an agent is online.
+        """
         if not self.runner.is_leading:
             return False
         undeclared = [e for uid, e in self.runner.known_zones().items() if uid not in declared]
@@ -216,8 +217,7 @@ class LedClusters(dict[str, L]):
         return [(namespace, name, led.runner.status()) for name, led in sorted(self.items())]
 
     def problems(self) -> list[str]:
-        """Return a sentence for each cluster that is not led or whose decisions cannot be
-        written."""
+        """Return a sentence for each cluster that is not led or is blocked."""
         return [
             f"cluster {led.runner.cluster}: {led.runner.not_ready}"
             for _, led in sorted(self.items())

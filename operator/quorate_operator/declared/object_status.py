@@ -45,8 +45,7 @@ class Seen(NamedTuple):
     kept: Mapping[str, str] = MappingProxyType({})
     """Agent -> why it cannot be drained, though it is to leave."""
     recovery: str = ""
-    """Why new zones wait (agents are asked which zones they have), a sentence; empty if they do
-    not."""
+    """Why new zones wait (agents are asked for theirs), a sentence; empty if they do not."""
 
 
 def zone_status(
@@ -281,8 +280,7 @@ def _grown(cluster: StorageCluster, managed: ManagedView | None) -> list[_Fact]:
 
 
 def _outside(managed: ManagedView | None) -> list[_Fact]:
-    """Make the condition that external clients reach every agent, if there is an external
-    listener."""
+    """Make the condition that external clients reach every agent; only with a listener."""
     if managed is None or managed.unreachable is None:
         return []
     name = names.CONDITION_EXTERNALLY_REACHABLE
@@ -418,8 +416,7 @@ def _blocked(refusal: Refusal | None) -> _Fact:
 
 
 def _ownership(observed: Observed) -> _Fact:
-    """Make the condition about lost or set-aside rows: which agents are awaited, and the way
-    out."""
+    """Make the condition about lost or set-aside rows, awaited agents and the way out."""
     name, said = names.CONDITION_OWNERSHIP_DAMAGED, observed.ownership
     if observed.rebuilding:
         waits = said or "agents are asked for what they have"

@@ -24,8 +24,7 @@ _log = logging.getLogger("quorate.namespaces")
 
 RELIST_S = 1.0
 RELIST_MAX_S = 15.0
-"""Longest pause between attempts to list, seconds; a right given back goes unnoticed for so
-long."""
+"""Longest pause between attempts to list: a right given back may go unnoticed so long."""
 SWEEP_S = 5.0
 """Seconds between closings of controllers whose namespaces have no objects."""
 
@@ -127,8 +126,7 @@ class ServedNamespaces:
         await self.of(body["metadata"]["namespace"]).zone_released(body)
 
     def owns_no_claim(self, body: Body) -> bool:
-        """Return whether no claim is known that is deleted with this StorageCluster.  Any thread
-        may call it."""
+        """Return whether this StorageCluster is known to own no claim.  Any thread may call it."""
         metadata = body["metadata"]
         controller = self._controllers.get(metadata["namespace"])
         return controller is not None and controller.owns_no_claim(metadata["uid"])
@@ -136,8 +134,10 @@ class ServedNamespaces:
     # --- which controllers there are -------------------------------------------------------------
 
     async def _list(self, place: str) -> None:
-        """Show the clusters of `place`, then start its controllers: a zone's status says whether
-        its cluster exists."""
+        """Show the clusters of `place`, then start its controllers.
+
+        A zone's status says whether its cluster exists, so clusters come first.
+        """
         pause_s = RELIST_S
         while True:
             try:

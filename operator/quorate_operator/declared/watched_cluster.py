@@ -41,14 +41,12 @@ class WatchedCluster(LedCluster):
 
     @property
     def is_recovery_over(self) -> bool:
-        """Whether the recovery can end: agents were asked which zones they have, and no more is
-        expected."""
+        """Whether agents were asked which zones they have, and no more answers are expected."""
         runner = self.runner
         return runner.is_recovering and (runner.has_heard_all or runner.finds_nothing)
 
     async def end_recovery(self) -> None:
-        """End the recovery: from now on, zones that no agent has told are new.  Raises the API's
-        errors."""
+        """End the recovery: zones that no agent has told are new now.  Raises the API's errors."""
         await self._store_end_of_recovery()
         self.runner.end_recovery()
 

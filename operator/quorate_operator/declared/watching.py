@@ -42,7 +42,7 @@ class Watches:
         traffic: Traffic,
         on_failed: Callable[[str], None],
     ) -> None:
-        """`make_api`: makes connections for one thread.  `on_failed`: called if a thread met a
+        """`make_api`: makes one thread's connections.  `on_failed`: called if a thread met a
         defect."""
         self._parts = (served, make_api, traffic, on_failed)
         self._places: list[_Place] = []

@@ -106,8 +106,7 @@ class Api:
         return _json(self._embedded.with_status(made), 201 if is_new else 200)
 
     async def judge(self, request: web.Request) -> web.Response:
-        """Return why each of `items`, manifests to be declared together, would be refused; change
-        nothing."""
+        """Return why each of `items` would be refused if declared together; change nothing."""
         body = await _body(request)
         if isinstance(body, web.Response):
             return body
@@ -117,7 +116,7 @@ class Api:
         return _json({"refusals": refusals(self._embedded, items)})
 
     async def delete_object(self, request: web.Request) -> web.Response:
-        """Delete an object: a zone once its data is gone, a cluster at once (its agents keep their
+        """Delete an object: a zone after its data, a cluster at once (its agents keep their
         data)."""
         plural, name = _plural(request), request.match_info["name"]
         objects = self._embedded.objects
@@ -155,7 +154,7 @@ class Api:
         )
 
     async def plan(self, request: web.Request) -> web.Response:
-        """Return the migrations of a zone if nodes were `?without=NODE` (repeatable) or `?with=N`
+        """Preview a zone's migrations without nodes (`?without=NODE`, repeatable) or `?with=N`
         more."""
         name, more = request.match_info["zone"], request.query.get("with", "0")
         found = self._embedded.objects.get(ZONES, name)
@@ -274,14 +273,12 @@ def _plural(request: web.Request) -> str:
 
 
 def _is_number(text: str, highest: int) -> bool:
-    """Return whether `text` is a number from 0 to `highest`.  Python parses no thousands of
-    digits."""
+    """Return whether `text` is a number from 0 to `highest`; long texts are never parsed."""
     return text.isdecimal() and len(text) <= len(str(highest)) and int(text) <= highest
 
 
 def _of_zone(events: Sequence[ToldEvent], zone: str) -> tuple[ToldEvent, ...]:
-    """Return the events of a zone and of agents, which all zones share; without a zone all
-    events."""
+    """Return the events of a zone and of agents; without a zone all events."""
     return tuple(event for event in events if not zone or event.zone in (zone, ""))
 
 

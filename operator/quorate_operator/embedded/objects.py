@@ -57,8 +57,7 @@ class ObjectStore:
         return [self._objects[key] for key in sorted(self._objects) if key[0] == plural]
 
     def parsed(self, kind: type[R], made: Object) -> R:
-        """Return one of these objects as its model, parsed once: objects are replaced, never
-        changed."""
+        """Return one of these objects as its model, parsed once: objects are never changed."""
         uid = made["metadata"]["uid"]
         known = self._parsed.get(uid)
         if known is not None and known[0] is made and isinstance(known[1], kind):
@@ -68,8 +67,10 @@ class ObjectStore:
         return parsed
 
     async def put(self, plural: str, name: str, manifest: Mapping[str, Any]) -> tuple[Object, bool]:
-        """Create or change an object; return it and whether it is new.  Raises WireError,
-        BeingDeleted."""
+        """Create or change an object.  Return it and whether it is new.
+
+        Raises WireError, BeingDeleted.
+        """
         made, is_new = self.prepare(plural, name, manifest)
         await self._save(plural, name, made)
         return made, is_new
@@ -132,8 +133,7 @@ class ObjectStore:
         return made
 
     async def keep_status(self, plural: str, name: str, status: Mapping[str, Any]) -> None:
-        """Store the part of an object's status that is needed after a restart, if it has
-        changed."""
+        """Store the part of an object's status needed after a restart, if it has changed."""
         present = self.get(plural, name)
         if present is not None and present.get("status") != status:
             made = {**present, "status": dict(status)}

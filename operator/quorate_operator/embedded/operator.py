@@ -55,8 +55,7 @@ Status = StorageClusterStatus | ZoneStatus
 
 
 def secret_file(secrets: Path, cluster: str) -> Path:
-    """Return the path of a cluster's secret, made when it is first led or when its agents are
-    started."""
+    """Return the path of a cluster's secret, made when the cluster is led or agents are started."""
     return secrets / f"{cluster}.json"
 
 
@@ -276,8 +275,7 @@ class Embedded:
             _log.info("zone %s is deleted", zone.metadata.name)
 
     async def _erase(self, cluster: str, uid: str) -> None:
-        """Remove a zone's records if its cluster is not led: its agents are out of reach for
-        good."""
+        """Remove a zone's records if no master leads its cluster: its agents are out of reach."""
         metastore = SqliteMetastore(self._store, cluster)
         for key, stored in (await metastore.load()).items():
             if isinstance(key, ShardKey | ZoneKey) and key.uid == uid:

@@ -305,8 +305,7 @@ async def find(api: KubeApi, path: str) -> Json | None:
 
 
 def _seconds(retry_after: str) -> float:
-    """Return the seconds that Retry-After asks for; API servers do not use its other form, a
-    date."""
+    """Return the seconds of Retry-After; API servers do not use its other form, a date."""
     try:
         return min(max(float(retry_after), 0.0), HELD_MAX_S)
     except ValueError:

@@ -40,8 +40,7 @@ class _Watched:
         self.objects, self._cluster_of = {}, {}
 
     def take(self, shown: Shown, label: str) -> dict[Cluster, Revisions]:
-        """Note an object; return the changes by cluster.  There are two if the object's label was
-        changed."""
+        """Note an object; return the changes by cluster: two if the object's label changed."""
         namespace, name = str(shown.metadata["namespace"]), shown.name
         labels = shown.metadata.get("labels") or {}
         cluster = None if shown.is_gone else (namespace, str(labels.get(label, "")))

@@ -12,8 +12,7 @@ PER_S = 50.0
 BURST = 300
 """A lost node changes up to 256 shards of a zone at once; those writes should leave together."""
 OBJECTS = (20.0, 60)
-"""Rate and burst for status and Events; they have their own connections, so ownership goes
-first."""
+"""Rate and burst for status and Events, on their own connections: ownership goes first."""
 HELD_MAX_S = 60.0
 """The longest wait that an answer can impose."""
 

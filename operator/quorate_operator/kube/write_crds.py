@@ -21,8 +21,7 @@ def crd_files() -> dict[str, str]:
 
 
 def differences(folder: Path, wanted: Mapping[str, str]) -> list[str]:
-    """Return the names of files that are missing, stale or superfluous.  `wanted`: name ->
-    content."""
+    """Return the names of missing, stale or superfluous files.  `wanted`: name -> content."""
     found = {path.name: path.read_text() for path in folder.glob("*.yaml")}
     return sorted(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))
 

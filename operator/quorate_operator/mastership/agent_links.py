@@ -40,8 +40,7 @@ class AgentLinks:
         link.close(refused.reason, refused.code)
 
     def heard(self, link: Link, now_ms: int) -> str | None:
-        """Note that a link received something; return its node, None if the node has another
-        link."""
+        """Note traffic on a link; return its node, None if the node has another link."""
         node = self._node_of(link)
         if node is not None:
             self._heard_ms[node] = now_ms

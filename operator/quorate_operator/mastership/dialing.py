@@ -48,8 +48,7 @@ class Dialing:
             self._reached[address_of(link.peer)] = node
 
     def look(self, master: Master, endpoint: Endpoint, now: Now) -> None:
-        """Drain agents whose address is no longer declared; stop dialing those that hold
-        nothing."""
+        """Drain agents that are no longer declared; stop dialing those that hold nothing."""
         wanted = {*self.declared}
         held = {n for n in master.agents if any(z.names(n) for z in master.zones.values())}
         for address in sorted({*self.peers} - wanted):

@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class ElectionSettings:
-    """Timing of the election: lease > renew_deadline > retry + request_timeout, checked when
-    made."""
+    """Timing of the election: lease > renew_deadline > retry + request_timeout (checked)."""
 
     lease_ms: int = 10_000
     """How long others wait after the last renewal they saw: the price of a crash."""

@@ -81,8 +81,7 @@ class Elector:
             _log.warning("lease %s lost: %s", self._path, reason)
 
     async def run(self) -> None:
-        """Stand, hold, and return when the lease is lost.  A cancellation leaves the Lease as it
-        is."""
+        """Stand, hold, and return when the lease is lost.  A cancellation does not release it."""
         while not self._has_lapsed:
             now_ms = boot_ms()
             step = next_step(self._election, now_ms)
@@ -101,7 +100,7 @@ class Elector:
                         await self._write(revision)
 
     async def release(self) -> None:
-        """Let the next candidate begin at once.  Call it only after everything that writes has
+        """Let the next candidate begin at once.  Call it after everything that writes has
         stopped."""
         if not self.holds() or self._election.seen is None:
             return

@@ -38,8 +38,7 @@ class EventLog:
         self._kept.clear()
 
     def add(self, events: Iterable[Event], names: dict[str, str], wall_ms: int) -> list[ToldEvent]:
-        """Add events that were just told; return them with sequence and time.  `names`: zones by
-        uid."""
+        """Add events just told; return them with sequence and time.  `names`: zones by uid."""
         time = time_text(wall_ms)
         told = [
             ToldEvent(

@@ -32,8 +32,7 @@ class Refusal(NamedTuple):
 
 
 def event_of(refusal: Refusal | None) -> Event:
-    """Return the Event that tells users that writes are refused for this reason, or (None) taken
-    again."""
+    """Return the Event that writes are refused for this reason, or (None) taken again."""
     if refusal is None:
         return Event("", None, Reason.WRITES_TAKEN, "the metastore takes all writes again")
     message = f"the metastore refuses writes: {refusal.sentence}"
@@ -62,8 +61,7 @@ class RefusedWrites:
         return max(wait_s, asked_s or 0.0)
 
     async def wait(self, seconds: float, error: Exception) -> None:
-        """Wait `seconds`; after a lasting error, only until another write refused like this is
-        taken."""
+        """Wait `seconds`, after a lasting error at most until another such write is taken."""
         if _is_lasting(error):
             try:
                 async with asyncio.timeout(seconds):
@@ -89,8 +87,7 @@ class RefusedWrites:
         self._why.pop(key, None)
 
     def blocked(self, uid: str = "") -> Refusal | None:
-        """Return why writes fail, None if they do not; for a zone: its own and agents'
-        registrations."""
+        """Return why writes fail, if they do; of a zone: its own and agents' registrations."""
         for key, refusal in self._why.items():
             if not uid or getattr(key, "uid", uid) == uid:
                 return refusal

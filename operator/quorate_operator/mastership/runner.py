@@ -235,13 +235,14 @@ class Runner(BaseHandler):
         return tuple(sorted(zone.record.name for zone in zones if zone.names(node)))
 
     def registration(self, node: str) -> NodeRecord | None:
-        """Return the registration that the master wants for the node; None if there is to be
-        none."""
+        """Return the registration that the master wants for the node, if any."""
         return self._master.registration(node) if self._master is not None else None
 
     def preview(self, uid: str, without: Sequence[str], more: int) -> Preview | None:
-        """Return the migrations a zone would have; None while it is not led.  Raises ValueError
-        with why not."""
+        """Return the migrations a zone would have; None while it is not led.
+
+        Raises ValueError with the reason if there can be none.
+        """
         zone = self._master.zones.get(uid) if self._master is not None else None
         return zone.preview(without, more, self._clock.now()) if zone is not None else None
 
@@ -257,8 +258,7 @@ class Runner(BaseHandler):
         return cluster_load(master.agents, master.zones.values()) if master else ClusterLoad()
 
     def take_node_facts(self, cordoned: Collection[str], domains: Mapping[str, str]) -> None:
-        """Take the failure domains, and which agents are on cordoned nodes: those become primaries
-        last."""
+        """Take failure domains, and agents on cordoned nodes: the last choice as primaries."""
         self._step(lambda master: master.keep_primaries_off(cordoned, self._clock.now()))
         self._step(lambda master: master.places.tell_domains(domains))
 
@@ -276,8 +276,7 @@ class Runner(BaseHandler):
         return self._status
 
     def zone_status(self, uid: str) -> ZoneStatus | None:
-        """Return a zone's current status; None while it is not led.  Costs nothing while it is at
-        rest."""
+        """Return a zone's current status; None while it is not led.  Cheap while it is at rest."""
         if self.has_failed:
             return next((zone for zone in self._last_status.zones if zone.uid == uid), None)
         zone = self._master.zones.get(uid) if self._master is not None else None
@@ -294,8 +293,7 @@ class Runner(BaseHandler):
 
     @property
     def has_recovered(self) -> bool:
-        """Whether all agents are linked and have told all they have, and every partition has its
-        row."""
+        """Whether all agents are linked and have told all, and every partition has its row."""
         return self._master is not None and not self.unreached() and self._master.has_recovered
 
     @property
@@ -429,8 +427,7 @@ class Runner(BaseHandler):
         self.tell([event_of(refusal)])
 
     def refusal(self, uid: str = "") -> Refusal | None:
-        """Return why nothing is decided, or why writes fail, of a zone or any; None if all is
-        well."""
+        """Return why nothing is decided, or why writes fail (of a zone, or any), if so."""
         if self.has_failed:
             return Refusal(MASTER_FAILED, self.problem)
         return self._writer.blocked(uid)
@@ -451,8 +448,7 @@ class Runner(BaseHandler):
         _log.info("cluster %s: no longer led: %s", self.cluster, why)
 
     def _end_outdated(self, why: str) -> None:
-        """End: agents have rows that the metastore lacks, so decisions made here would contradict
-        them."""
+        """End: agents have rows that the metastore lacks; decisions would contradict them."""
         if not self._stopped:
             text = f"the metastore is older than its agents: {why}"
             self._end(f"{text}; {self._way_out()}")

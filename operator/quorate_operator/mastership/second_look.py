@@ -79,8 +79,7 @@ class SecondLook:
         ]
 
     def is_news(self, key: Key, revision: Revision | None, known: Revision | None) -> bool:
-        """Return whether an object seen at `revision` was changed by another process, as far as one
-        can tell before it is read."""
+        """Return whether another process seems to have changed an object seen at `revision`."""
         return revision != known and key not in self._in_flight
 
 

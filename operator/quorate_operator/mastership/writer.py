@@ -61,8 +61,7 @@ class Leader(Protocol):
         """Take the news that writes fail, or fail for another reason; None: all succeed again."""
 
     def stop_for(self, error: InvariantError) -> None:
-        """Stop: the metastore holds what must not exist, and nothing of it may be written or
-        sent."""
+        """Stop: the metastore holds what must not be written or sent."""
 
 
 class Writer:
@@ -80,8 +79,7 @@ class Writer:
         self._told: Refusal | None = None
 
     async def load(self) -> tuple[int, dict[Key, Stored]]:
-        """Return a new master term and everything in the metastore; raises InvariantError,
-        Unavailable."""
+        """Return a new master term and all that is stored.  Raises InvariantError, Unavailable."""
         if self._term is None:  # counted once, even if reading fails often
             self._term = await self._metastore.acquire_master_term()
         stored = await self._metastore.load()
@@ -198,8 +196,7 @@ class Writer:
             self._leader.blocked(now)
 
     async def look_at(self, key: Key, revision: Revision | None) -> None:
-        """Take what an object seen at `revision` holds (None: it is gone), if another has changed
-        it."""
+        """Read an object seen at `revision` (None: gone), if another process has changed it."""
         if isinstance(key, ShardKey) and ZoneKey(key.uid) not in self._revisions:
             return  # see load
         if not self._second_look.is_news(key, revision, self._revisions.get(key)):

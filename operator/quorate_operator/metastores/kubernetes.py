@@ -85,8 +85,7 @@ class KubernetesMetastore:
         self._later = LaterFields()
 
     def note_new(self) -> None:
-        """Note that the cluster's secret was made just now: no agent has anything of the
-        cluster."""
+        """Note that the cluster's secret is new: no agent has anything of the cluster."""
         self._is_new = True
 
     async def acquire_master_term(self, above: int = 0) -> int:

@@ -31,8 +31,7 @@ def pod_template(
     of_cluster: dict[str, str],
     namespace: str,
 ) -> Json:
-    """Return the template of the agent's StatefulSet.  User additions do not replace what is
-    here."""
+    """Return the template of the agent's StatefulSet; user additions never replace our fields."""
     more = managed.pod_template or PodAdditions()
     spec: Json = {
         "serviceAccountName": service_name(cluster),
@@ -132,8 +131,7 @@ def _probe(path: str) -> Json:
 
 
 def _apart(managed: ManagedAgents, of_cluster: dict[str, str]) -> Json:
-    """Return an affinity that prefers different nodes and failure domains for a cluster's
-    agents."""
+    """Return an affinity that prefers to separate agents by node and failure domain."""
     terms = [
         {
             "weight": weight,

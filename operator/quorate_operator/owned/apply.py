@@ -58,8 +58,7 @@ class Applier:
     async def apply(
         self, wanted: Iterable[Json], there: Mapping[str, Mapping[str, Json]]
     ) -> list[ApiRefused]:
-        """Apply each of `wanted`; return the refusals.  A refused one does not hold up the
-        others."""
+        """Apply each of `wanted`; return the refusals, which do not hold up the others."""
         refused: list[ApiRefused] = []
         self.changed = []
         said, self.ungrown = self.ungrown, {}
@@ -125,8 +124,7 @@ class Applier:
     async def prune(
         self, wanted: Sequence[Json], there: Mapping[str, Mapping[str, Json]], owner: str
     ) -> None:
-        """Delete objects that the StorageCluster with uid `owner` owns and that are not in
-        `wanted`."""
+        """Delete objects owned by the StorageCluster with uid `owner` and not in `wanted`."""
         kept = {(each["kind"], each["metadata"]["name"]) for each in wanted}
         for kind in PRUNED:
             for name, item in there[kind].items():

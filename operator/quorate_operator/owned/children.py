@@ -202,8 +202,7 @@ def _client_service(cluster: StorageCluster, zone: ZonePort) -> Json:
 def _external_service(
     cluster: StorageCluster, managed: ManagedAgents, agent: str, zones: Sequence[ZonePort]
 ) -> list[Json]:
-    """Return the agent's Service; none without a listener, or without a zone: a Service needs a
-    port."""
+    """Return the agent's Service; none without a listener or a zone (it needs a port)."""
     listener, given = managed.external_listener, [zone for zone in zones if zone.port]
     if listener is None or not given:
         return []

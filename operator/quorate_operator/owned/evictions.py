@@ -14,8 +14,7 @@ Json = Mapping[str, Any]
 
 
 class NoEvictionNow(NamedTuple):
-    """`reason`: of `EvictionBlock`, or PODS_NOT_READY; `message`: which agents are awaited, and
-    why."""
+    """`reason`: of `EvictionBlock`, or PODS_NOT_READY; `message`: agents awaited, and why."""
 
     reason: str
     message: str

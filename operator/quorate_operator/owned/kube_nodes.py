@@ -34,8 +34,7 @@ class KubeNode(NamedTuple):
 
 
 class KubeNodes:
-    """All nodes as they are now; none if they cannot be read.  `on_change`: called if one
-    changes."""
+    """All nodes as they are now; none if unreadable.  `on_change`: called if one changes."""
 
     def __init__(self, api: KubeApi, on_change: Callable[[], None]) -> None:
         self._api = api
@@ -122,8 +121,7 @@ class Domains(NamedTuple):
 def failure_domains(
     label: str, pods: Mapping[str, Json | None], nodes: Mapping[str, KubeNode]
 ) -> Domains:
-    """Return the failure domains of the nodes that pods are on.  `pods`: by agent; `nodes`: by
-    name."""
+    """Return failure domains by the pods' nodes.  `pods`: by agent; `nodes`: by name."""
     found = Domains({}, {})
     for agent, pod in sorted(pods.items()):
         name = str(pod["spec"].get("nodeName", "")) if pod is not None else ""

@@ -120,8 +120,7 @@ class OwnedObjects:
         self._nodes = KubeNodes(api, self._look_at_all)
         self._tasks: list[asyncio.Task[None]] = []
         self._owning = asyncio.Lock()
-        """Held while owners of claims are written, so that the last write is the last one
-        requested."""
+        """Held while owners of claims are written: the last write is the last one requested."""
         self._without_claims: set[str] = set()
         """Uids of clusters that own no claim."""
 
@@ -160,7 +159,7 @@ class OwnedObjects:
         return seen.view
 
     def owns_no_claim(self, uid: str) -> bool:
-        """Return whether no claim is known that is deleted with the StorageCluster.
+        """Return whether the StorageCluster is known to own no claim.
 
         Any thread may call it.  This version makes a cluster own claims only once its data is
         deleted; an earlier version did so before.
@@ -271,8 +270,7 @@ class OwnedObjects:
                     _log.exception("the budget of cluster %s", name)
 
     def _judgement(self, name: str, seen: _Seen) -> Disruption | None:
-        """Return what may be away now, by the rows; None if that is no longer this master's
-        decision."""
+        """Return what may be away now, by the rows; None if this master no longer decides."""
         if seen.cluster.spec.managed is None or not self._is_current(name, seen):
             return None
         return seen.runner.disruption(seen.gone)
@@ -393,8 +391,7 @@ def _problems(
     pods: Mapping[str, Json | None],
     claims: Mapping[str, Json],
 ) -> list[PodProblem]:
-    """Return the pods of agents that are to run and do not.  `pods`: by agent; `claims`: by
-    name."""
+    """Return pods that are to run and do not.  `pods`: by agent; `claims`: by name."""
     found = [
         trouble(
             pod_name(cluster, agent),

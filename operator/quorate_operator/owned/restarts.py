@@ -27,8 +27,7 @@ class Restart(NamedTuple):
 
 
 def gone_agents(pods: Mapping[str, Json | None]) -> set[str]:
-    """Return the agents whose pods run no process, as far as the API server knows.  `pods`: by
-    agent."""
+    """Return agents whose pods run no process, as the API server sees it.  `pods`: by agent."""
     return {agent for agent, pod in pods.items() if pod is None or not is_running(pod)}
 
 

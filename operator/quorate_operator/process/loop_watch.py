@@ -1,5 +1,4 @@
-"""Detects an event loop that no longer runs: it leaves a mark twice a second for any thread to
-read."""
+"""Detects an event loop that no longer runs: it leaves a mark twice a second, for any thread."""
 
 import asyncio
 import time

@@ -145,8 +145,7 @@ class _Observed(Collector):
         self._clusters = clusters
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: collecting needs masters, and there are none yet when this is
-        registered."""
+        """Return nothing: there are no masters yet when this is registered."""
         return []
 
     def collect(self) -> Iterable[Metric]:

@@ -70,8 +70,7 @@ class CounterWatch:
         return self._judgement
 
     def conclude(self) -> Judgement:
-        """Return the judgement once the wait is over: a copy that stood still below the target
-        differs."""
+        """Return the judgement after the wait: a copy that stood still below the target differs."""
         if not isinstance(self._judgement, Unsettled) or not self._first:
             return self._judgement
         behind = [copy for copy in self._last if copy.state.lwm < self._target]
@@ -108,8 +107,7 @@ class CounterWatch:
         return lineage_difference(self.partition, copies) or Settled(copies, self._target)
 
     def _difference_of(self, behind: list[CopySeen]) -> CounterDifference:
-        """Return the difference: stalled copies lack what others hold (lwm) or what none holds
-        (hwm)."""
+        """Return the difference: stalled copies lack what others (lwm) or none (hwm) hold."""
         highest = max(copy.state.lwm for copy in self._last)
         if all(copy.state.lwm == highest for copy in self._last) and not any(
             copy.state.above for copy in self._last
@@ -169,8 +167,7 @@ def known_counter(copy: CopySeen) -> int:
 
 
 def lineage_difference(partition: int, copies: Sequence[CopySeen]) -> CounterDifference | None:
-    """Return the difference if two adopted copies hold one counter, up to the lower LWM, in
-    different terms."""
+    """Return where two adopted copies differ in a counter's term, up to the lower LWM, if so."""
     for index, copy in enumerate(copies):
         for other in copies[index + 1 :]:
             upto = min(copy.state.lwm, other.state.lwm)

@@ -22,8 +22,7 @@ from quorate_spark.verdict import CopyDigestTold, DigestDifference, DigestFigure
 
 
 class DigestScan:
-    """A RowScan by digests.  A later pass over a partition replaces the findings of an earlier
-    one."""
+    """A RowScan by digests.  A later pass over a partition replaces earlier findings."""
 
     def __init__(self, copies: ZoneCopies, settings: Settings) -> None:
         self._copies = copies

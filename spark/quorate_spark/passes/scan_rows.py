@@ -38,8 +38,7 @@ class RowScan(Protocol):
     """Compares all rows of some partitions, by reading them or otherwise."""
 
     def __call__(self, baselines: Mapping[int, Baseline]) -> dict[int, ScannedPartition]:
-        """Return one entry per baseline.  Raises Unreadable if the scan could not be done at
-        all."""
+        """Return one entry per baseline.  Raises Unreadable if nothing could be scanned."""
 
 
 class PartialTally(msgspec.Struct, frozen=True, array_like=True):
@@ -200,8 +199,7 @@ def compare_batches(
 def collect_tallies(
     parts: list[PartialTally], baselines: Mapping[int, Baseline], candidates_max: int
 ) -> dict[int, ScannedPartition]:
-    """Return the tasks' findings by partition, each checked to be of all copies and of these
-    only."""
+    """Return the tasks' findings by partition, each checked to be of exactly these copies."""
     tallies = {partition: PartitionTally(baseline) for partition, baseline in baselines.items()}
     ended: dict[int, list[tuple[str, str]]] = {partition: [] for partition in baselines}
     for part in parts:

@@ -116,8 +116,7 @@ def _was_interrupted(error: BaseException) -> bool:
 
 
 def _stop_listening(session: "SparkSession") -> None:
-    """End the server that receives Java's accumulator updates: it would print that Java has
-    gone."""
+    """End the server for Java's accumulator updates: it would print that Java has gone."""
     server: Any = getattr(session.sparkContext, "_accumulatorServer", None)  # pyspark's own
     if server is not None:
         with contextlib.suppress(OSError):
@@ -254,8 +253,7 @@ def _undisturbed(work: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """Keep the present Ctrl-C handler: pyspark's own queries Java in the middle of another
-    query."""
+    """Keep our Ctrl-C handler: pyspark's queries Java in the middle of another query."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield

@@ -130,8 +130,7 @@ def _ask_rows(
     bytes_max: int,
     buckets: tuple[int, ...] = (),
 ) -> CopyRows:
-    """Return one chunk, checked: of this partition, with rising keys, and advancing past
-    `after`."""
+    """Return one chunk, checked: of this partition, keys rising and beyond `after`."""
     answer = link.ask(AskRows(zone, partition, after, bytes_max, buckets), CopyRows)
     if answer.problem:
         raise Unreadable(f"partition {partition}: {link.name} cannot read it: {answer.problem}")

@@ -20,8 +20,7 @@ _MASK = (1 << 8 * DIGEST_BYTES) - 1
 
 
 class Shares(NamedTuple):
-    """One copy's rows by bucket, as (rows, digest).  `lwm`: the copy's when the last one was
-    read."""
+    """One copy's rows by bucket: (rows, digest).  `lwm`: the copy's at the last answer."""
 
     lwm: int
     by_bucket: Mapping[int, tuple[int, int]]

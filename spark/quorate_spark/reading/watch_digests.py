@@ -53,8 +53,7 @@ class _Links:
 
 
 class _Sweeps:
-    """Repeated questions to all agents.  `_problems`: address -> why it failed in the last
-    sweep."""
+    """Repeated questions to agents.  `_problems`: address -> why the last sweep failed."""
 
     def __init__(self, owned: Mapping[int, tuple[CopySeen, ...]], zone: str, links: _Links) -> None:
         self._owned = owned
