@@ -40,8 +40,11 @@ _SECRETS_HELP = "folder of the clusters' secrets, CLUSTER.json each; default: se
 
 
 def main() -> int:
-    """Return the exit code: 0 after a requested stop, 1 after a refusal or a defect; argparse exits
-    with 2 if arguments are wrong."""
+    """Run the operator; return the exit code.
+
+    0 after a requested stop, 1 after a refusal or a defect, 3 (EXIT_LOST) if the lease was lost;
+    argparse exits with 2 if arguments are wrong.
+    """
     arguments = _parse()
     start_logging()
     raise_limit()
